@@ -17,7 +17,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 /// calls remain in the API's rate limit. The API still answers, and urgent calls are still made.
 pub const PUT_OFF: &str = "refreshes postponed";
 
-/// A cached answer of an API, with the times of its call.
+/// A cached answer of an API, with the moments when it was requested and when it came.
 #[derive(Debug)]
 pub struct View<T> {
     pub value: Arc<T>,
@@ -117,8 +117,8 @@ pub(super) struct Cached<T> {
 
 impl<T> Cached<T> {
     /// Returns the cached answer when it is no older than `max_age`. Otherwise calls the API and returns the new
-    /// answer. When another thread is already making the call, the calling thread waits and uses the answer of that
-    /// thread.
+    /// answer. When another thread is already making the call, this function first waits for the end of that call. It
+    /// then checks whether the new answer is no older than `max_age`.
     pub(super) fn get<E>(
         &self,
         max_age: Duration,
@@ -165,7 +165,7 @@ impl<T> Cached<T> {
         Some(Arc::clone(value))
     }
 
-    /// Returns the cached answer, however old the answer is.
+    /// Returns the cached answer, however old the answer is. Returns `None` when no answer is cached.
     pub(super) fn last(&self) -> Option<View<T>> {
         turn(&self.last).clone()
     }
@@ -188,8 +188,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came. With this time as its `max_age`, a read of other data returns only data
-    /// that was requested after this answer came.
+    /// Returns the time since this answer came, which is how long this process has been able to use it. When other data
+    /// is then read with this time as `max_age`, that data was requested after this answer came.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }
@@ -207,8 +207,8 @@ impl<T> Default for Cached<T> {
     }
 }
 
-/// The last failure of an API, after which the API is not called for a while. During an outage, useless calls would use
-/// up the API's hourly rate limit.
+/// The pause after a failed call to an API. During the pause, the API is not called. In an outage, useless calls would
+/// otherwise use up the API's hourly rate limit.
 #[derive(Default)]
 pub(super) struct CallPause {
     last: Mutex<Option<FailedRead>>,
@@ -311,7 +311,7 @@ mod tests {
                 assert_eq!(*cache.get(Duration::MAX, || Err(())).unwrap().value, 1);
             });
             // A thread that waits for the lock must show that it does not hang. It therefore updates its heartbeat each
-            // time it tries to take the lock. The test waits for two updates.
+            // time it tries to take the lock. The test waits until the thread has updated its heartbeat twice.
             let mut beats = 0;
             let mut silent = Duration::ZERO;
             let begun = Instant::now();

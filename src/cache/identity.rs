@@ -3,8 +3,8 @@
 //! created again. The annotation also stores the later UIDs of the Service.
 //!
 //! The leading daemon reads the stored UIDs when it acquires the Lease. It adds the present UID of the Service, and
-//! writes all UIDs when it renews the Lease. A command of a user reads the Lease once and never writes it. When there
-//! is no Lease, the present UID of the Service is the identity.
+//! writes all UIDs when it renews the Lease. A command that a user runs, like `doctor`, reads the Lease once and never
+//! writes it. When there is no Lease, the present UID of the Service is the identity.
 
 use crate::kube::{Identities, KubeClient, KubeError, Lease, LeaseKey};
 use crate::provider::lock;
@@ -29,8 +29,8 @@ enum IdentityMemory {
 }
 
 impl ClusterIdentity {
-    /// Sets the Lease from which the identity of the cluster is read when it is needed for the first time. Only
-    /// commands of a user call this, because they never hold the Lease.
+    /// Sets the Lease from which the identity of the cluster is read when it is needed for the first time. This is
+    /// called in commands that a user runs, which never hold the Lease, and not in the daemon.
     pub fn read_from(&self, key: LeaseKey) {
         *lock(&self.0) = IdentityMemory::Unread(key);
     }

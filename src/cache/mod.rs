@@ -36,23 +36,23 @@ const DEDICATED_MAX_AGE: Duration = Duration::from_secs(300);
 const A_PAGE: usize = 50;
 
 /// When the list of all servers has at most this many pages, the whole list is read even where a few servers would be
-/// enough. So short a list takes hardly more calls than the few servers alone.
+/// enough. For such a short list, reading only the few servers would save hardly any calls.
 const FEW_PAGES: u32 = 3;
 
 /// The period of the background refresh of the list of all servers is at least this time multiplied by the number of
-/// calls of one refresh. A refresh of four calls is thus made every two minutes at most. All these refreshes take at
-/// most 120 calls an hour. Together with the periodic reads of all load balancers and of the Network, they take at most
-/// 200 of the project's 3,600 calls an hour.
+/// calls of one refresh. For example, there are at least two minutes between two refreshes of four calls each. The
+/// refreshes thus take at most 120 calls an hour. The refreshes and the periodic reads of all load balancers and of the
+/// Network take, together, at most 200 of the project's 3,600 calls an hour.
 const SERVERS_CALL: Duration = Duration::from_secs(30);
 
 /// The period of the background refresh of all load balancers is at least this time multiplied by the number of calls
-/// of one refresh. A refresh of two calls is thus made every two minutes at most. All these refreshes take at most 60
-/// calls an hour. This includes the calls for other data that is needed to update load balancers.
+/// of one refresh. For example, there are at least two minutes between two refreshes of two calls each. The refreshes
+/// thus take at most 60 calls an hour. This includes the calls for other data that is needed to update load balancers.
 const BALANCERS_CALL: Duration = Duration::from_secs(60);
 
-/// The period of the check whether the servers of not-ready nodes still exist is at least this time multiplied by the
-/// number of pages of the server list that the check reads. A check that reads ten pages is thus made every 30 seconds
-/// at most. All these checks take at most 1,200 calls an hour.
+/// A check reads pages of the server list to see whether the servers of not-ready nodes still exist. The period of this
+/// check is at least this time multiplied by the number of these pages. For example, there are at least 30 seconds
+/// between two checks that read ten pages each. The checks thus take at most 1,200 calls an hour.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
 /// The server IDs with which [`Apis::instances_around`] made its last call, and the servers that the call returned.
@@ -130,9 +130,10 @@ impl Apis {
         }
     }
 
-    /// Limits how often the cloud's APIs are called. Commands with `--watch` use this, because they redraw their output
-    /// again and again. The same data is not requested twice within `interval`, even when a caller asks for younger
-    /// data. A single server is taken from the list of all servers. No write may be based on data that is this old.
+    /// Limits how often the cloud's APIs are called, for commands with `--watch`, which redraw their output again and
+    /// again. The same data is requested at most once in each `interval`, even when a caller asks for younger data. A
+    /// single server is taken from the cached list of all servers. Because the data can be this old, it may be
+    /// displayed, but no write may be based on it.
     pub fn poll_cloud_every(&mut self, interval: Duration) {
         self.cloud.interval = interval;
         self.cloud.pause.at_least = interval;
@@ -201,7 +202,8 @@ impl Apis {
             .map_err(CacheError::Cloud)
     }
 
-    /// Returns all load balancers of the last read, however old that read is. No call is made.
+    /// Returns all load balancers of the last read, however old that read is. Returns `None` when they were not read
+    /// yet. No call is made.
     pub fn load_balancers_last(&self) -> Option<Arc<dyn Snapshot>> {
         self.cloud.load_balancers.last().map(|view| Arc::clone(&*view.value))
     }
@@ -285,8 +287,9 @@ impl Apis {
 
     /// Returns the servers with these IDs, and all other servers on the same pages of the list of all servers. A server
     /// whose ID is in `numbers` but not in the result does not exist. When `max_age` is zero, the API is always called.
-    /// Otherwise the result can be an earlier answer that is no older than `max_age`. To save calls, a slightly older
-    /// answer is also used: up to `LOOK_CALL` (a few seconds) for each page that contains one of the servers.
+    /// Otherwise the result can be an earlier answer. To save calls, this answer may be as old as `max_age`, or as
+    /// `LOOK_CALL` (three seconds) multiplied by the number of pages that contain one of the servers, whichever is
+    /// longer.
     pub fn instances_around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -332,9 +335,10 @@ impl Apis {
         u32::try_from(servers.div_ceil(A_PAGE).max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Returns the lists that a daemon with these settings would read periodically in the background. Each has its
-    /// period and the number of calls of one read. A list that this process itself has not read is left out, because
-    /// its number of calls is not known.
+    /// Returns the lists that a daemon would read periodically in the background. `servers` and `load_balancers` are
+    /// the periods in the settings of that daemon. Each list is returned with its actual period, which can be longer,
+    /// and with the number of calls of one read. A list that this process itself has not read is left out, because its
+    /// number of calls is not known.
     pub fn refreshes(&self, servers: Duration, load_balancers: Duration) -> Vec<Refresh> {
         let (listed, observed) = (self.instances_last(), self.cloud.load_balancers.last());
         let of_servers =
@@ -346,33 +350,35 @@ impl Apis {
             .collect()
     }
 
-    /// Returns how many calls a list of all servers takes. The first page of a list with several pages is read twice,
-    /// because servers can move to this page while the other pages are read.
+    /// Returns how many calls a list of all servers takes, which is one more than its number of pages if there are
+    /// several. The first page is then read twice: at the beginning to learn the number of pages, and again at the end.
+    /// Servers of the second page can have moved to it in the meantime, because other servers were deleted.
     fn list_calls(&self) -> u32 {
         let pages = self.server_pages();
         pages + u32::from(pages > 1)
     }
 
-    /// Returns the period of the background refresh of the list of all servers. The result is `period`, or a longer
-    /// time if the list takes so many calls that `period` would use up too much of the API's rate limit.
+    /// Returns the period of the background refresh of the list of all servers. This is `period`, or a longer time when
+    /// the list takes so many calls that the refreshes would use up too much of the API's rate limit.
     pub fn refresh_period(&self, period: Duration) -> Duration {
         period.max(SERVERS_CALL.saturating_mul(self.list_calls()))
     }
 
-    /// Returns the period of the background refresh of all load balancers. The result is `period`, or a longer time if
-    /// a refresh takes so many calls that `period` would use up too much of the API's rate limit.
+    /// Returns the period of the background refresh of all load balancers. This is `period`, or a longer time when a
+    /// refresh takes so many calls that the refreshes would use up too much of the API's rate limit.
     pub fn resync_period(&self, period: Duration) -> Duration {
         let calls = self.cloud.load_balancers.last().map_or(1, |view| view.value.calls());
         period.max(BALANCERS_CALL.saturating_mul(calls))
     }
 
-    /// Returns the period at which the servers of not-ready nodes are read. The result is `period`, or a longer time if
-    /// the list of all servers has so many pages that `period` would use up too much of the API's rate limit.
+    /// Returns the period at which the servers of not-ready nodes are read. This is `period`, or a longer time when the
+    /// list of all servers has so many pages that these reads would use up too much of the API's rate limit.
     pub fn look_period(&self, period: Duration) -> Duration {
         period.max(LOOK_CALL * self.server_pages())
     }
 
-    /// Returns all cloud servers of the last list, however old that list is. No call is made.
+    /// Returns all cloud servers of the last list, however old that list is. Returns `None` when no list was read yet.
+    /// No call is made.
     pub fn instances_last(&self) -> Option<Arc<Vec<Instance>>> {
         self.cloud.instances.last().map(|view| view.value)
     }
@@ -404,8 +410,9 @@ impl Apis {
         self.cloud.instances.get_if(is_fresh, fetch).map_err(CacheError::Cloud)
     }
 
-    /// Returns all dedicated servers. The list was requested at `since` or later. When the API answers only a part of
-    /// the list, the function returns an error. The list is empty when there is no API of dedicated servers.
+    /// Returns all dedicated servers. The list is no older than [`Apis::dedicated_max_age`], and was requested at
+    /// `since` or later. When the API answers only a part of the list, the function returns an error. The list is empty
+    /// when there is no API of dedicated servers.
     pub fn dedicated(
         &self,
         since: Option<Instant>,
@@ -422,7 +429,8 @@ impl Apis {
         self.dedicated.instances.get_if(is_fresh, list)
     }
 
-    /// Returns all dedicated servers of the last list, however old that list is. No call is made.
+    /// Returns all dedicated servers of the last list, however old that list is. Returns `None` when no list was read
+    /// yet. No call is made.
     pub fn dedicated_last(&self) -> Option<ListedServers> {
         self.dedicated.instances.last()
     }
@@ -448,10 +456,9 @@ impl Apis {
         self.dedicated.fails.load(Ordering::Relaxed)
     }
 
-    /// Returns the servers of the cloud's API and of the API of dedicated servers. `known` is an earlier result of this
-    /// function, with a list or an error for each API. An API is called only if `known` has no result for it, or has a
-    /// list that does not satisfy `needs`. An API whose result is an error is not called again. The function returns an
-    /// error when no API answers.
+    /// Returns the servers of two APIs, which are the cloud's API and the API of dedicated servers. `known` is an
+    /// earlier result of this function, or `None`. When `known` contains the error of an API, or a list that satisfies
+    /// `needs`, this API is not called again. The function returns an error when no API answers.
     pub fn servers(
         &self,
         known: Option<AllServers>,
@@ -462,8 +469,8 @@ impl Apis {
         let cloud = if let Some(kept) = kept {
             kept.cloud.clone().map_err(CacheError::Cloud)
         } else {
-            // When only some servers of `known` were read again, by name, the new list must be requested after that
-            // read. A list that was cached before that read would be no newer.
+            // When some servers of `known` were read again, by name, the new list must be requested after that read. A
+            // list that was cached before that read would show an older state of these servers.
             let partial = known.as_ref().filter(|servers| servers.named.is_some());
             let partial = partial.and_then(|servers| Some(servers.cloud.as_ref().ok()?.asked));
             self.instances(needs.since.max(partial), needs.max_age, urgency)

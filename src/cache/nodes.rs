@@ -38,7 +38,7 @@ const SUSPECTS_LISTED: Duration = Duration::from_secs(60);
 /// All nodes, sorted by name. Their age is the time since all nodes were last read, as complete objects or as a table.
 pub type ListedNodes = View<Vec<Arc<KubeNode>>>;
 
-/// The greatest ages that a caller of [`NodeCache::poll`] accepts.
+/// How old the nodes that [`NodeCache::poll`] returns may be. There is one limit for each kind of read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
     /// The longest time that may have passed since all nodes were last read, as complete objects or as a table with one
@@ -63,16 +63,20 @@ struct State {
     /// The times at which each node was read. The element at an index belongs to the node at the same index of `nodes`.
     notes: Vec<Note>,
     /// The moment when all nodes were last requested, as complete objects or as a table with one row for each node.
+    /// `None` when no nodes are cached.
     polled: Option<Instant>,
-    /// The moment when a table of nodes whose rows contain the nodes' metadata was last requested.
+    /// The moment when the last table that shows the metadata of the nodes in its rows was requested. `None` when no
+    /// such table was read for the cached nodes.
     shown: Option<Instant>,
-    /// The moment when the complete objects of all nodes were last requested by one list.
+    /// The moment when the complete objects of all nodes were last requested by one list. `None` when no nodes are
+    /// cached.
     listed: Option<Instant>,
     /// The moment when the last list of complete nodes was requested, if that list did not come from the API server's
     /// cache. `None` when it came from that cache.
     listed_latest: Option<Instant>,
     /// The moment of the last read of the table of nodes, if the API server did not answer with a table in the expected
-    /// form. Complete nodes are then listed instead. `None` after a table in the expected form.
+    /// form. For some minutes after this moment, polls list the complete nodes and do not request a table. `None` after
+    /// a table in the expected form.
     odd: Option<Instant>,
     /// The hashes of the last tables whose rows all agreed with the cached nodes. The first hash is of the table
     /// without metadata, the second of the table with metadata. A new table with the same hash shows no change.
@@ -89,8 +93,8 @@ struct State {
 struct Note {
     /// The moment before the call that read the node.
     asked: Instant,
-    /// The moment when the answer to the first read of this node came. A node with the same name but another UID is
-    /// another node.
+    /// The moment when the answer to the first read of this node came. When another node with the same name (and
+    /// another UID) replaces the node, the moment of that node's first read is stored instead.
     first_seen: Instant,
 }
 
@@ -107,8 +111,8 @@ impl NodeCache {
         NodeCache { kube, state: Mutex::default() }
     }
 
-    /// Returns the complete objects of all nodes, for commands that display them. No object was read longer ago than
-    /// `max_age`.
+    /// Returns the complete objects of all nodes. The last list of them was requested no longer ago than `max_age`.
+    /// With [`ReadFrom::Latest`], it was read from etcd and not from the API server's cache.
     pub fn whole(&self, max_age: Duration, from: ReadFrom) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         // An answer from the API server's cache can show an old state even when the answer has just come. A caller that
@@ -124,8 +128,8 @@ impl NodeCache {
     }
 
     /// Returns all nodes. Reads a table with one row for each node, and then the complete objects of the nodes that
-    /// have changed. All answers come from the API server's cache and can be a moment old. This is safe, because a
-    /// write based on an old node fails: each write carries the `resourceVersion` of its object.
+    /// have changed. Tables and lists come from the API server's cache and can be a moment old. This is safe, because
+    /// each write carries the `resourceVersion` of its object, and a write that is based on an old node fails.
     pub fn poll(&self, poll: Poll) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         let wants_metadata = poll

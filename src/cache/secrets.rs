@@ -32,7 +32,7 @@ struct KnownSecrets {
     others: BTreeMap<Name, CheckedSecret>,
 }
 
-/// The moment when a Secret was last checked, and its content.
+/// The moment when a Secret was last checked for changes, and the content of this Secret.
 type CheckedSecret = (Instant, Held);
 
 /// The content of a Secret. The error is a text that says why the Secret can't be used.
@@ -57,8 +57,8 @@ impl Secrets {
             }
             let before = known.remove(name).map(|(_, held)| held);
             let namespace = name.0.as_str();
-            // A new Secret is read only if the cache has room for one more unusable Secret, because only the read shows
-            // whether the Secret is usable.
+            // Only when a Secret is read, it turns out whether the Secret is usable. A new Secret is therefore read
+            // only if the cache has room for it in the case that it is unusable.
             let mut has_room =
                 || !full.contains(namespace) && make_room(&mut known.others, namespace);
             if before.is_none() && !has_room() {

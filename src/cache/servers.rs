@@ -1,5 +1,5 @@
-//! The lists of servers of the cloud's API and of the API of dedicated servers, and the check whether these lists are
-//! new enough for a controller to decide from them what to change.
+//! The lists of servers of the cloud's API and of the API of dedicated servers. Before a controller decides from such
+//! lists what to change, it checks here whether the lists are new enough.
 
 use super::cached::{CacheError, View};
 use crate::provider::{self, Instance, InstanceId, Servers};
@@ -25,10 +25,10 @@ pub struct AllServers {
 pub struct ServerNeeds {
     /// The longest time that may have passed since the list of cloud servers was received.
     pub max_age: Duration,
-    /// The list of cloud servers must have been requested at this moment or later.
+    /// The list of cloud servers must have been requested at this moment or later. `None` means at any time.
     pub since: Option<Instant>,
-    /// The list of dedicated servers must have been requested at this moment or later. The greatest age of that list is
-    /// not set here, but by `ROBOT_CACHE_TIMEOUT`.
+    /// The list of dedicated servers must have been requested at this moment or later. `None` means at any time. The
+    /// greatest age of that list is not set here, but by `ROBOT_CACHE_TIMEOUT`.
     pub dedicated_since: Option<Instant>,
     pub covers: Covers,
 }
@@ -63,8 +63,8 @@ impl ServerNeeds {
 }
 
 impl AllServers {
-    /// Creates an `AllServers` from a list of cloud servers that is older, except for some servers that were read again
-    /// by name. `named` contains the IDs of these servers.
+    /// Creates an `AllServers` from a list of cloud servers of which only some were read again, by name. `named`
+    /// contains the IDs of these servers. The other servers of the list can be out of date.
     pub fn named(
         (cloud, named): (ListedServers, HashSet<InstanceId>),
         dedicated: Result<ListedServers, provider::ProviderError>,

@@ -23,8 +23,8 @@ pub(super) struct CommandEntry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandKind {
-    /// A command that takes flags. The value is the [`Command`] that the table of settings lists at each flag that the
-    /// command takes.
+    /// A command that takes flags. The value names this command in the table of settings, which says for each flag
+    /// which commands take it.
     Flags(Command),
     /// The first word of several commands, e.g. `lb` in `lb list` and `lb sync`. This word alone is no complete
     /// command.
@@ -78,8 +78,8 @@ const COMMANDS: &[CommandEntry] = &[
 ];
 
 impl CommandEntry {
-    /// Returns the [`Command`] that the table of settings lists at each flag of this command, or `None` when the
-    /// command takes no flags.
+    /// Returns the [`Command`] by which the table of settings names this command. Returns `None` when the command takes
+    /// no flags.
     pub(super) fn settings(&self) -> Option<Command> {
         match self.kind {
             CommandKind::Flags(command) => Some(command),
@@ -110,8 +110,8 @@ impl CommandEntry {
 /// show `kubectl ccm …` instead of `ccm …`.
 pub(super) static IS_PLUGIN: OnceLock<()> = OnceLock::new();
 
-/// Returns the words with the command's name first. Flags that were typed before or within the name are moved behind
-/// it: `-v 4 node -o json list` becomes `node list -v 4 -o json`.
+/// Returns the words of the command line with the command's name first. Flags that were typed before or within the name
+/// are moved behind it: `-v 4 node -o json list` becomes `node list -v 4 -o json`.
 pub(super) fn command_first(mut words: Vec<OsString>) -> Vec<OsString> {
     for place in [0, 1] {
         let begun = named(&words).map(|(entry, _)| entry.kind);
@@ -126,7 +126,8 @@ pub(super) fn command_first(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Returns the command whose name stands at the start of the words, and the number of words in this name.
+/// Returns the command whose name is at the start of the command line, and the number of words in this name. `words`
+/// are the words of the command line.
 pub(super) fn named(words: &[OsString]) -> Option<(&'static CommandEntry, usize)> {
     [2, 1].into_iter().find_map(|count| {
         let name = words.get(..count)?.join(" ".as_ref());

@@ -83,7 +83,7 @@ fn following(words: &[&str], begun: &str) -> Vec<String> {
                     forms(&NODES, begun, asked(words, nodes))
                 }
                 // `ccm lb adopt` takes the ID of a load balancer first, and then the name of a Service. IDs are not
-                // offered, so nothing is offered until an ID was typed.
+                // offered. Until an ID was typed, no names are offered either.
                 Command::LbAdopt if !words.iter().any(|word| word.parse::<u64>().is_ok()) => {
                     Vec::new()
                 }

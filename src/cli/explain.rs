@@ -25,8 +25,8 @@ pub(super) fn explain(words: &[OsString]) -> Exit {
     }
 }
 
-/// Returns the last line of the error for an unknown word. The line says which kinds of words can be explained, and on
-/// which help pages these words are.
+/// Returns the last line of the error for an unknown word. The line lists the kinds of words that can be explained, and
+/// the help pages that explain them.
 fn what_is_known() -> String {
     let mut topics: Vec<&str> = rows().map(|row| row.topic).collect();
     // The rows are sorted by help page, so `dedup` removes every duplicate.
@@ -119,8 +119,8 @@ fn setting_example(names: &[String]) -> Option<String> {
     })
 }
 
-/// Returns the name in a word that a user typed, as the help pages write this name. Leading dashes and `$`, the prefix
-/// of annotations, and a value behind `=` or `:` are removed.
+/// Returns the name that the user has typed, in the form in which the help pages write it. For example, `--NAME=VALUE`
+/// becomes `NAME`: leading dashes and `$`, the prefix of annotations, and a value behind `=` or `:` are removed.
 pub(super) fn name(word: &str) -> String {
     let word = word.split(['=', ':']).next().unwrap_or_default().trim_start_matches(['-', '$']);
     word.strip_prefix(PREFIX).unwrap_or(word).trim().to_owned()

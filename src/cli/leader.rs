@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a command tries to read from the Lease whether Robot has refused a login. After this time, the command goes
-/// on without this information. This is real time. Tests that let the clock run faster do not shorten it.
+/// on without this information. This is real time, even in tests in which the program's clock runs faster.
 const READ_AT_MOST: Duration = Duration::from_secs(2);
 
 /// Returns the object that acquires and renews the Lease of these settings, or `None` when leader election is turned
@@ -81,9 +81,9 @@ pub(super) fn lead(
     }
 }
 
-/// Finds out whether Robot has refused a login of the daemon a short time ago. The time of the refusal is in the Lease.
-/// After a refusal, no login is tried for some time, and this function returns a message about that for the user. When
-/// the Lease can't be read, the login is tried.
+/// Finds out from the Lease whether Robot has refused a login of the daemon a short time ago. If it has, this command
+/// does not log in to Robot for some time, and this function returns a message that tells the user so. When the Lease
+/// can't be read, the command logs in.
 pub(super) fn heed_refused_login(settings: &Settings, apis: &Apis) -> Option<String> {
     let dedicated = apis.provider.dedicated()?;
     let key = key(settings);
@@ -96,8 +96,9 @@ pub(super) fn heed_refused_login(settings: &Settings, apis: &Apis) -> Option<Str
     ))
 }
 
-/// Makes the commands take the identity of the cluster (UIDs of the Service `default/kubernetes`) from the daemon's
-/// Lease. The Lease is read when the identity is needed for the first time.
+/// Makes the commands take the identity of the cluster from the daemon's Lease. The identity is the first UID of the
+/// Service `default/kubernetes`, which stays in the Lease when that Service is created again. The Lease is read when
+/// the identity is needed for the first time.
 pub(super) fn heed_identity(settings: &Settings, apis: &Apis) {
     if settings.leader_elect.value {
         apis.identity.read_from(key(settings));

@@ -31,8 +31,9 @@ const ALLOCATED_PORT: u16 = 30000;
 
 const UNKNOWN: &str = "unknown";
 
-/// Fields of the metadata that a manifest need not have, because the API server or another tool sets them later. Each
-/// has the value that `ccm lint` uses in its place. A missing name is not reported, because the API server reports it.
+/// Fields of the metadata that a manifest need not have, because the API server or another tool sets them later. Beside
+/// each field is the value that `ccm lint` uses when the manifest lacks the field. A missing name is not reported,
+/// because the API server reports it.
 const COMPLETED: [(&str, &str); 4] =
     [("namespace", "default"), ("name", "unnamed"), ("uid", UNKNOWN), ("resourceVersion", "0")];
 
@@ -66,8 +67,10 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
             }
         }
     }
-    // Services without a creation time are ordered by their UIDs. Services without a UID get invented UIDs here, which
-    // ascend in the order of the manifests. The Services are thus ordered as they would be created.
+    // When Services share a load balancer, the oldest one decides about its settings. Manifests usually contain no
+    // creation time, and Services of equal age are ordered by their UIDs. Services without a UID therefore get invented
+    // UIDs here, which ascend in the order of the manifests, because Kubernetes would create the Services in this
+    // order.
     let services = all.iter_mut().filter_map(|checked| checked.service.as_mut());
     for (number, service) in services.enumerate() {
         if service.metadata.uid == UNKNOWN {
@@ -105,8 +108,8 @@ fn lines(checked: &CheckedService) -> Vec<String> {
 }
 
 /// Returns the data that the manifests are checked against: a snapshot of the cloud, and the groups of Services that
-/// share a load balancer. Without an API token no call is made, and the snapshot accepts every name of an object in the
-/// cloud.
+/// share a load balancer. Without an API token no call is made. The checks then assume that each object exists that a
+/// manifest names, e.g. a certificate.
 fn snapshot(
     started: &mut Started,
     all: &[CheckedService],
@@ -148,8 +151,8 @@ fn services(file: &str) -> Result<Vec<Value>, String> {
     Ok(services)
 }
 
-/// Returns the Service of this manifest as it would be in a cluster. The findings in the result say what Kubernetes
-/// would refuse in the manifest.
+/// Returns the Service of this manifest, completed by the fields that the API server would set. The findings in the
+/// result say what Kubernetes would refuse in the manifest.
 fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> CheckedService {
     let mut problems = Vec::new();
     if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -199,7 +202,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Reads a value from YAML, and subtracts its size from the number of bytes that the file's values may still need.
+/// Reads a value from YAML, and subtracts its size from the number of bytes that are left for the values of the file.
 /// Fails when too few bytes are left. Fields with the value null are left out.
 struct Bounded<'a>(&'a mut usize);
 

@@ -135,8 +135,9 @@ impl<Plans: PlannedObjects, Row> Table<Plans, Row> {
     }
 }
 
-/// Calls `show` again and again. On a terminal that understands control codes, each output takes the place of the
-/// previous output. The function returns when stdout has no reader any more. A signal such as Ctrl-C ends the process.
+/// Calls `show` again and again. The argument of `show` is true when stdout is a terminal that understands control
+/// codes, so that the new output can replace the previous one. The function returns when stdout has no reader any more.
+/// A signal such as Ctrl-C ends the process.
 pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<Exit, Exit> {
     let can_redraw = terminal::obeys_codes(false);
     show(can_redraw)?;

@@ -115,8 +115,8 @@ impl<'a> VisitSource<'a> for Keys {
     }
 }
 
-/// How long a command waits before the terminal shows a line about the wait. This is real time. Tests that let the
-/// clock run faster do not shorten it.
+/// How long a command waits before the terminal shows a line about the wait. This is real time, even in tests in which
+/// the program's clock runs faster.
 const FIRST_LINE: Duration = Duration::from_secs(2);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);

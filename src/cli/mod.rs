@@ -57,8 +57,7 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
 }
 
 /// Runs a command in a simulation, and returns its exit code. The command runs in the calling thread. The first word is
-/// the name by which the program is started. The daemon can't be run by this function, because the daemon does not end:
-/// see [`SimulatedDaemon`].
+/// the name by which the program is started. For the daemon, which would never return, use [`SimulatedDaemon`].
 pub fn in_simulation(words: Vec<OsString>) -> u8 {
     dispatch(without_program(words)) as u8
 }
@@ -82,8 +81,8 @@ fn without_program(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Returns the position at which the command's first flag stands or can be inserted. Returns `None` for a command that
-/// takes no settings.
+/// Returns the index of the word at which the command's flags begin, or at which a flag can be inserted. Returns `None`
+/// for a command that takes no flags.
 fn flags_begin(words: &[OsString]) -> Option<usize> {
     let first = words.first().and_then(|word| word.to_str());
     match first.unwrap_or_default() {
@@ -197,7 +196,8 @@ fn help_on(words: &[OsString]) -> Exit {
     }
 }
 
-/// Prepares the process. This function is called first in every run, before any other thread is started.
+/// Limits the memory of the process, forbids core dumps, and sets the panic hook. This function is called first in
+/// every run, before any other thread is started.
 #[allow(unsafe_code)]
 fn prepare() {
     // Limits glibc to a single memory arena. By default each thread gets an arena, which keeps the memory that the

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// How many names an error suggests at most when several known names are equally similar to the unknown name.
+/// When several known names are equally similar to an unknown name, the error suggests at most this many of them.
 const NEAREST_AT_MOST: usize = 3;
 
 /// A kind of Kubernetes objects, and how commands refer to it.
@@ -75,7 +75,8 @@ impl KnownObject {
     }
 }
 
-/// A word that a user typed to name an object, with the kind and the namespace that the command assumes.
+/// A word that a user typed to name an object, with the kind of objects that the command works on, and the namespace
+/// that is used for a name without one.
 #[derive(Clone, Copy)]
 pub(super) struct Word<'a> {
     pub(super) kind: &'a ObjectKind,

@@ -63,9 +63,9 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &nodes.context.apis;
     Ok(nodes.context.do_now(|| {
         let (mut report, plans) = nodes.nodes.sync(apis, &selection);
-        // When the node controller could not plan any node because of an outage, the command ends here. When only the
-        // Cloud API or only Robot did not answer, the nodes with a server in the other one of these two APIs were
-        // planned and synced.
+        // When an outage kept the node controller from planning any node, the command ends here. When only Robot or
+        // only the Cloud API did not answer, the nodes whose servers the other API knows were planned and synced, and
+        // the command goes on.
         if report.outage.is_some() && plans.is_empty() {
             return (report, Vec::new());
         }
@@ -106,8 +106,8 @@ impl NodeCommands {
         if self.context.names.is_empty() {
             return Ok(Selection::All);
         }
-        // This list of nodes is now in the cache. The plans are made later from the cached list, so they are about the
-        // same nodes.
+        // This call puts the list of nodes into the cache. The names that the user typed are looked up in this list,
+        // and the plans are made later from the same list.
         let nodes = self.nodes.nodes(&self.context.apis, &Selection::All)?;
         let known = nodes.value.iter().map(|node| KnownObject::new(node.name()));
         let in_cloud = || {
@@ -201,7 +201,7 @@ impl NodePlans {
     }
 
     /// Returns the findings that prevent the node controller or the node lifecycle controller from changing the node. A
-    /// finding is what a plan reports about an object.
+    /// finding is a fact or a problem that a plan reports about an object.
     fn obstacles(&self) -> impl Iterator<Item = &Finding> {
         let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.obstacle);
         self.node.obstacle.iter().chain(lifecycle)

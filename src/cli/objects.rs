@@ -37,8 +37,8 @@ pub(super) trait PlannedObjects {
     /// Returns lines about problems that do not block the sync.
     fn notes(&self) -> Vec<String>;
 
-    /// Whether the server of some object is not known, because the Cloud API or Robot did not answer. The plan of each
-    /// such object says so.
+    /// Whether there are objects whose server is not known, because the Cloud API or Robot did not answer. The plan of
+    /// each such object says so.
     fn is_unclear(&self) -> bool {
         false
     }
@@ -155,8 +155,9 @@ impl CommandContext {
         })
     }
 
-    /// Returns a snapshot of a cloud that contains no objects. No call is made. While the real cloud does not answer,
-    /// the annotations of Services are checked against this snapshot. It accepts every name of an object in the cloud.
+    /// Returns a snapshot of a cloud without load balancers. No call is made. While the real cloud does not answer, the
+    /// annotations of Services are checked against this snapshot. The checks then assume that each object exists that
+    /// an annotation names, e.g. a certificate.
     pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, CommandFailure> {
         let gate = Arc::new(OpenGate);
         let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);
@@ -193,9 +194,9 @@ impl CommandContext {
         Ok((plans, Some(report)))
     }
 
-    /// Reports an outage of the Cloud API or of Robot because of which the servers of some objects are not known.
-    /// Prints the error of this API to stderr, and returns a report about the outage. Returns `None` when there is no
-    /// such object. The error comes from the cache, so no call is repeated.
+    /// Reports an outage of the Cloud API or of Robot when the servers of some objects are not known because of it.
+    /// Prints the error of this API to stderr, and returns a report about the outage. Returns `None` when the servers
+    /// of all objects are known. The error comes from the cache, so no call is repeated.
     fn unclear(&self, plans: &impl PlannedObjects) -> Option<Report> {
         if !plans.is_unclear() {
             return None;
@@ -307,8 +308,9 @@ impl CommandContext {
     }
 }
 
-/// Returns the text of a plan: a line for each change, then the warnings, and at the end the objects whose changes are
-/// blocked by a problem. These objects are last, because the end of the output is what a user sees first in a terminal.
+/// Returns the text of a plan: a line for each change, then the warnings, and then a line for each object that a
+/// problem keeps from being changed. The lines about problems are at the end, because a user at a terminal sees the end
+/// of the output first.
 pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = String>) -> String {
     let changes = proposals.iter().flat_map(|proposal| {
         proposal.changes.announced().map(|(mark, text)| about(mark, &proposal.object, &text))
@@ -325,7 +327,8 @@ pub(super) fn about(mark: char, object: &str, text: &str) -> String {
     of_object(&format!("{mark} "), object, text)
 }
 
-/// Returns a line about an object, with the text `first` before it.
+/// Returns the text `first`, the object, and a text about the object, as one line or wrapped to the width of the
+/// terminal.
 fn of_object(first: &str, object: &str, text: &str) -> String {
     if !is_terminal(false) {
         return line(format_args!("{first}{object}  {text}"));
@@ -347,8 +350,8 @@ pub(super) fn total(proposals: &[Proposal]) -> String {
     format!("Plan: {change} to change, {unchanged} unchanged, {blocked} blocked\n")
 }
 
-/// Returns a line for each finding that is a warning. A finding is what a plan reports about an object. Warnings do not
-/// prevent the sync.
+/// Returns a line for each warning among the findings. A finding is a fact or a problem that a plan reports about an
+/// object. Warnings do not prevent the sync.
 pub(super) fn warnings<'a>(
     object: String,
     findings: impl IntoIterator<Item = &'a Finding>,

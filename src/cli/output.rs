@@ -90,7 +90,7 @@ impl Printer {
 
     pub(super) fn stderr(text: &str) {
         let text = shown(text, true);
-        // An error of this write to stderr is ignored, because stderr is the only place where errors can be reported.
+        // When this write to stderr fails, the error is ignored. It could only be reported on stderr.
         let _ = over_wait(|| process::print(true, text.as_bytes()));
     }
 

@@ -1,8 +1,8 @@
 //! `ccm route list | sync`: the commands that show and do the work of the route controller.
 //!
-//! JSON and YAML have an item for each route that exists or is missing. They also have an item for each node whose
-//! condition a sync would change or about which there are findings, and an item for the private Network when there are
-//! findings about it.
+//! JSON and YAML have an item for each route that exists or is missing. A node has an item when a sync would change its
+//! condition `NetworkUnavailable`, or when there are findings (facts or problems) about the node. The private Network
+//! has an item when there are findings about it.
 
 use super::lists::{List, Table};
 use super::objects::{CommandContext, Item, PlannedObjects, Sides, about, error_of, warnings};

@@ -17,7 +17,7 @@ use log::Level;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-/// The parts of a daemon that was built, and that does not run yet.
+/// What the daemon consists of. The parts are created, but no thread of the daemon runs yet.
 pub(super) struct Parts {
     settings: Settings,
     pub(super) stop: &'static Stop,

@@ -35,11 +35,12 @@ pub(super) struct Started {
     kube: Option<kube::KubeClient>,
 }
 
-/// The namespace in which a command looks for the daemon. Tenants must not have the right to write there.
+/// The namespace in which a command looks for the daemon, to use its settings. The command trusts what it finds there,
+/// so tenants must not have the right to write in this namespace.
 const SYSTEM: &str = "kube-system";
 
-/// How long a command looks for the daemon in the cluster. This is real time. Tests that let the clock run faster do
-/// not shorten it.
+/// How long a command looks for the daemon in the cluster. This is real time, even in tests in which the program's
+/// clock runs faster.
 const LOOKED_FOR_AT_MOST: Duration = Duration::from_secs(2);
 
 /// Reads the settings of a command, and starts the log. When the settings are wrong, prints the error and returns the
@@ -62,8 +63,9 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
         settings: parsed.settings,
         words: parsed.words,
         problems: parsed.problems,
-        // When the command must not write, this client is dropped, because it was created earlier and allows writes.
-        // The command then creates another client, which refuses writes.
+        // When needed settings of the daemon could not be read, the command must not write. This client was created
+        // before that was known and allows writes, so it is dropped. The command then creates another client, which
+        // refuses writes.
         kube: kube.filter(|_| !is_refused),
     })
 }
@@ -194,8 +196,9 @@ fn with_daemon(
 ) -> Result<(Option<kube::KubeClient>, Option<String>), Exit> {
     let settings = &parsed.settings;
     let named = settings.settings_from.value.as_ref();
-    // The daemon itself, and commands that need no cluster, use only their own settings. A command in a pod also uses
-    // only its own settings, because it has the environment of the daemon.
+    // The daemon itself, and commands that need no cluster, use only their own settings. So does a command that runs in
+    // a pod without a kubeconfig. This is taken for the daemon's pod, whose environment variables already contain the
+    // daemon's settings.
     let has_own = matches!(command, Command::Run | Command::Config | Command::Lint)
         || settings.own_settings.value
         || !settings.settings_from.source.is_default()

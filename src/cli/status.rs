@@ -57,8 +57,8 @@ struct Screen<'a> {
     /// The number of calls to the Cloud API that the rate limit still allows. `calls_an_hour` is the limit.
     calls_left: Option<u64>,
     calls_an_hour: Option<u64>,
-    /// The lists that the daemon reads periodically, even when nothing has changed, each with its interval. Lists that
-    /// `ccm status` did not read are left out.
+    /// The lists of servers and load balancers that the daemon reads periodically, even when nothing has changed, each
+    /// with its interval. Lists that `ccm status` did not read are left out.
     refreshes: &'a [Refresh],
     nodes: Option<Count>,
     /// How many nodes will stop soon.

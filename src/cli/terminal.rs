@@ -77,7 +77,7 @@ const RED: &str = "31";
 const GREEN: &str = "32";
 const YELLOW: &str = "33";
 
-/// Adds colours to a text that is otherwise finished. A colour adds no information. It only repeats a mark or a state
+/// Adds colours to a text just before it is printed. A colour adds no information. It only repeats a mark or a state
 /// that the line contains as text.
 pub(super) fn colored(text: &str) -> String {
     text.split_inclusive('\n').map(colored_line).collect()
@@ -102,8 +102,8 @@ fn colored_line(line: &str) -> String {
     if !mark.is_empty() {
         return format!("\x1b[{mark}m{text}\x1b[0m{end}");
     }
-    // The line is split at double spaces, which separate the cells of a table, and a message from the object that it is
-    // about.
+    // The line is split at double spaces. They separate the cells of a table. In a message they separate the object
+    // from the text about it.
     let mut colored = String::new();
     for cell in text.split_inclusive("  ") {
         let word = cell.trim();
@@ -200,8 +200,8 @@ pub(super) fn screen(text: &str) -> String {
 /// Erases the line that says what a command waits for, so that it does not stay on the terminal after the process has
 /// ended.
 pub(super) fn end() {
-    // Another thread holds the lock while it writes, and this takes long when the terminal accepts no output. The
-    // process must end nevertheless, so the lock is tried for a short time only.
+    // Another thread can hold the lock for a long time, because it writes to a terminal that accepts no output at
+    // present. The process must end nevertheless, so it tries to take the lock for a short time only.
     let pause = || clock::sleep(clock::from_machine(Duration::from_millis(1)));
     let mut tries = (0..100).map(|_| WAIT.try_lock().inspect_err(|_| pause()));
     if let Some(mut wait) = tries.find_map(Result::ok) {
@@ -210,7 +210,7 @@ pub(super) fn end() {
 }
 
 fn write(text: &str) {
-    // An error of this write to stderr is ignored, because stderr is the only place where errors can be reported.
+    // When this write to stderr fails, the error is ignored. It could only be reported on stderr.
     let _ = process::print(true, text.as_bytes());
 }
 

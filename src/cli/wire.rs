@@ -21,13 +21,13 @@ const WRITERS_AT_MOST: u32 = 100;
 /// How long a client waits before it repeats a failed read.
 const RETRY_WAIT: Duration = Duration::from_millis(250);
 
-/// The shortest timeout of a read. Tests that let the clock run faster shorten timeouts, but not below this value,
-/// because an API needs some real time to answer.
+/// The shortest timeout of a read. In tests in which the program's clock runs faster than real time, timeouts are
+/// shorter, but never shorter than this real time, because an API needs some real time to answer.
 const SHORTEST_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The shortest time limit of the program that the kubeconfig names under `exec` and that prints credentials. Tests
-/// that let the clock run faster do not shorten the limit below this value, because the program needs some real time to
-/// start and to read its files.
+/// The shortest time limit of the program that the kubeconfig names under `exec` and that prints credentials. In tests
+/// in which the program's clock runs faster than real time, the limit is not below this real time, because the program
+/// needs some real time to start and to read its files.
 const SHORTEST_EXEC_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// The number of characters that a token of the Cloud API has. A token of another length causes a warning.
@@ -57,8 +57,8 @@ impl Gate for ReadOnly {
     }
 }
 
-/// Returns the gate, i.e. the check before each write, for a command that a user runs. It either allows all writes or
-/// refuses them.
+/// Returns the gate, i.e. the check before each write, for a command that a user runs. The gate allows all writes of a
+/// command such as `lb sync`. With `--dry-run`, and for commands that only read, it refuses writes.
 pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
     match command {
         _ if command.writes() && !settings.dry_run.value => Arc::new(OpenGate),
@@ -156,8 +156,8 @@ pub(super) fn kube_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<Ku
 }
 
 /// Creates the client that reads and writes only the Lease. Its timeout is half of the renew deadline, so that a failed
-/// renewal can be tried once more. The timeout is always real time, also in tests that let the clock run faster. This
-/// does no harm, because the deadline ends the leadership even while a renewal still waits for its answer.
+/// renewal can be tried once more. The timeout is real time, even in tests in which the program's clock runs faster.
+/// This does no harm, because the deadline ends the leadership even while a renewal still waits for its answer.
 pub(super) fn lease_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<KubeClient, String> {
     let timeout = settings.renew_deadline.value / 2;
     let timeout = clock::at_least(timeout, timeout);
@@ -173,8 +173,9 @@ fn client(settings: &Settings, gate: Arc<dyn Gate>, timing: Timing) -> Result<Ku
     Ok(KubeClient::new(access, proxies()?, timing, gate))
 }
 
-/// Returns a time setting of the Lease as this process uses it. In tests that let the clock run faster, the setting
-/// lasts less real time than its value, but at least a tenth of it, because renewing a Lease takes real time.
+/// Converts a time setting of the Lease to a duration of the program's clock. In tests this clock can run faster than
+/// real time, so the setting then takes less real time. It still takes at least a tenth of its value, because renewing
+/// a Lease takes real time.
 pub(super) fn for_lease(time: Duration) -> Duration {
     clock::at_least(time, time / 10)
 }
@@ -331,8 +332,8 @@ fn kube_options(settings: &Settings) -> config::Options {
 /// Returns the proxies that are set by environment variables such as `HTTPS_PROXY`. The variables are the same as those
 /// of Go programs.
 fn proxies() -> Result<Proxies, String> {
-    // A value that is not valid UTF-8 can't be the address of a proxy. Its invalid bytes are replaced here, and `read`
-    // then returns an error that names the value.
+    // A value that is not valid UTF-8 can't be the address of a proxy. Its invalid bytes are replaced here, and
+    // `ProxyEnvironment::read` then returns an error that names the value.
     let variable = |name: &str| process::variable(name).map(|v| v.to_string_lossy().into_owned());
     http::ProxyEnvironment::read(variable).map(Proxies::ByEnvironment)
 }

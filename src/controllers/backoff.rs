@@ -11,9 +11,9 @@ pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// The moment from which a regular grid of moments is counted. The end of each wait is moved to the next moment of
-    /// the grid, so that objects which wait for about the same time are tried together. `None` means that the end of a
-    /// wait is not moved.
+    /// The start of a series of moments at equal distances. The distance is half as long as the wait of an object. Each
+    /// wait is lengthened so that it ends at one of these moments. Objects that wait for about the same time are then
+    /// tried together. `None` means that waits are not lengthened.
     grid: Option<Instant>,
     /// The factor by which each wait is multiplied. A larger factor makes retries rarer, e.g. to save API calls.
     pub(super) stretch: f64,
@@ -83,9 +83,9 @@ impl Backoff {
     }
 }
 
-/// Rounds the time `next` up, so that a whole number of steps of length `width` lies between `origin` and the result. A
-/// step is half as long as the wait of the object. Objects with equal waits are then tried together, and the data for
-/// them are read only once.
+/// Returns the first moment, at `next` or later, that is a whole number of steps after `origin`. A step has the length
+/// `width`, which is half of the wait of the object. Objects with equal waits are then tried at the same moment, so the
+/// data from the cloud are read once for all of them.
 fn on_grid(next: Instant, origin: Instant, width: Duration) -> Instant {
     let since = next.duration_since(origin).as_secs_f64();
     let cells = (since / width.as_secs_f64()).ceil();

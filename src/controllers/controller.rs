@@ -65,7 +65,7 @@ pub enum Selection {
 }
 
 impl Selection {
-    /// Whether the selection is not limited to objects with certain names.
+    /// Whether the selection can contain every object, i.e. is not limited to objects with certain names.
     pub fn is_of_all(&self) -> bool {
         !matches!(self, Selection::Names(_))
     }
@@ -76,10 +76,10 @@ impl Selection {
         *self != Selection::Due
     }
 
-    /// Returns all nodes. When a person selected the objects, the result has complete Node objects that were read at
-    /// most `table_max_age` ago. Otherwise the last known nodes are brought up to date: a table with a few columns of
-    /// each node is read again when it is older than `table_max_age`, and the complete Node objects only when they are
-    /// older than `whole_max_age`.
+    /// Returns all nodes. When a person selected the objects, complete Node objects are read, unless they were read at
+    /// most `table_max_age` ago. Otherwise a table with a few columns of each node is read when the last table is older
+    /// than `table_max_age`. The complete objects of all nodes are then read only when the last ones are older than
+    /// `whole_max_age`.
     pub(super) fn nodes(
         &self,
         apis: &Apis,

@@ -36,12 +36,12 @@ const ASKED_AFTER: Duration = Duration::from_secs(30);
 /// dropped.
 const LONGEST_ACTION: Duration = Duration::from_secs(120);
 
-/// How often a change is sent again at most, after the cloud has answered "busy" or while few API calls are left under
-/// the rate limit.
+/// How often a change is sent again at most. It is sent again when the cloud has answered "busy", and when it was
+/// delayed because few API calls were left under the rate limit.
 const TRIES_AT_MOST: u32 = 10;
 
-/// The longest delay of a change while few API calls are left under the rate limit, as a multiple of [`FIRST_PAUSE`]. A
-/// change that would have to wait longer fails.
+/// The longest time by which a change is delayed because few API calls are left under the rate limit, as a multiple of
+/// [`FIRST_PAUSE`]. A change that would have to wait longer fails.
 const PUT_OFF_AT_MOST: u32 = 8;
 
 /// How many requests for the state of running actions can fail one after the other. After that, each object with a
@@ -115,8 +115,8 @@ pub(super) enum End {
     #[default]
     AllMade,
     /// A new plan is needed, because the change that was just made has altered the state for which the plan was made.
-    /// The remaining changes were dropped. After the creation of a load balancer, the value is a snapshot of the load
-    /// balancers that contains the new one, if the answer to the creation has shown it. Otherwise it is `None`.
+    /// The remaining changes were dropped. The value is `None`, unless a load balancer was created and the answer of
+    /// the cloud has shown it. The value is then a snapshot of all load balancers, including the new one.
     PlanAgain(Option<Arc<dyn Snapshot>>),
     /// A new plan is needed, because something in the cloud had changed since the plan was made. The remaining changes
     /// were dropped. The text describes the change that could not be made.
@@ -156,8 +156,8 @@ enum Response {
     /// The ID of the [`Execution`] to which a change belongs, the change, the cloud's answer to it, and the number of
     /// API calls that were made for the change.
     Change(u64, Box<dyn Change>, (Result<Applied, ProviderError>, u64)),
-    /// The actions whose state was requested, the answer which of them have ended, and the number of API calls that
-    /// were made for this request.
+    /// The actions whose state was requested, the answer that says which of them have ended, and the number of API
+    /// calls that were made for this request.
     Ended(Vec<ActionId>, (Result<EndedActions, ProviderError>, u64)),
 }
 
@@ -185,9 +185,9 @@ impl<T> Executor<T> {
         Executor { is_in_turn: true, ..Executor::new(controller) }
     }
 
-    /// Adds an object with its changes, and returns its [`Execution`]. The caller can set its `payer` afterwards. Until
-    /// then, no share of API calls limits the changes. When the first change was not sent by `begins_by`, the plan is
-    /// too old, and none of the changes is sent.
+    /// Adds an object with its changes, and returns its [`Execution`]. No share of API calls limits the changes, unless
+    /// the caller then sets the field `payer`. When the first change was not sent by `begins_by`, the plan is too old,
+    /// and none of the changes is sent.
     pub(super) fn begin(
         &mut self,
         object: String,
@@ -220,8 +220,7 @@ impl<T> Executor<T> {
 
     /// Drops the changes that were not sent yet, in each execution (the changes of one object) for which `is_stale`
     /// returns `true`. The execution then ends as soon as its open request is answered and its running actions have
-    /// ended. Changes are always ordered so that the whole process could end between any two of them, so this stop does
-    /// no harm.
+    /// ended. This does no harm: the changes are in an order in which each of them can be the last one that is made.
     pub(super) fn stop(&mut self, is_stale: impl Fn(&Execution<T>) -> bool) {
         for execution in &mut self.executions {
             if is_stale(execution) {
@@ -345,8 +344,9 @@ impl<T> Executor<T> {
         (next.can_send() && !must_wait).then_some((place, moment))
     }
 
-    /// Returns the time at which the executor must next ask the cloud which actions have ended. When several actions
-    /// start shortly after each other, the time is late enough to ask about all of them in one request.
+    /// Returns the time at which the executor must next ask the cloud which actions have ended, or `None` when no
+    /// action is running. When several actions start shortly after each other, the time is late enough to ask about all
+    /// of them in one request.
     fn next_question(&self) -> Option<Instant> {
         let mut moments = Vec::new();
         let mut starts = Vec::new();
@@ -446,7 +446,7 @@ impl<T> Executor<T> {
 
 impl<T> Execution<T> {
     /// Whether one of the changes that were not sent yet takes something away: it removes a target, deletes the load
-    /// balancer, or ends its management.
+    /// balancer, removes the Service from the load balancer, or makes this controller stop managing the load balancer.
     pub(super) fn takes_away(&self) -> bool {
         self.queue.iter().any(|change| match change.kind() {
             ChangeKind::Targets => !adds_target(&**change),

@@ -21,8 +21,8 @@ pub fn is_uninitialized(node: &KubeNode) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
-/// Returns the server that a node's provider ID names. Another node can name the same server, and the server can belong
-/// to that node, see [`Claims::server_of`].
+/// Returns the server that a node's provider ID names, or `None` when it names no server of this cloud. Another node
+/// can name the same server, and the server can belong to that node, see [`Claims::server_of`].
 pub(super) fn server_of(node: &KubeNode, provider: &dyn Provider) -> Option<InstanceId> {
     provider.parse_provider_id(&node.spec.provider_id).ours()
 }
@@ -30,7 +30,8 @@ pub(super) fn server_of(node: &KubeNode, provider: &dyn Provider) -> Option<Inst
 /// Returns the node that keeps a server or an address which all these nodes name. A kubelet itself writes the provider
 /// ID and the addresses of its node, so these prove nothing. A kubelet can't change the creation time, so the oldest
 /// initialised node is chosen. Without an initialised node, the only node in the list is chosen, or else the node with
-/// this `name`. Between nodes that were created in the same second, the UID decides, because nobody can choose a UID.
+/// this `name`. Without such a node, the result is `None`. Between nodes that were created in the same second, the UID
+/// decides, because nobody can choose a UID.
 fn keeper<'a>(nodes: &[&'a KubeNode], name: Option<&str>) -> Option<&'a KubeNode> {
     fn age(node: &KubeNode) -> impl Ord {
         let created = node.metadata.creation_timestamp;
@@ -302,8 +303,8 @@ impl<'a> MatchIndex<'a> {
         Some(rival(all.map(|(node, _)| *node), node, None)?.node.name())
     }
 
-    /// Returns the servers that have one of the `reported` addresses, each with that address. Servers that already
-    /// belong to a node by its provider ID or name are left out.
+    /// Returns the servers that have one of the `reported` addresses, i.e. of the addresses in a node's status. Each
+    /// server comes with that address. Servers that already belong to a node by its provider ID or name are left out.
     fn recognised(
         &self,
         instances: &dyn Instances,
@@ -388,8 +389,8 @@ fn rival<'a>(
 }
 
 /// Returns the addresses that a kubelet wants for its node. They come from the annotation for internal IPs and from the
-/// annotation `provided-node-ip`. An address in `provided-node-ip` that an initialised node already has is left out.
-/// For a new node, the addresses in its status are added.
+/// annotation `provided-node-ip`. When the node is new, the addresses in its status are added. When the node is
+/// initialised, the addresses in `provided-node-ip` that its status already contains are left out.
 fn asked_ips(node: &KubeNode) -> impl Iterator<Item = IpAddr> {
     let reported = reported_ips(node);
     let (known, asked) =

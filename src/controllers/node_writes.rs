@@ -197,8 +197,8 @@ pub(super) struct AppliedPlan<Facts> {
     pub(super) plan: Option<Plan<NodeChange, Facts>>,
     /// The error that stopped the writes. `None` means that no write failed.
     pub(super) error: Option<kube::KubeError>,
-    /// The reason why the remaining writes were dropped. This happens when the node was read again and no new plan
-    /// could be made for it.
+    /// The reason why the remaining writes were dropped, if the node was read again and no new plan could be made for
+    /// it. Otherwise `None`.
     outdated: Option<&'static str>,
 }
 

@@ -19,7 +19,7 @@ pub struct Plan<W, Facts = ()> {
     pub changes: Vec<W>,
     pub findings: Vec<Finding>,
     /// The reason why a part of the necessary work can't be done. The object then counts as failed, and is planned
-    /// again later.
+    /// again later. `None` means that all of the work can be done.
     pub obstacle: Option<Finding>,
     /// More data about the object, for the controller that made the plan.
     pub facts: Facts,

@@ -91,15 +91,15 @@ pub fn recovered(apis: &Apis, of: Subject) -> bool {
     has_failed
 }
 
-/// Returns the component that the events of a controller name as their source. When the provider has an event component
-/// of its own, the events look like those of Kubernetes' own controllers, and the result is `upstream`, the name of
-/// such a controller. Otherwise the result is `own`.
+/// Returns the component that the events of a controller name as their source. Events about problems that the provider
+/// (the code for one cloud) found can name a component of the provider. If they do, the result is `upstream`, the name
+/// of the same controller in Kubernetes. Otherwise the result is `own`.
 pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) -> &'static str {
     if apis.provider.event_component().is_some() { upstream } else { own }
 }
 
-/// Reports that one part of an object was synced while another part still fails. This does not count as a recovery, so
-/// the other part's failure is not reported again.
+/// Reports that one part of an object was synced while another part still fails. This does not count as a recovery.
+/// After a recovery, the failure of the other part would be reported again.
 pub(super) fn publish_beside_failures(apis: &Apis, of: Subject, finding: &Finding) {
     publish_if_due(apis, of, finding, true);
 }
@@ -126,7 +126,8 @@ fn event_message(finding: &Finding) -> String {
 }
 
 /// Reports the finding (a message for the operator) even if it was reported a moment ago. Callers use this function
-/// when the state of the object has changed. `only_new` is described at [`Event::only_new`].
+/// when the state of the object has changed. When an equal event exists already, its count is raised, unless `only_new`
+/// is `true`.
 pub(super) fn publish_now(apis: &Apis, of: Subject, finding: &Finding, only_new: bool) {
     let reason = finding.reason;
     FINDINGS_REPORTED.count(&[of.controller, reason.name()]);

@@ -15,10 +15,10 @@ const KEPT_MAX_AGE: Duration = Duration::from_secs(30);
 pub(super) struct Schedule {
     /// The objects whose last plan failed, each with the time of its next try.
     pub(super) backoff: Backoff,
-    /// The time at which all objects were last compared with the cloud.
+    /// The time at which all objects were last compared with the cloud. `None` means that they were never compared.
     pub(super) compared: Option<Instant>,
-    /// The time of the last write to the cloud. Data that were requested before this write may not show its effect, so
-    /// they are read again for the next plan.
+    /// The time of the last write to the cloud, or `None` before the first write. Data that were requested before the
+    /// last write may not show its effect, so they are read again for the next plan.
     pub(super) last_write: Option<Instant>,
 }
 

@@ -12,8 +12,8 @@ const AT_ONCE: u32 = 900;
 /// The time in which a share of API calls that is not full gets one call back. That is 900 calls an hour.
 const REFILL: Duration = Duration::from_secs(4);
 
-/// The part of a full share of API calls that the reads for the next plan are expected to cost at most. Without this
-/// limit, the reads in a project of many thousand servers would seem to leave no calls for changes.
+/// A limit for the number of API calls that the reads for the next plan are expected to need, as a part of a full
+/// share. Without this limit, the reads in a project of many thousand servers would seem to leave no calls for changes.
 const READS_AT_MOST: f64 = 0.5;
 
 /// The API calls that the Services of one namespace may still use.

@@ -24,19 +24,19 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use ticks::{Ticking, Ticks};
 
-/// How long the daemon waits at its end for its threads. A write that was already sent takes at most 8 s. Releasing the
-/// Lease takes at most one more second, so the process ends within 10 s. By default, Kubernetes kills a process 30 s
-/// after it has asked the process to end. These are real times. Tests that let the clock run faster do not shorten
-/// them.
+/// How long a daemon that is ending waits for its threads. A write that was already sent takes at most 8 s. Releasing
+/// the Lease takes at most one more second, so the process ends within 10 s. By default, Kubernetes kills a process 30
+/// s after it has asked the process to end. These are real times, even in tests in which the program's clock runs
+/// faster.
 const GRACE: Duration = Duration::from_millis(8_500);
 
-/// The longest time that the daemon waits at its end until its last events are written. The daemon still holds the
-/// Lease in this time.
+/// The longest time that a daemon that is ending waits until its last events are written. It still holds the Lease in
+/// this time.
 const EVENTS_AT_MOST: Duration = Duration::from_secs(1);
-/// How long `ccm run --once` waits at its end until its events are written. If the process was asked to end, it waits
-/// only for [`EVENTS_AT_MOST`].
+/// How long `ccm run --once` waits after its work until its events are written. If the process was asked to end, it
+/// waits only for [`EVENTS_AT_MOST`].
 const EVENTS_OF_A_PASS_AT_MOST: Duration = Duration::from_secs(10);
-/// The shortest time that the daemon waits at its end until its last events are written. It waits for this time even
+/// The shortest time that a daemon that is ending waits until its last events are written. It waits for this time even
 /// when its threads have used the whole time [`GRACE`].
 const EVENTS_AT_LEAST: Duration = Duration::from_millis(200);
 

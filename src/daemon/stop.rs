@@ -51,8 +51,8 @@ impl Stop {
     /// must not be called again. The thread also ends when the process has to end. Returns the new thread, or `None` in
     /// a simulation.
     ///
-    /// `is_apart` matters only in a simulation, and says that `work` shares no lock with other threads. The simulation
-    /// is then allowed to call `work` while another thread waits and holds a lock, see
+    /// `is_apart` matters only in a simulation, and says that `work` takes no lock that another thread also takes.
+    /// While another thread holds a lock and waits, the simulation can then still call `work`, see
     /// [`Surroundings::repeat`](clock::Surroundings::repeat).
     pub fn repeat(
         &'static self,
@@ -98,8 +98,8 @@ impl Gate for &Stop {
 }
 
 /// Signals within this time count as one signal. This is needed for the command `timeout` of coreutils, which sends its
-/// signal twice: to its child, and to the process group of the child. This is real time. Tests that let the clock run
-/// faster do not shorten it.
+/// signal twice: to its child, and to the process group of the child. This is real time, even in tests in which the
+/// program's clock runs faster.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
 /// Starts a thread that waits for SIGTERM or SIGINT. The first signal sets `stop`, so that the daemon ends in order. A

@@ -16,8 +16,8 @@ pub(super) struct Ticks {
     apis: &'static Apis,
     stop: &'static Stop,
     /// The controllers that can't work because an API does not answer or refuses calls. The value is the kind of the
-    /// outage. When several controllers have an outage of the same kind, the log names it only once when it begins, and
-    /// once when it ends.
+    /// outage. When several controllers have an outage of the same kind, only the first of them logs it. The end is
+    /// logged when no controller has an outage any more.
     outages: Mutex<BTreeMap<&'static str, &'static str>>,
     /// Whether the daemon can't work until an operator corrects something: a setting, the credentials or an RBAC role.
     pub(super) failed: AtomicBool,
@@ -171,8 +171,8 @@ fn measure(name: &str, report: &Report, took: Duration) {
     PLANNED.set(&[name], report.planned as f64);
 }
 
-/// Logs the failures of a run that were not already logged as findings, which are messages for the operator. Findings
-/// and changes are logged when they occur.
+/// Logs the failures of a run. A failure that was already logged as a finding is left out. Findings, which are messages
+/// for the operator, and changes are logged when they occur.
 pub fn log_report(report: &Report) {
     for failure in report.failures.iter().filter(|failure| failure.finding.is_none()) {
         let object = failure.object.as_str();

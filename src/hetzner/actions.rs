@@ -49,7 +49,8 @@ impl ApiAction {
         }
     }
 
-    /// Returns the action's ID while the action is running, or `None` when it has succeeded.
+    /// Returns the action's ID while the action is running, or `None` when the action has succeeded. The error says
+    /// that the action has failed.
     pub(super) fn running(&self) -> Result<Option<ActionId>, ProviderError> {
         self.end().map_or(Ok(Some(ActionId(self.id))), |end| end.map(|()| None))
     }

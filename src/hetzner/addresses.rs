@@ -18,10 +18,11 @@ pub const EXTERNAL_IPV6: &str = "instance.hetzner.cloud/external-ipv6";
 /// The settings that decide which addresses of its server a node gets.
 pub(super) struct AddressRules<'a> {
     pub(super) family: &'a Sourced<AddressFamily>,
-    /// The ID of the private Network in `HCLOUD_NETWORK`. The node gets its private address from this Network.
+    /// The ID of the private Network in `HCLOUD_NETWORK`, from which the node gets its private address. `None` when the
+    /// variable is not set.
     pub(super) network: Option<u64>,
-    /// Whether the node gets private addresses that the Cloud API does not list, but that its kubelet has given. On a
-    /// cloud server, these come from the flag `--node-ip` of the kubelet. On a dedicated server, they are the
+    /// Whether the node gets private addresses that come from its kubelet and not from the Cloud API. On a cloud
+    /// server, these are the addresses in the flag `--node-ip` of the kubelet. On a dedicated server, they are the
     /// InternalIPs that the kubelet reported.
     pub(super) keeps_reported: bool,
 }

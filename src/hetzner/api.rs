@@ -47,8 +47,8 @@ pub(super) trait Resource: DeserializeOwned {
     fn id(&self) -> u64;
 }
 
-/// An answer with one resource or with one page of a list. They are in a JSON field whose name depends on the kind of
-/// resource.
+/// An answer with one resource, or with one page of a list. The name of the JSON field with this data depends on the
+/// kind of resource.
 #[derive(Deserialize)]
 struct ApiAnswer<T> {
     #[serde(
@@ -202,8 +202,9 @@ impl Api {
         let answer: ApiAnswer<T> = self.get(&path, urgency).map_err(always_there)?;
         let part = match (answer.list, answer.meta) {
             (Some(items), Some(meta)) => {
-                // A resource that the API lists twice on one page is counted once. `last` compares this count with the
-                // number of items that the page should have according to the object `pagination`.
+                // A resource that the API lists twice on one page is counted once. [`Pagination::last`] compares the
+                // number of different resources with the number of items that the page should have according to the
+                // object `pagination`.
                 let different: HashSet<u64> = items.iter().map(T::id).collect();
                 let last = meta.pagination.last(number, different.len());
                 last.map(|last| (items, last))

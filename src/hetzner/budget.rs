@@ -38,9 +38,11 @@ pub(super) struct CloudBudget {
 
 #[derive(Default)]
 struct State {
-    /// The limit and the remaining calls that the API reported last, and the time of that report.
+    /// The limit and the remaining calls that the API reported last, and the time of that report. `None` until the
+    /// first report.
     seen: Option<(u64, u64, Instant)>,
-    /// The number of seconds by which the clock of the API is ahead of the clock of this program.
+    /// The number of seconds by which the clock of the API is ahead of the clock of this program. `None` until an
+    /// answer contains the time.
     clock_ahead_s: Option<i64>,
     paused_until: Option<Instant>,
     pause: Duration,

@@ -81,8 +81,8 @@ pub(super) fn around<T, E>(
     let mut items: BTreeMap<u64, T> = BTreeMap::new();
     let mut open = ids.clone();
     let (mut reads, mut last) = (0, PAGES_AT_MOST);
-    // How many places earlier in the list than estimated the resources on the last page were. This happens when
-    // resources with lower IDs were deleted.
+    // How many places the resources on the page that was read last are closer to the front of the list than `place`
+    // estimates. Resources move to the front when resources with lower IDs are deleted.
     let mut moved = 0;
     while let Some(wanted) = open.first().copied() {
         let expected = |moved: usize| {
@@ -121,9 +121,9 @@ pub(super) fn around<T, E>(
                 (next_low, number) = (None, number.saturating_add(1).min(last));
             } else {
                 let previous = number.saturating_sub(1).max(1);
-                // `wanted` is on an earlier page. After the second read, the search does not go back one page, but as
-                // many pages as are needed if `wanted` has moved forward by as many places as the resources on this
-                // page.
+                // `wanted` is on an earlier page than this one. Usually the search goes back by one page. But after the
+                // second read, it goes back by several pages if necessary. It then assumes that `wanted` has moved as
+                // far to the front of the list as the resources on this page.
                 let jump = if steps == 1 { expected(moved_here) } else { previous };
                 next_low = (jump >= previous).then_some(low);
                 number = jump.min(previous);
@@ -320,8 +320,8 @@ mod tests {
         assert!(few * 2 < all, "{few} reads instead of {all}");
     }
 
-    /// The search knows a list of 1,200 resources. Since then, 300 neighbouring resources or every tenth resource were
-    /// deleted.
+    /// The search estimates places from a list of 1,200 resources. After this list was read, 300 neighbouring
+    /// resources, or every tenth resource, were deleted.
     #[test]
     fn deleted_neighbours_are_a_few_reads() {
         let known: Vec<u64> = (0..1200).collect();

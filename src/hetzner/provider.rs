@@ -46,8 +46,8 @@ pub struct HetznerSettings {
     pub robot: Option<robot::RobotSettings>,
     /// The default settings for load balancers, or `None` when `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<Arc<load_balancers::Defaults>>,
-    /// The gate. Before each write it is asked whether writes are allowed now. For example, it refuses all writes in a
-    /// dry run.
+    /// The gate is asked before each write whether writes are allowed now. For example, it refuses all writes in a dry
+    /// run.
     pub gate: Arc<dyn Gate>,
     /// The urgency of all writes. An urgent write is sent even when few calls of the API's rate limit remain.
     pub urgency: Urgency,

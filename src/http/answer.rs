@@ -136,8 +136,8 @@ fn head_of(status: u16, headers: &HeaderMap) -> Head {
     }
 }
 
-/// Whether a text has the form of a correlation ID: letters, digits and dashes. A text of another form would not help
-/// Hetzner's support.
+/// Whether a text has the form of a correlation ID: letters, digits and dashes. A header `X-Correlation-Id` with any
+/// other text is ignored.
 fn is_correlation_id(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     (1..=CORRELATION_ID_BYTES).contains(&text.len()) && text.bytes().all(is_part)

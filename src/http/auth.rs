@@ -23,7 +23,8 @@ pub trait Issuer: Send + Sync {
     /// Returns the current credentials. The error is a message for the user, and the call is then not sent.
     fn current(&self) -> Result<Credentials, String>;
 
-    /// Tells the issuer that the API has refused the credentials with this sequence number.
+    /// Tells the issuer that the API has refused the credentials with this sequence number. By default, this does
+    /// nothing.
     fn refused(&self, _number: u64) {}
 }
 
@@ -32,7 +33,7 @@ pub trait Issuer: Send + Sync {
 pub struct Credentials {
     /// The sequence number of these credentials. Their issuer counts from 1.
     pub number: u64,
-    /// The value of the header `Authorization`.
+    /// The value of the header `Authorization`. `None` means that the header is not sent.
     pub header: Option<Secret>,
     /// The client certificate for this call. `None` means that the client certificate of the TLS settings is used.
     pub identity: Option<ClientIdentity>,
@@ -86,10 +87,11 @@ pub struct SecretSource {
     what: &'static str,
     /// The check that the content of the file must pass.
     check: SecretCheck,
-    /// The file with the secret. It is small, and is read before every call, so that a new secret is used
-    /// from the next call on.
+    /// The file with the secret. It is small, and is read before every call, so that a new secret is used from the next
+    /// call on. `None` means that the secret does not come from a file.
     file: Option<PathBuf>,
-    /// The secret. When the secret is in a file, this is the content after the last successful read.
+    /// The secret, or `None` when there is none yet. When the secret is in a file, this is the content after the last
+    /// successful read.
     last: Arc<Mutex<Option<Secret>>>,
 }
 
@@ -132,9 +134,9 @@ impl SecretSource {
         lock(&self.last).as_ref().map_or(0, Secret::len)
     }
 
-    /// Returns the secret for the next call. When the file cannot be read or is empty, returns the secret of the last
-    /// successful read, because the file is probably being replaced at this moment. A pipe can be read only once, so
-    /// its secret is returned for every call.
+    /// Returns the secret for the next call, or `None` for a source without a secret. When the file cannot be read or
+    /// is empty, returns the secret of the last successful read, because the file is probably being replaced at this
+    /// moment. A pipe can be read only once, so its secret is returned for every call.
     pub fn current(&self) -> Result<Option<Secret>, String> {
         let mut last = lock(&self.last);
         let Some(path) = &self.file else {
@@ -212,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Creates the file of one test.
+    /// Writes `text` into a temporary file for one test, and returns the path of the file.
     fn file(name: &str, text: &str) -> PathBuf {
         let name = format!("ccm-token-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);

@@ -98,7 +98,7 @@ impl ProxyEnvironment {
     }
 }
 
-/// A proxy, and what is needed to open tunnels through it.
+/// A proxy through which tunnels are opened, and the TLS settings with which the proxy itself is reached.
 #[derive(Debug)]
 pub(super) struct Tunnel {
     pub(super) proxy: Proxy,

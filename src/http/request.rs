@@ -22,8 +22,8 @@ use std::time::Duration;
 use ureq::unversioned::transport::Connector;
 
 /// How long a write may take, from the moment when the [`Gate`] allows the write until the last byte of the answer. The
-/// daemon's gate allows a write only if its Lease lasts longer than this time. The time is therefore the same for every
-/// write, except in tests.
+/// daemon's gate allows a write only if the daemon's Lease is valid for longer than this time. No write is therefore
+/// allowed to have a longer time limit.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The settings from which a client is made.
@@ -54,15 +54,15 @@ pub struct HttpSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     All,
-    /// Reads are tried again, but not after a 429. The caller keeps account of the API's rate limit, and must know of
-    /// every 429 before the next request is sent. With `All`, a read is also tried again after a 429 with a short
-    /// `Retry-After`.
+    /// Reads are tried again, but not after a 429. This is for callers that keep account of the API's rate limit,
+    /// because they must know of every 429 before the next request is sent. With `All`, a read is also tried again
+    /// after a 429 with a short `Retry-After`.
     NotRateLimited,
     /// No read is tried again, because the API allows only few calls.
     Never,
 }
 
-/// The stage of one try of a call.
+/// The stages of one try of a call. The function [`HttpSettings::watch`] is called at each stage.
 #[derive(Clone, Copy, Debug)]
 pub enum TryStage<'a> {
     /// The request is about to be sent.
@@ -174,8 +174,8 @@ pub(super) fn wait_after(
 }
 
 /// Whether another try of a failed read may help. A call that timed out is not tried again, because it has taken long
-/// enough. A call that the API refused would be refused again. A 429 is tried again only after the time in the answer's
-/// `Retry-After`, because a try that is too early uses up the small rate limit.
+/// enough. A call that the API refused would be refused again. After a 429, the read is tried again only if the answer
+/// has a `Retry-After`. Without this time, the next try could be too early, and would use up the small rate limit.
 fn may_succeed_later(retry: Retry, error: &HttpError) -> bool {
     let head = error.head.as_ref();
     match (&error.kind, error.status()) {
@@ -272,12 +272,13 @@ impl Sessions {
     }
 }
 
-/// How long an idle connection is kept. Each connection that a controller should use again is used more often than
-/// that. The Kubernetes API and Hetzner's APIs close idle connections later.
+/// How long an idle connection is kept. A connection that a controller needs periodically is used more often than this,
+/// so it stays open. The Kubernetes API and Hetzner's APIs keep idle connections for longer than this time.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// How many idle connections are kept at most. The number must not be smaller than the number of connections that are
-/// used at the same time. Otherwise a writer would have to connect again for each write.
+/// used at the same time. Otherwise some connections would be closed after each write, and the next write would have to
+/// connect again.
 const IDLE_AT_MOST: usize = 100;
 
 /// Makes ureq's agent for the API. `tls` are the current TLS settings.

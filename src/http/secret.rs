@@ -75,7 +75,7 @@ const BASE64_CHARACTERS: usize = 16;
 /// escape in a JSON text that is nested in two other JSON texts.
 const BACKSLASHES_AT_MOST: usize = 8;
 
-/// The shortest secret that is searched for in output, in bytes.
+/// The shortest secret, in bytes, that is remembered and then redacted in all output.
 const SHORTEST_KNOWN: usize = 8;
 
 /// How many secrets are remembered at most. This is enough for all secrets in use and for some secrets that were
@@ -99,10 +99,9 @@ pub(super) fn remember(secrets: &[Secret]) {
     }
 }
 
-/// Returns the text without the secrets that this process has sent to an API. The text is about to be printed, logged
-/// or written into an event.
-///
-/// The answer of an API can repeat what was sent to the API, in any field of any object.
+/// Returns the text without the secrets that this process has sent to an API. All text that is printed, logged or
+/// written into an event goes through this function. The text can contain the answer of an API, and an answer can
+/// repeat what was sent to the API, in any field of any object.
 pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
     redacted(text, &lock(&KNOWN))
 }
@@ -154,9 +153,10 @@ fn written(text: &str, secret: &str) -> Option<usize> {
     Some(text.len() - rest.len())
 }
 
-/// Returns the first character of a text after unescaping, and the number of bytes that express it in the text. `plain`
-/// is the first character without unescaping. A `k` can be written as `k`, `%6b`, `\u006b` or `\x6b`, and a quote as
-/// `\"`. In a JSON text inside another JSON text, escapes have more backslashes.
+/// Returns the first unit of a text, which is one character, or an escape that stands for one character. Returns this
+/// character, and the number of bytes of the unit. `plain` is the first character of the text without unescaping. A `k`
+/// can be written as `k`, `%6b`, `\u006b` or `\x6b`, and a quote as `\"`. In a JSON text inside another JSON text,
+/// escapes have more backslashes.
 fn unit(text: &str, plain: char) -> (char, usize) {
     let row = text.bytes().take(BACKSLASHES_AT_MOST).take_while(|byte| *byte == b'\\').count();
     let after = &text[row..];

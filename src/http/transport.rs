@@ -158,7 +158,8 @@ impl Connect {
 struct Socket {
     stream: TcpStream,
     buffers: LazyBuffers,
-    /// Whether bytes were sent after the last bytes were received.
+    /// Whether bytes were sent, and no bytes were received since then. When such a socket is closed, its connection is
+    /// reset.
     is_unanswered: bool,
     /// The kind of the first error of this socket. All later steps fail with the same kind of error; see
     /// [`Socket::step`].
@@ -189,9 +190,9 @@ impl Socket {
         })
     }
 
-    /// Runs one step, which sends or receives. After the first error, each further step returns an error of the same
-    /// kind. The kind must be stored for two reasons: the kernel reports "timed out" only once and "broken pipe" from
-    /// then on, and TLS hides the first error of a write.
+    /// Runs one step, which sends or receives. The kind of the first error is stored, and each further step returns an
+    /// error of the same kind. Without this, the error of a time-out would get lost: the kernel reports "timed out"
+    /// only once and "broken pipe" from then on, and TLS hides the first error of a write.
     fn step<T>(
         &mut self,
         during: Timeout,
@@ -340,7 +341,8 @@ fn in_ureq_terms(error: io::Error, during: Timeout) -> ureq::Error {
     }
 }
 
-/// Returns the moment when a step of ureq must end. The moment is never later than the deadline of this thread.
+/// Returns the moment when a step of ureq (sending or receiving) must end. The moment is never later than the deadline
+/// of this thread.
 fn end_of(timeout: NextTimeout) -> Instant {
     let now = clock::now();
     // This moment is used when ureq has set no time-out. ureq's value for "no time-out" is too long to be added to an

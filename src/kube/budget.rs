@@ -1,6 +1,6 @@
 //! Limits the memory that all Services take. There is one limit for each namespace and one for all namespaces together.
-//! When a limit is exceeded, the youngest Services lose their large fields, and the older Services are kept with all
-//! fields.
+//! When a limit is exceeded, the youngest Services lose their large fields, which are the annotations, the source
+//! ranges and the ports. The older Services are kept with all fields.
 //!
 //! A list is read Service by Service. The large fields of a Service that is above a limit are dropped at once, so that
 //! the Services in memory never exceed the limits. Once a Service is above a limit, all younger Services are above the
@@ -23,7 +23,8 @@ const OF_NAMESPACE: usize = 4 << 20;
 /// manifest.
 const IN_TOTAL: usize = 8 << 20;
 
-/// The limit that was exceeded when a Service lost its large fields.
+/// The limit on memory that was exceeded, so that a Service lost its large fields (annotations, source ranges and
+/// ports).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Above {
     Namespace,
@@ -33,9 +34,9 @@ pub enum Above {
 /// The creation time and the UID of a Service. The older of two Services has the smaller value.
 pub(super) type Age = (Option<Timestamp>, String);
 
-/// Decides which Services keep their large fields in memory, so that all Services together take limited memory. The
-/// budget counts the Services while a list is read. When a single Service is read later by its name, the budget of the
-/// last list decides whether this Service keeps its large fields.
+/// Decides which Services keep their large fields (annotations, source ranges and ports) in memory, so that all
+/// Services together take limited memory. The budget counts the Services while a list is read. When a single Service is
+/// read later by its name, the budget of the last list decides whether this Service keeps its large fields.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServiceBudget {
     namespaces: HashMap<String, LimitShare>,
@@ -49,7 +50,7 @@ struct LimitShare {
     kept: BTreeMap<Age, CountedService>,
     bytes: usize,
     /// The creation time and UID of the oldest Service that is above the limit. All younger Services are above the
-    /// limit too.
+    /// limit too. `None` means that no Service is above the limit.
     cut: Option<Age>,
 }
 
@@ -77,8 +78,9 @@ impl Above {
 }
 
 impl ServiceBudget {
-    /// Adds a Service of this size, which has the index `place` in the list. Returns the indexes of all Services that
-    /// must now lose their large fields, because a limit is exceeded. The added Service itself can be among them.
+    /// Adds a Service of this size, which has the index `place` in the list. When a limit is now exceeded, returns the
+    /// indexes of all Services that must lose their annotations and other large fields. The added Service itself can be
+    /// among them.
     pub(super) fn add(
         &mut self,
         namespace: &str,
@@ -122,14 +124,15 @@ impl ServiceBudget {
         }
     }
 
-    /// Returns the limit because of which a Service of this age and size must lose its large fields. Returns `None`
-    /// when the Service keeps all its fields. The result depends on how much memory the Services of the last list take.
+    /// Returns the limit because of which a Service of this age and size must lose its annotations and other large
+    /// fields. Returns `None` when the Service keeps all its fields. The result depends on how much memory the Services
+    /// of the last list take.
     pub(super) fn is_above(&self, namespace: &str, age: &Age, bytes: usize) -> Option<Above> {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// Returns the limit that a Service of this age exceeds, because older Services take the memory. The size of the
-    /// Service does not count. Returns `None` when the Service exceeds no limit.
+    /// Returns the limit that older Services have used up, so that a large Service of this age loses its large fields.
+    /// Returns `None` when neither limit is used up.
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &LimitShare| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {
@@ -194,7 +197,7 @@ mod tests {
     }
 
     /// Adds these Services to a budget in this order, and returns the Services that keep all their fields. Each Service
-    /// is given as its namespace, the second of its creation, and its size in bytes.
+    /// is given as its namespace, its creation time in seconds, and its size in bytes.
     fn kept(services: &[(String, usize, usize)]) -> Vec<(String, usize)> {
         let mut budget = ServiceBudget::default();
         let mut is_kept = vec![true; services.len()];

@@ -52,11 +52,11 @@ pub(super) const PARTIAL: &str = "PartialObjectMetadataList";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
-/// The method of [`Gate`] that is asked before every write, except writes at the end of the process. A gate allows the
-/// write only while this process may write, for example while it holds the Lease.
+/// The method of [`Gate`] that is asked before every write, except before an event or the release of the Lease. A gate
+/// allows the write only while this process may write, for example while it holds the Lease.
 pub(super) const PASS: http::Pass = <dyn Gate>::pass;
-/// The method of [`Gate`] that must allow a write at the end of the process, which is an event or the release of the
-/// Lease. A gate allows such a write even when the process is already ending.
+/// The method of [`Gate`] that is asked before an event is written or the Lease is released. A gate allows such a write
+/// even when the process is already ending.
 pub(super) const PASS_AT_END: http::Pass = <dyn Gate>::pass_at_end;
 
 /// The call that asks the API server whether our user has a right. Commands that must not write have a [`Gate`] that
@@ -100,8 +100,8 @@ pub enum ReadFrom {
     Latest,
 }
 
-/// A hash of the items of a list. An equal hash means that the list is unchanged. `None` means that no hash was
-/// computed, e.g. because the list had several pages.
+/// The fingerprint of a list, which is a hash of its items. An equal hash means that the list is unchanged. `None`
+/// means that no hash was computed, e.g. because the list had several pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Print(Option<u64>);
 
@@ -116,7 +116,7 @@ pub struct KubeClient {
     /// Decides which Services this program manages.
     pub scope: ServiceScope,
     /// Which memory limits the last list of Services has exceeded. This decides whether a Service that is read later by
-    /// its name keeps its large fields.
+    /// its name keeps its annotations and other large fields.
     pub(super) budget: Mutex<ServiceBudget>,
     /// The kinds of lists that were too long for one answer, each with the number of items that is requested on a page.
     large_lists: Mutex<BTreeMap<String, u32>>,
@@ -151,8 +151,9 @@ struct NextPage {
 const WHOLE: &str = "&resourceVersion=0";
 
 impl NextPage {
-    /// Makes the next request smaller after an answer that was too long. Requests pages instead of the whole list
-    /// first, and then fewer items on a page. Returns `false` when the page cannot become smaller.
+    /// Makes the next request smaller after an answer that was too long. A request for the whole list becomes a request
+    /// for its first page. A request for a page gets a smaller number of items. Returns `false` when the page cannot
+    /// become smaller.
     fn shrink(&mut self) -> bool {
         if self.place == WHOLE {
             self.place.clear();
@@ -281,7 +282,7 @@ impl KubeClient {
         Ok(answer["status"]["allowed"] == true)
     }
 
-    /// Returns an object with all its fields. The object must exist and must have the field `field`.
+    /// Returns an object with all its fields. Returns an error when the object does not exist or has no field `field`.
     pub(super) fn document(&self, path: &str, field: &str) -> Result<Value, KubeError> {
         let document: Value = self.get(path)?;
         if document[field].is_null() {
@@ -394,11 +395,13 @@ impl KubeClient {
         })
     }
 
-    /// Reads a list page by page. `begin` makes an empty value, and `read_page` adds a page to this value. `print` is
-    /// the hash of an earlier answer. When the answer has the same hash, it is not parsed, `read_page` returns `None`,
-    /// and so does this function. When the `continue` token expires before the last page, the list is read again from
-    /// its beginning, but only a few times. A list from the API server's cache is requested in one answer. When that
-    /// answer is too long, the list is read in pages instead.
+    /// Reads a list page by page. `begin` makes an empty value, and `read_page` reads one page and adds it to this
+    /// value. `print` is the hash of an earlier answer. When the new answer has the same hash, it is not parsed, and
+    /// both `read_page` and this function return `None`.
+    ///
+    /// A list from the API server's cache is first requested in one answer. When that answer is too long, the list is
+    /// read in pages instead. When the `continue` token expires before the last page, the list is read again from its
+    /// beginning, but only a few times.
     pub(super) fn read_pages<T>(
         &self,
         list: ListOf,
@@ -467,8 +470,8 @@ impl KubeClient {
                 if is_first {
                     *print = answered.get();
                 }
-                // When all pages together are shorter than half of the limit for one answer, the next read requests the
-                // whole list in one answer again.
+                // All pages together are shorter than half of the limit for one answer. The next read therefore
+                // requests the whole list in one answer again.
                 if large.is_some() && bytes < body_limit(kind) / 2 {
                     lock(&self.large_lists).remove(kind);
                 }
@@ -490,9 +493,9 @@ impl KubeClient {
         Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))
     }
 
-    /// Reads one page. `token` is called with the parsed answer. It returns the token of the next page, or an error
-    /// that says why the answer is not a page. It returns `None` when the answer was read as `null`, which usually
-    /// means that the answer equals an earlier one.
+    /// Reads one page. `token` is a function that gets the parsed answer and returns the token of the next page, or an
+    /// error that says why the answer is not a page. The function returns `None` when the answer was read as `null`,
+    /// which usually means that the answer equals an earlier one.
     pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,
@@ -525,8 +528,8 @@ fn accepted(kind: &str) -> String {
     }
 }
 
-/// Returns how many bytes of a list of this kind are read at most. A list of metadata has the limit for Services,
-/// because only Services are read in this form.
+/// Returns how many bytes of a list of this kind are read at most. Only Services are listed as metadata alone, so a
+/// list of metadata has the same limit as a list of Services.
 fn body_limit(kind: &str) -> u64 {
     match kind {
         SERVICE_LIST | PARTIAL => SERVICES_LIMIT_BYTES,

@@ -90,8 +90,8 @@ impl KubeError {
         matches!(self, KubeError::Status(status) if status.is_namespace_terminating)
     }
 
-    /// Whether a shorter answer could have helped: the answer was longer than the limit, or it was not complete before
-    /// the time-out although it had begun.
+    /// Whether a request for fewer items could succeed. This is the case when the answer was longer than the limit, or
+    /// when it had begun but was not complete before the time-out.
     pub fn is_too_long(&self) -> bool {
         match self {
             KubeError::Http(error) => match error.kind {

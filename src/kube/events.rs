@@ -1,5 +1,5 @@
-//! Events, which `kubectl describe` shows. They report what this program did. An event can be lost, and the number of
-//! events is limited.
+//! Events, which `kubectl describe` shows. They report what this program did. An event can be lost, e.g. when too many
+//! events wait to be written.
 //!
 //! A process that restarts does not know which events were written before. The name of an event is therefore made from
 //! the name and UID of its object, from its reason, and from its message. When an event of this name exists, its count
@@ -125,7 +125,8 @@ impl PastEvent {
         (self.at(), version.unwrap_or_default())
     }
 
-    /// Returns when the event happened most recently.
+    /// Returns when the event happened most recently. For an event without this time, returns when the event was
+    /// created.
     pub fn at(&self) -> Option<Timestamp> {
         let last = self.last_timestamp.as_ref().and_then(|text| text.parse().ok());
         last.or(self.metadata.creation_timestamp)
@@ -133,8 +134,8 @@ impl PastEvent {
 }
 
 impl KubeClient {
-    /// Returns the events that these components wrote about one Service, or about all Services. Only commands of a user
-    /// make this call, because the daemon's role does not allow it.
+    /// Returns the events that these components wrote about one Service, or about all Services. This call is made only
+    /// in commands that a user runs, because the daemon's role does not allow it.
     pub fn service_events(
         &self,
         one: Option<&ObjectReference>,
@@ -174,8 +175,8 @@ pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError>
     let reason = event.reason.name();
     let namespace = namespace_of_events(&object.namespace);
     let kind = if event.is_warning() { "Warning" } else { "Normal" };
-    // The message can repeat text from outside, and people read it at a terminal. Secrets are therefore redacted, and
-    // control characters are escaped.
+    // The message can repeat text that another program has written, e.g. an error of an API, and people read the
+    // message at a terminal. Secrets are therefore redacted, and control characters are escaped.
     let message = http::without_known_secrets(message);
     let message = &*text::one_line(&message);
     let name = event_name(object, reason, message);

@@ -2,8 +2,9 @@
 //! its value.
 //!
 //! Thousands of objects have the same few labels and node annotations, so their texts are interned. A Service has up to
-//! 256 kB of annotations, which differ from Service to Service. Only the annotations that the provider reads are
-//! stored, up to a limit, and a few names of annotations that the provider does not know.
+//! 256 kB of annotations, which differ from Service to Service. Of these, only the annotations that the provider (the
+//! code for Hetzner) reads are stored, up to a limit. If an annotation is in the provider's domain but the provider
+//! does not know it, its name is stored for messages.
 
 pub use crate::provider::NodeLabels as Labels;
 use crate::provider::{
@@ -27,18 +28,20 @@ const SERVER_LABELS_CHARACTERS: usize = 2_048;
 /// can take this much memory while the Service is read.
 const BYTES_OF_OBJECT: usize = 256 << 10;
 
-/// How many names of unknown annotations are stored for each Service. An annotation is unknown when it is in the
-/// provider's domain and the provider does not know its name. Messages show the names and not the values.
+/// How many names of unknown annotations are stored for each Service. An annotation is unknown when its domain ends in
+/// `hetzner.cloud` but the provider (the code for Hetzner) has no annotation of this name. Messages show the names and
+/// not the values.
 const UNKNOWN_AT_MOST: usize = 10;
 
-/// The largest size of a Service's annotations, keys and values together, in bytes. The largest load balancer takes 30
-/// ports, and ten annotations for each of them have 22 kB.
+/// The largest size of a Service's annotations, keys and values together, in bytes. This is enough, because the largest
+/// load balancer takes 30 ports, and ten annotations for each of them have 22 kB.
 const BYTES_AT_MOST: usize = 32 << 10;
 
 /// How many annotations of a Service are read at most.
 const COUNT_AT_MOST: usize = 500;
 
-/// Whether this is the key of an annotation in the provider's domain.
+/// Whether the key belongs to the provider, which means that its domain ends in [`ANNOTATION_DOMAIN`]
+/// (`hetzner.cloud`).
 fn is_for_provider(key: &str) -> bool {
     let domain = key.split_once('/').map(|(domain, _)| domain);
     domain.is_some_and(|domain| domain.ends_with(ANNOTATION_DOMAIN))

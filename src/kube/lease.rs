@@ -14,9 +14,9 @@ use std::fmt;
 
 const API_VERSION: &str = "coordination.k8s.io/v1";
 
-/// The annotation with the time, in RFC 3339, when the API of dedicated servers refused a login. The next leader reads
-/// it and does not log in until enough time has passed since then, because repeated wrong logins make Hetzner block the
-/// IP address.
+/// The annotation with the time, in RFC 3339, at which the API of dedicated servers refused a login. The next leader
+/// reads this time, and does not log in until enough time has passed since then. Repeated wrong logins would make
+/// Hetzner block the IP address.
 const LOGIN_REFUSED: &str = "ccm-from-scratch/robot-login-refused";
 
 /// The annotation that stores the identity of the cluster. Its JSON value contains the first and later UIDs of the
@@ -27,7 +27,7 @@ const IDENTITY: &str = "ccm-from-scratch/identity";
 /// `default/kubernetes` and ten later ones need about half of this.
 const IDENTITY_BYTES: usize = 1024;
 
-/// How many former UIDs of the Service `default/kubernetes` are remembered.
+/// How many UIDs of the Service `default/kubernetes` are remembered besides the first one.
 const FORMER_AT_MOST: usize = 10;
 
 /// The length of the longest UID that is accepted, in characters. The UID that identifies the cluster is also stored as
@@ -107,7 +107,7 @@ impl Lease {
     }
 
     /// Returns when the API of dedicated servers refused a login. The time is in an annotation that [`Lease::noting`]
-    /// writes.
+    /// writes. Returns `None` when the Lease has no such annotation.
     pub fn login_refused(&self) -> Option<Timestamp> {
         let annotations = self.metadata("annotations")?;
         annotations.get(LOGIN_REFUSED)?.as_str()?.parse().ok()
@@ -121,7 +121,8 @@ impl Lease {
     }
 
     /// Returns the first and the later UIDs of the Service `default/kubernetes` from the annotation that
-    /// [`Lease::noting_identities`] writes. The error says why the annotation is ignored.
+    /// [`Lease::noting_identities`] writes. Returns `None` when the Lease has no such annotation. The error says why
+    /// the annotation is ignored.
     pub fn identities(&self) -> Result<Option<Identities>, String> {
         let annotations = self.metadata("annotations");
         let Some(note) = annotations.and_then(|all| all.get(IDENTITY)) else {

@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// The data in each row of a table of nodes.
+/// Which data about each node the rows of a table of nodes contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// Only the cells, about 200 bytes for each node.

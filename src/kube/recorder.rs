@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// How many warnings may be written at once, before the rate is limited to one in each [`ONE_WARNING_EACH`].
 const BURST: u32 = 50;
 
-/// After the burst, one warning may be written in each period of this length.
+/// After [`BURST`] warnings at once, one warning may be written in each period of this length.
 const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 
 /// When the API server did not answer the write of an event in time, no event is written for this long.
@@ -30,12 +30,12 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// A test with a simulated clock checks the queue for new events at this interval.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
-/// The longest real time for which events wait so that other writes come first. Real time is used because a simulated
-/// clock would not make the API server faster.
+/// How long, in real time, events are held back at most so that the writes of a `work` come first (see
+/// [`Recorder::first`]). Real time is used because a simulated clock would not make the API server faster.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
-/// When more events than this wait, they are written at once, even if other writes should come first. At this number
-/// the queue is only a quarter full, so no event has to be dropped.
+/// When more events than this wait, events are written even while the writes of a `work` should come first (see
+/// [`Recorder::first`]). At this number the queue is only a quarter full, so no event has to be dropped.
 const WAIT_FOR_WORK_AT_MOST: usize = OTHERS_AT_MOST / 4;
 
 /// The greatest number of warnings that wait in the queue. Each warning has at most 5 kB, so all of them have at most 1
@@ -51,7 +51,7 @@ const CONSIDERED_AT_MOST: usize = 256;
 /// The shortest real time between two log lines about dropped events.
 const DROPS_LOGGED_EACH: Duration = Duration::from_secs(600);
 
-/// How long, in real time, a command of a user waits at its end until its events are written.
+/// How long, in real time, a command that a user runs waits at its end until its events are written.
 const END_OF_COMMAND: Duration = Duration::from_secs(10);
 
 /// The queue of the events that wait to be written, and the record of the successes and problems that were reported.
@@ -66,14 +66,17 @@ pub struct Recorder {
 struct Queue {
     waiting: VecDeque<Event>,
     warnings: usize,
-    /// The namespace of the event that was written last.
+    /// The namespace of the event that was written last. The next event is one of another namespace, if such an event
+    /// waits.
     last_namespace: String,
-    /// How far the warnings are ahead of their rate of one in each [`ONE_WARNING_EACH`]. Each written warning moves
-    /// this moment later by that period. Warnings must wait while the moment is too far in the future, so that at most
-    /// [`BURST`] warnings are written at once. `None` means that no warning was written yet.
+    /// The moment until which the warnings written so far have used up the rate of one in each [`ONE_WARNING_EACH`].
+    /// Each further warning moves this moment later by that period. Warnings must wait while the moment is too far in
+    /// the future, so that at most [`BURST`] warnings are written at once. `None` means that no warning was written
+    /// yet.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
-    /// No event is written before this moment, so that other writes come first.
+    /// No event is written before this moment, so that the writes of a `work` come first (see [`Recorder::first`]).
+    /// `None` means that events need not wait for other writes.
     work_until: Option<Instant>,
     /// Whether an event is being written.
     is_busy: bool,
@@ -134,8 +137,8 @@ impl Recorder {
         done
     }
 
-    /// Runs `work` while another thread writes the events that `work` creates. Returns after `work` when these events
-    /// are written, or at the latest [`END_OF_COMMAND`] after `work`.
+    /// Runs `work` while another thread writes the events that `work` creates. After `work`, waits until these events
+    /// are written, but no longer than [`END_OF_COMMAND`].
     pub fn alongside<T>(&self, client: &KubeClient, work: impl FnOnce() -> T) -> T {
         let is_simulated = clock::is_simulated();
         lock(&self.queue).is_ending = is_simulated;
@@ -257,8 +260,9 @@ impl Queue {
             return NextEvent::At(until);
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
-        // A warning may be written only if `warned_until` is at most `ahead` in the future. While the process is
-        // ending, warnings are written without this limit, because no more events are added then.
+        // The warnings written so far have used up their rate until the moment `warned_until`. Another warning may be
+        // written only if this moment is at most `ahead` in the future. While the process is ending, warnings are
+        // written without this limit, because no more events are added then.
         let warned_until = self.warned_until.map_or(now, |until| until.max(now));
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
@@ -278,9 +282,9 @@ impl Queue {
         NextEvent::Event(event)
     }
 
-    /// Returns the index of the next event to write. An event is considered only if no earlier event about the same
-    /// object waits, and only if it is no warning or `may_warn` is set. The oldest such event of another namespace than
-    /// the last written event is chosen. If there is none, the oldest such event is chosen.
+    /// Returns the index of the next event to write. The events of one object are written in their order, so only the
+    /// oldest waiting event of each object can be chosen. A warning can be chosen only if `may_warn` is set. Events of
+    /// another namespace than that of the last written event are preferred. Among several events, the oldest is chosen.
     fn whose_turn(&self, may_warn: bool) -> Option<usize> {
         let mut first = None;
         let mut seen = HashSet::new();
@@ -330,7 +334,8 @@ impl Queue {
     }
 }
 
-/// When a problem lasts, it is reported again after this time. The time is real time, because people read the events.
+/// When a problem lasts, it is reported again after this time. The time is real time even when a test accelerates the
+/// clock, because people read the events.
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
 
 /// How many findings (successes and problems) are remembered for all objects together. A finding takes about 50 bytes,
@@ -361,9 +366,9 @@ struct Entry {
 }
 
 impl Reported {
-    /// Called with each success or failure of an object. A success deletes the remembered failures of the object, and a
-    /// failure deletes its remembered successes. The first failure after a success is therefore always reported, and
-    /// the first success after a failure, too.
+    /// Called with each success or failure of an object, because its state can have turned. A success deletes the
+    /// remembered failures of the object, and a failure deletes its remembered successes. The first failure after a
+    /// success is therefore always reported, and the first success after a failure, too.
     pub fn turn(&mut self, of: Subject, reason: Reason) {
         if reason.is_success() {
             self.forget(of, Reason::is_failure);
@@ -660,8 +665,8 @@ mod tests {
             let is_due = reported.is_due(web.seen_by(A), reason, "m", now);
             assert_eq!(is_due, expected, "{reason:?}");
         }
-        // The problem was reported by controller `A`. It does not end when controller `b` reports that the object has
-        // recovered.
+        // The problem was reported by controller `A`. The problem does not end when controller `b` reports that the
+        // object has recovered.
         assert!(!reported.recovered(web.seen_by("b")));
         assert!(reported.recovered(web.seen_by(A)));
         assert!(!reported.recovered(web.seen_by(A)));

@@ -22,14 +22,14 @@ const TLS: &str = "kubernetes.io/tls";
 /// certificate or key.
 const BYTES_AT_MOST: usize = 64 << 10;
 
-/// A Secret as it was when it was read.
+/// The content of a Secret of type `kubernetes.io/tls` when it was read: its version, and its certificate with the key.
 pub struct ReadSecret {
     /// The UID and the resource version of the Secret. The text changes whenever the Secret changes.
     pub version: String,
     pair: Result<ValidPair, String>,
 }
 
-/// A certificate with its key, and when the certificate is valid.
+/// A certificate with its key, and the period in which the certificate is valid.
 struct ValidPair {
     pair: Arc<TlsPair>,
     not_before: Timestamp,

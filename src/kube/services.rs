@@ -29,8 +29,8 @@ pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-c
 /// The `kind` of a Service in references to objects.
 pub const SERVICE: &str = "Service";
 
-/// How many ports of a Service are read at most. The limit is far above the 30 ports of the largest load balancer,
-/// because a Service can also have ports with protocols that load balancers do not support.
+/// How many ports of a Service are read at most. The largest load balancer has only 30 ports, but a Service can have
+/// further ports, with protocols that load balancers do not support.
 const PORTS_AT_MOST: usize = 250;
 
 /// How many source ranges of a Service are read at most. The ranges are used only in a message to the user, so no more
@@ -53,12 +53,12 @@ pub struct KubeService {
     pub spec: ServiceSpec,
     #[serde(default)]
     pub status: ServiceStatus,
-    /// The reason why this program does not manage the Service. `None` means that it manages the Service.
-    /// [`ServiceScope`] decides this.
+    /// The reason why this program does not manage the Service, as [`ServiceScope`] has decided. `None` means that this
+    /// program manages the Service.
     #[serde(skip)]
     pub left_alone: Option<&'static str>,
     /// The limit on memory because of which the large fields of this Service were dropped. Older Services already take
-    /// all the memory that this limit allows.
+    /// all the memory that this limit allows. `None` means that no limit was exceeded.
     #[serde(skip)]
     pub above: Option<Above>,
 }
@@ -168,15 +168,16 @@ impl KubeService {
         self.metadata.annotations.select(scope.annotations);
         let labels = std::mem::take(&mut self.metadata.labels);
         self.left_alone = scope.left_alone(&self.spec.load_balancer_class, &labels);
-        // This program does not manage the Service and has no load balancer of the Service to delete, because the
-        // Service does not have our finalizer. The annotations are then not needed.
+        // This program does not manage the Service. The Service does not have our finalizer, so it has no load balancer
+        // that this program must delete. The annotations are then not needed.
         if self.left_alone.is_some() && !self.has_our_finalizer() {
             self.metadata.annotations = Annotations::default();
         }
     }
 
-    /// Returns a message for the user when parts of the Service were dropped: it has too many ports or too large
-    /// annotations, or all Services together take too much memory. No load balancer can be made from such a Service.
+    /// Returns a message for the user when parts of the Service were dropped. The reason is that the Service has too
+    /// many ports or too large annotations, or that all Services together take too much memory. No load balancer can be
+    /// made from such a Service.
     pub fn too_large(&self) -> Option<String> {
         let many_ports = self.spec.ports.too_many("ports");
         let too_large = many_ports.or_else(|| self.metadata.annotations.too_large());
@@ -216,8 +217,8 @@ impl KubeService {
         self.has_our_finalizer() && !self.wants_load_balancer()
     }
 
-    /// Drops the large fields of this Service when `budget` says that all Services together take too much memory. The
-    /// most recent list of Services has determined `budget`.
+    /// Drops the annotations and other large fields of this Service when `budget` says that all Services together take
+    /// too much memory. `budget` comes from the most recent list of Services.
     fn limit(&mut self, budget: &ServiceBudget) {
         let above = budget.is_above(&self.metadata.namespace, &self.age(), self.bytes());
         if above.is_some() {
@@ -341,8 +342,8 @@ impl Collected<'_> {
         }
     }
 
-    /// Returns the Services of the finished list, and a budget. The budget decides later, when a single Service is read
-    /// by its name, whether that Service keeps its large fields.
+    /// Returns the Services of the finished list, and a budget. When a single Service is later read by its name, the
+    /// budget decides whether that Service keeps its annotations and other large fields.
     fn end(mut self) -> (Vec<Arc<KubeService>>, ServiceBudget) {
         for place in 0..self.services.len() {
             let service = &self.services[place];
@@ -439,8 +440,8 @@ impl<'de> Visitor<'de> for ServiceItems<'_, '_> {
 }
 
 /// Checks Services from manifests, which are not in a cluster, against the memory limits for all Services. Marks each
-/// Service whose large fields would be dropped when it is read from a cluster. Manifests contain no creation times, so
-/// a Service that stands earlier counts as older.
+/// Service whose large fields (annotations, source ranges and ports) would be dropped when it is read from a cluster.
+/// Manifests contain no creation times, so a Service counts as older than the Services that follow it in the manifests.
 pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut KubeService>) {
     let mut all: Vec<&mut KubeService> = services.collect();
     let mut budget = ServiceBudget::default();

@@ -1,5 +1,5 @@
-//! Reads Deployments and DaemonSets. The command `doctor` checks the workloads in the namespace of our daemon. A
-//! command of a user reads the flags and variables of the daemon's container, and then uses the same settings as the
+//! Reads Deployments and DaemonSets. The command `doctor` checks the workloads in the namespace of our daemon. Commands
+//! that a user runs read the flags and variables of the daemon's container, and then use the same settings as the
 //! daemon.
 
 use super::client::{KubeClient, folder, percent_encoded};
@@ -136,7 +136,7 @@ fn workload((resource, item): &(&str, Value)) -> Workload {
 }
 
 /// Returns the port number that a probe uses. A probe can give the number itself, or the name of one of the container's
-/// ports.
+/// ports. Returns `None` when the container has no port of this name.
 fn number(container: &Value, port: &Value) -> Option<u64> {
     let name = match port {
         Value::Number(number) => return number.as_u64(),

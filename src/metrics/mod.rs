@@ -227,8 +227,8 @@ impl Metric {
         change(&mut series[place]);
     }
 
-    /// Returns the labels with their values as Prometheus writes them, without the braces. A label without a value gets
-    /// the value `other`.
+    /// Returns the labels with their values as Prometheus writes them, without the braces. When `values` has too few
+    /// values, each of the remaining labels gets the value `other`.
     fn labels_of(&self, values: &[&str]) -> String {
         let pairs = self.labels.iter().enumerate().map(|(place, label)| {
             let value = values.get(place).unwrap_or(&"other");

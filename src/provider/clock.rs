@@ -44,17 +44,17 @@ pub trait Simulation: Debug {
     /// `until`.
     fn exchange(&self, authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>>;
 
-    /// Returns the simulated environment variables, outputs, logger and threads of the process that runs in the
-    /// simulation. `None` when the simulation runs only a part of the program.
+    /// Returns the simulated environment variables, outputs (stdout and stderr), logger and threads of the process that
+    /// runs in the simulation. `None` when the simulation runs only a part of the program.
     fn surroundings(&self) -> Option<&dyn Surroundings> {
         None
     }
 }
 
-/// The simulated environment variables, outputs, logger and threads of a process. Only a [`Simulation`] that runs a
-/// whole program has them.
+/// The simulated environment variables, outputs (stdout and stderr), logger and threads of a process. Only a
+/// [`Simulation`] that runs a whole program has them.
 pub trait Surroundings {
-    /// Returns the environment variables of the simulated process that is running now.
+    /// Returns the environment variables of the simulated process whose code calls this function.
     fn variables(&self) -> Vec<(OsString, OsString)>;
 
     /// Receives text that the process writes to stderr or stdout.
@@ -64,8 +64,9 @@ pub trait Surroundings {
     fn log_with(&self, logger: Box<dyn Log>);
 
     /// Runs a simulated thread, which calls `work` again and again. `work` returns the pause before the next call, or
-    /// `None` to end the thread. `is_apart` is `true` when `work` shares no lock with other threads. Then the
-    /// simulation is allowed to call `work` while another thread waits and holds a lock.
+    /// `None` to end the thread. `is_apart` is `true` when `work` shares no lock with other threads. The simulation can
+    /// then call `work` at any time. Otherwise it calls `work` only when no other thread of the process is in the
+    /// middle of its work, because that thread could hold a lock.
     fn repeat(&self, is_apart: bool, work: Box<dyn FnMut() -> Option<Duration>>);
 }
 
@@ -91,8 +92,8 @@ impl Drop for SimulationGuard {
 
 /// Returns the simulation of the calling thread. Outside of tests there is none.
 fn simulation() -> Option<Rc<dyn Simulation>> {
-    // A thread that ends drops its thread-local values one after the other. Sometimes the simulation is dropped first,
-    // and another of these values then asks for the time. The thread then counts as not simulated.
+    // A thread that ends drops its thread-local values one after the other. Sometimes the simulation is dropped before
+    // another value whose destructor asks for the time. The thread then counts as not simulated.
     SIMULATION.try_with(|own| own.borrow().clone()).ok().flatten()
 }
 
@@ -101,8 +102,8 @@ pub fn is_simulated() -> bool {
     simulation().is_some()
 }
 
-/// Calls `ask` with the [`Surroundings`] of the calling thread's simulation, and returns the result. `None` when there
-/// is no simulation, or when it has no surroundings.
+/// Calls `ask` with the [`Surroundings`] of the calling thread's simulation, e.g. its environment variables, and
+/// returns the result. `None` when there is no simulation, or when it has no surroundings.
 pub fn surroundings<T>(ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
     simulation()?.surroundings().map(ask)
 }
@@ -158,7 +159,7 @@ pub fn took(begun: Instant) -> Duration {
     to_machine(since(begun))
 }
 
-/// The longest result of [`multiplied`] when the factor is not 1, a thousand years. This duration can be added to an
+/// The longest result of [`multiplied`] when the factor is not 1. It is a thousand years, which can be added to an
 /// instant without overflow.
 const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
 
@@ -282,14 +283,15 @@ pub fn random() -> u64 {
 }
 
 /// The largest accepted difference between the monotonic clock and the wall clock, when both measure the same period. A
-/// larger difference means that one of the clocks jumped. In a test whose program clock runs faster, the limit is still
-/// two seconds of real time. With two seconds of the program's clock, which can be a few milliseconds, every delay on a
-/// slow machine would seem to be a jump.
+/// larger difference means that one of the clocks jumped.
 ///
-/// The limit is larger than the usual corrections of the wall clock. An NTP daemon changes the speed of a clock by at
-/// most 500 ppm, which is 8 ms in the 15 s of a Lease. After the start of the machine it never sets the clock forward
-/// or back by a second or more. The limit is smaller than 5 s, the time from the end of the renew deadline (10 s) to
-/// the end of the Lease (15 s).
+/// When a test makes the program's clock run faster, the limit is still two seconds of real time. Two seconds of the
+/// program's clock can then be a few real milliseconds, so every delay on a slow machine would seem to be a jump.
+///
+/// The limit is larger than the usual corrections of the wall clock. An NTP daemon changes the speed of this clock by
+/// at most 500 ppm, which is 8 ms in 15 s, the default duration of a Lease. Except just after the start of the machine,
+/// it rarely sets the clock forward or back by a second or more. The limit is smaller than 5 s, the default time from
+/// the renew deadline (10 s), when a leader gives up, to the end of its Lease (15 s).
 pub const LARGEST_DRIFT: Duration = Duration::from_secs(2);
 
 /// A moment, with the times of the monotonic clock and of the wall clock.
@@ -306,9 +308,9 @@ impl Moment {
         Moment { monotonic: now(), wall: wall() }
     }
 
-    /// Returns the time that has passed since `earlier`. When the two clocks differ a little, the result is the longer
-    /// time. The result is `None` when the clocks differ by more than [`LARGEST_DRIFT`], because one of them has
-    /// jumped, and the true time is not known.
+    /// Returns the time that has passed since `earlier`. When the monotonic clock and the wall clock measured slightly
+    /// different times, the result is the longer time. The result is `None` when the two times differ by more than
+    /// [`LARGEST_DRIFT`], because one of the clocks has jumped, and the true time is not known.
     pub fn since(self, earlier: Moment) -> Option<Duration> {
         self.since_at(earlier, factor())
     }
@@ -391,7 +393,8 @@ mod tests {
         for (monotonic, wall, expected) in [
             (0, 0, Some(0)),
             (7_000, 7_000, Some(7_000)),
-            // The clocks differ a little, because an NTP daemon adjusted the wall clock.
+            // The monotonic clock and the wall clock measured slightly different times, because an NTP daemon adjusted
+            // the wall clock.
             (7_000, 7_004, Some(7_004)),
             (7_000, 6_996, Some(7_000)),
             (7_000, 9_000, Some(9_000)),
@@ -425,7 +428,8 @@ mod tests {
             (0.02, 50_000, 1_000, Some(50_000)),
             (0.02, 50_000, 1_010, Some(50_500)),
             (0.02, 50_500, 1_000, Some(50_500)),
-            // The clocks are allowed to differ by two real seconds, which are 100 seconds of the program's clock.
+            // The monotonic clock and the wall clock are allowed to differ by two real seconds, which are 100 seconds
+            // of the program's clock.
             (0.02, 50_000, 3_000, Some(150_000)),
             (0.02, 50_000, 3_001, None),
             (0.02, 150_000, 1_000, Some(150_000)),
@@ -433,8 +437,8 @@ mod tests {
             (0.02, 0, 60_000, None),
             (0.02, 0, -1_000, Some(0)),
             (0.02, 0, -2_001, None),
-            // When the program's clock is slower than real time, the limit is two seconds of the program's clock, which
-            // are four real seconds here.
+            // When the program's clock is slower than real time, the monotonic clock and the wall clock are allowed to
+            // differ by two seconds of the program's clock, which are four real seconds here.
             (2.0, 1_000, 2_000, Some(1_000)),
             (2.0, 1_000, 6_000, Some(3_000)),
             (2.0, 1_000, 6_002, None),
@@ -468,8 +472,8 @@ mod tests {
             assert_eq!(multiplied(ms(program), factor), ms(machine));
             assert_eq!(multiplied(ms(machine), factor.recip()), ms(program));
         }
-        // A moment before the test set the speed is converted to the moment at which the speed was set. So the
-        // program's clock never runs backwards.
+        // A moment before `begun`, when the test set the speed, is converted to `begun`. So the program's clock never
+        // runs backwards.
         let pace = Pace { begun, factor: 0.5 };
         assert_eq!(pace.moment(begun - ms(7)), begun);
     }
@@ -488,7 +492,7 @@ mod tests {
         assert_eq!(multiplied(Duration::MAX, 1.0), Duration::MAX);
     }
 
-    /// This test relies on the fact that no unit test changes the speed of the process's clock.
+    /// This test relies on the fact that no unit test changes the speed of the program's clock.
     #[test]
     fn without_a_factor_the_program_s_time_is_the_machine_s() {
         let time = Duration::from_nanos(1_234_567_891);

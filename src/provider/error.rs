@@ -1,21 +1,21 @@
-//! The urgency of a call to a cloud, and the kinds of errors. A controller decides by the kind what to do next.
+//! The urgency of a call to a cloud, and the kinds of errors of such calls. A controller decides by the kind of an
+//! error what to do next.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The urgency of a call to the API. When few calls remain in the API's rate limit, less urgent calls are delayed
+/// The urgency of a call to a cloud's API. When few calls remain in the API's rate limit, less urgent calls are delayed
 /// first. The variants are sorted from the least to the most urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// A refresh of cached data. Nothing waits for the answer.
     CanWait,
-    /// A call for a Service or a route that has changed, or to which the daemon is about to write.
+    /// A call for a Service or a route that has changed, or that the daemon is about to change.
     Changed,
     /// A call that asks whether the server of a node still exists.
     Gone,
-    /// A call for a new node, or a call that belongs to a write. The second kind of call checks the object just before
-    /// the write, or asks whether the cloud has completed the write. A call of this urgency is never delayed to save
-    /// the rate limit for other calls.
+    /// A call for a new node, a check of an object just before a write to it, or the question whether the cloud has
+    /// completed a write. Such a call is never delayed to save the rate limit for other calls.
     Needed,
     /// A call for a person who runs a command and waits for its output. The provider then also reads data that are only
     /// displayed.
@@ -33,24 +33,24 @@ pub struct ProviderError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// A setting names something that does not exist.
+    /// A setting must be corrected. For example, it names a Network that does not exist, or the URL of an API is wrong.
     Misconfigured,
-    /// The API does not accept the token.
+    /// The cloud's API does not accept the token.
     Unauthorized,
     /// The token does not have the permission for this call.
     Forbidden,
     /// The API itself says that the resource does not exist. A status 404 from another server, e.g. a proxy, is not
     /// enough.
     NotFound,
-    /// The rate limit of the API is used up, or nearly so. The caller can try again after `retry_in`.
+    /// The rate limit of the cloud's API is used up, or nearly so. The caller can try again after `retry_in`.
     RateLimited {
         retry_in: Duration,
         /// Whether this program delayed the call because the call is not urgent and few calls remain. More urgent calls
         /// are still made.
         put_off: bool,
     },
-    /// The API gave no answer, or the answer does not come from the API or is broken. Examples are a network error, a
-    /// time-out, a status 5xx, and an answer of a proxy.
+    /// The cloud's API gave no answer, or the answer does not come from this API or is broken. Examples are a network
+    /// error, a time-out, a status 5xx, and an answer of a proxy.
     Unavailable,
     /// The cloud is still making another change to the same resource. A later attempt can succeed.
     Busy,
@@ -60,7 +60,7 @@ pub enum ErrorKind {
     /// The write was not sent, because this process is not allowed to write now, e.g. because it does not hold the
     /// Lease.
     Refused,
-    /// Any other error that the API reports.
+    /// Any other error that the cloud's API reports.
     Other,
 }
 

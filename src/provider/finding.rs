@@ -37,7 +37,7 @@ enum ReasonTrait {
     /// The finding is only logged and never becomes an event.
     LogOnly,
     /// The finding is about a write that has a log line of its own. So the finding becomes an event, but gets no log
-    /// line.
+    /// line unless it is a warning.
     LoggedByItsWrite,
     /// The finding is reported only once, and is not repeated while the problem lasts.
     Once,

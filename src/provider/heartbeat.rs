@@ -29,8 +29,8 @@ pub fn install(heartbeat: Arc<Heartbeat>) {
     OWN.set(Some(heartbeat));
 }
 
-/// Returns the heartbeat of the calling thread. A helper thread can install the same heartbeat, so that its progress
-/// counts, too.
+/// Returns the heartbeat of the calling thread, or `None` when it has none. A helper thread can install the same
+/// heartbeat, so that its progress counts, too.
 pub fn installed() -> Option<Arc<Heartbeat>> {
     OWN.with_borrow(Option::clone)
 }

@@ -25,10 +25,10 @@ pub trait Instances: Send + Sync {
     /// Returns the cloud servers with this name as they are now, or an error when the list is incomplete.
     fn named(&self, name: &str) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Returns those of the servers with these IDs that exist, and sometimes other servers, too. A server that is
-    /// missing in the result did not exist at some moment during this call. Usually not the whole list of servers is
-    /// read, but only the pages that should contain these IDs. `place` estimates how many servers have a lower ID,
-    /// which shows the page.
+    /// Returns the servers with these IDs, as far as they exist, and sometimes other servers, too. A server that is
+    /// missing in the result did not exist at some moment during this call. Usually only those pages of the list of
+    /// servers are read that should contain these IDs. To find the page of an ID, `place` estimates how many servers
+    /// have a lower ID.
     fn around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -36,8 +36,8 @@ pub trait Instances: Send + Sync {
         urgency: Urgency,
     ) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Returns the addresses and labels that the node on this server should have. The error is a finding that says why
-    /// the addresses and labels are not known. Makes no API call.
+    /// Returns the addresses and labels that the node on this server should have. The error is a finding (a message for
+    /// the operator) that says why they are not known. Makes no API call.
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
 
     /// Returns the addresses and networks by which this server is recognised. A node that reports one of these
@@ -47,8 +47,8 @@ pub trait Instances: Send + Sync {
     /// Whether a node is allowed to get this label from its server. Makes no API call.
     fn allows_label(&self, key: &str) -> bool;
 
-    /// Returns a finding that says why this address, which the kubelet's `--node-ip` names, is not among the node's
-    /// addresses. `None` when the provider does not know the reason. Makes no API call.
+    /// Returns a finding (a message for the operator) that says why this address, which the kubelet's `--node-ip`
+    /// names, is not among the node's addresses. `None` when the provider does not know the reason. Makes no API call.
     fn explain_missing(&self, _instance: &Instance, _ip: IpAddr) -> Option<Finding> {
         None
     }
@@ -59,23 +59,23 @@ pub trait Dedicated: Send + Sync {
     /// Returns all servers that the credentials give access to, or an error when the list is incomplete.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Checks that the server exists. The error is `ErrorKind::NotFound` only when the API itself says that the
-    /// server does not exist.
+    /// Checks that the server exists. The error is `ErrorKind::NotFound` only when the API of dedicated servers itself
+    /// says that the server does not exist.
     fn get(&self, number: u64) -> Result<(), ProviderError>;
 
-    /// Whether the server is switched off. `None` when the API can't tell this.
+    /// Whether the server is switched off. `None` when the API of dedicated servers can't tell this.
     fn is_off(&self, number: u64) -> Result<Option<bool>, ProviderError>;
 
-    /// Returns the time at which the API last refused the login. `None` when a later login was accepted, or when no
-    /// login was refused yet.
+    /// Returns the time at which the API of dedicated servers last refused a login, as far as this process knows.
+    /// `None` when a later login was accepted, or when no refused login is known.
     fn login_refused(&self) -> Option<Timestamp>;
 
-    /// Records that the API refused the login of another process at this time. This process then makes no login for a
-    /// while, as after a refused login of its own.
+    /// Records that the API of dedicated servers refused the login of another process of this program at this time.
+    /// This process then does not send its credentials for a while, as after a refused login of its own.
     fn wait_since(&self, refused: Timestamp);
 
-    /// Returns the time until which this process makes no login, because a login was refused. `None` when a login is
-    /// possible now.
+    /// Returns the time until which this process does not send its credentials to the API of dedicated servers, because
+    /// a login was refused. `None` when a login is possible now.
     fn blocked_until(&self) -> Option<Timestamp>;
 }
 
@@ -129,7 +129,8 @@ pub struct Instance {
     /// The network zone of the location, e.g. `eu-central`.
     pub network_zone: Interned,
     pub public_ipv4: Option<Ipv4Addr>,
-    /// The IPv6 network of the server. The server itself uses the first address of this network.
+    /// The IPv6 network of the server, or `None` when the server has none. The server itself uses the first address of
+    /// this network.
     pub public_ipv6: Option<Ipv6Net>,
     pub private: Vec<PrivateAddress>,
     /// The labels of the server that the node is allowed to get, see [`Instances::allows_label`].
@@ -161,7 +162,8 @@ pub struct Metadata {
     pub findings: Vec<Finding>,
 }
 
-/// A label that Kubernetes defines for nodes. Each label has a present key and an older beta key.
+/// A label for the instance type, the zone or the region of a node. Kubernetes defines a present key and an older beta
+/// key for each of these labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopologyLabel {
     InstanceType,
@@ -253,8 +255,8 @@ impl<'a> Servers<'a> {
         [self.cloud, self.dedicated].into_iter().flatten().flatten()
     }
 
-    /// Returns the error of the API that lists the server with this ID, the Cloud API or that of dedicated servers.
-    /// `None` when that API answered.
+    /// Returns the error of the API that lists the server with this ID. Cloud servers and dedicated servers have
+    /// different APIs. `None` when that API answered.
     pub fn unknown(&self, id: InstanceId) -> Option<&'a ProviderError> {
         match id {
             InstanceId::Cloud(_) => self.cloud.err(),
@@ -262,7 +264,8 @@ impl<'a> Servers<'a> {
         }
     }
 
-    /// Returns the error of an API that did not answer. `None` when both APIs answered.
+    /// Returns the error of the API of cloud servers or of the API of dedicated servers, when it did not answer. `None`
+    /// when both APIs answered.
     pub fn error(&self) -> Option<&'a ProviderError> {
         self.cloud.err().or(self.dedicated.err())
     }

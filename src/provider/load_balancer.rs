@@ -47,10 +47,10 @@ pub trait LoadBalancers: Actions {
     /// Returns the names of the TLS Secrets whose certificates the ports of the Service must use. Makes no API call.
     fn tls_secrets(&self, service: &Service) -> BTreeSet<String>;
 
-    /// Returns the changes that delete unused certificates. Only certificates that were uploaded from Secrets are
-    /// deleted, and only when no load balancer uses them and no Service wants them. `cluster` must contain every Secret
-    /// that a Service names, even a Secret that can't be read, because the certificates of other Secrets count as not
-    /// wanted. `None` when the project has no certificate that was uploaded from a Secret. Calls the API.
+    /// Returns the changes that delete unused certificates. A certificate is unused when it was uploaded from a Secret
+    /// of this cluster, no load balancer uses it, and no Service needs it. `cluster` must contain every Secret that a
+    /// Service names, even a Secret that can't be read. Otherwise the certificates from a missing Secret would seem to
+    /// be unused. `None` when no certificate was uploaded from a Secret of this cluster. Calls the API.
     fn unused_certificates(
         &self,
         cluster: &Cluster,
@@ -108,17 +108,20 @@ pub trait Snapshot: Send + Sync {
     /// other Services use it, only loses the Service's ports and targets. Any other load balancer of the Service is
     /// deleted.
     ///
-    /// Labels show which load balancers the Service uses. An external load balancer (one that another owner created)
+    /// Labels show which load balancers the Service uses. An external load balancer (one that somebody else created)
     /// can lose these labels. It is then recognised by its ports and by the Service's status. Makes no API call.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
-    /// Returns a load balancer of the Service whose labels show that this cluster uses it, or used it earlier. A load
-    /// balancer without such a label is ignored, because another controller may have created it. Makes no API call.
+    /// Returns a load balancer of the Service whose labels show that this cluster uses it, or used it earlier. `None`
+    /// when there is none. A load balancer without such a label is ignored, because another controller may have created
+    /// it. Makes no API call.
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
 
-    /// Returns the status of a Service that can't be planned now, when its load balancer is also used by other owners.
-    /// The addresses are those of the present status, and each IP address gets the IP mode `Proxy`. `None` when the
-    /// status must not be changed. Makes no API call.
+    /// Returns the new status of a Service that can't be planned now. The status changes only when the load balancer is
+    /// external (created by somebody else) or has ports of Services in other namespaces. Then each IP address gets the
+    /// IP mode `Proxy`, and the addresses themselves stay the same. Without this mode, kube-proxy would send the
+    /// cluster's own traffic for the port of another owner to the Service. `None` when the status must not be changed.
+    /// Makes no API call.
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
 
     /// Plans the changes that end the management of the Service's load balancer. The load balancer keeps its ports,
@@ -133,8 +136,8 @@ pub trait Snapshot: Send + Sync {
     /// project contains servers of this cluster. Makes no API call.
     fn has_server_of(&self, cluster: &Cluster) -> bool;
 
-    /// Returns the external load balancers. Another owner created such a load balancer, and set a label on it that
-    /// allows Services to use it. Makes no API call.
+    /// Returns the external load balancers. Somebody other than this program created such a load balancer, and set a
+    /// label on it that allows Services to use it. Makes no API call.
     fn external(&self) -> Vec<Balancer>;
 
     /// Returns the use (own, shared, external or released) and the health of each load balancer that these Services
@@ -145,15 +148,15 @@ pub trait Snapshot: Send + Sync {
     /// UIDs. `None` when this snapshot has no list of certificates. Makes no API call.
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
 
-    /// Returns each load balancer with a label that has the UID of a Service, of this or of another cluster. The text
-    /// in each pair comes from the labels. It is the name of the Service (as `namespace.name`, possibly shortened), or
-    /// of the group of Services that share the load balancer. The text is empty when the labels have no name. Makes no
-    /// API call.
+    /// Returns each load balancer that has a label with the UID of a Service. The Service can be in this cluster or in
+    /// another one. The text beside each load balancer comes from its labels. It is the name of the Service (as
+    /// `namespace.name`, possibly shortened), or of the group of Services that share the load balancer. The text is
+    /// empty when the labels have no name. Makes no API call.
     fn all(&self) -> Vec<(Balancer, String)>;
 
-    /// Converts a key of a group of Services, which [`LoadBalancers::group`] returned, to a key that is equal for all
-    /// Services of the group. The original keys of two Services differ when one Service names the shared load balancer
-    /// by ID and the other Service by name. Makes no API call.
+    /// Converts a key that [`LoadBalancers::group`] returned for a group of Services, which share a load balancer. When
+    /// one Service names the load balancer by ID and another one by name, their keys differ. The converted key is equal
+    /// for all Services of the group. Makes no API call.
     fn known_group(&self, key: String) -> String;
 
     /// Returns the load balancers of this cluster whose Service does not exist any more. Load balancers with the label
@@ -171,12 +174,12 @@ pub struct Needs {
     /// Whether all servers must be read again, because the plan adds or removes targets, or changes the kind of address
     /// by which targets are reached.
     pub servers: bool,
-    /// Whether all Services of the cluster must be read again. This shows whether another Service owns the object that
-    /// the plan adopts.
+    /// Whether all Services of the cluster must be read again, because the plan depends on which Services exist. For
+    /// example, a Service that is not in the cache yet can own the load balancer that the plan adopts.
     pub services: bool,
-    /// Whether the plan needs to know that the project has a server of one of the cluster's nodes. Such a server proves
-    /// that the token is for the right project. This proof is not needed when a load balancer has a label with the UID
-    /// of the Service, or with the name of the group of Services to which it belongs.
+    /// Whether it must be known that the project has a server of one of the cluster's nodes. Such a server proves that
+    /// the token is for the right project. This proof is not needed when a load balancer has a label with the UID of
+    /// the Service, or with the name of the group of Services to which it belongs.
     pub project: bool,
 }
 
@@ -208,14 +211,16 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns the change that is made instead when the API refuses a part of this change. For example, the other
-    /// change creates a load balancer without ports and targets, which are added later one by one.
+    /// Returns the smaller change that is made when the API refuses a part of this change. For example, it creates a
+    /// load balancer without ports and targets, which are added later one by one. `None` when there is no smaller
+    /// change.
     fn without_parts(&self) -> Option<Box<dyn Change>> {
         None
     }
 
-    /// Whether the change removes the last old target. This change is made only after at least one new target was
-    /// added, so that the load balancer is never without targets.
+    /// Whether the change removes an existing target, and the plan replaces all existing targets by new ones. When the
+    /// API has refused a new target, this change is made only if another new target was added. So the load balancer is
+    /// never left without targets.
     fn needs_another_first(&self) -> bool {
         false
     }
@@ -232,7 +237,8 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the finding about the Service that is reported after the change was made.
+    /// Returns the finding (a message for the operator) that is reported about the Service after the change was made.
+    /// `None` when nothing is reported.
     fn event(&self) -> Option<Finding> {
         None
     }
@@ -241,7 +247,7 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
 /// The kind of a planned change in the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// The change adds or removes a target, so other nodes get traffic.
+    /// The change adds or removes a target. It changes which nodes get traffic from the load balancer.
     Targets,
     /// The change deletes the load balancer.
     Removal,
@@ -260,21 +266,21 @@ pub struct LoadBalancerPlan {
     /// The Service's load balancer. `None` when the Service has none now.
     pub found: Option<Balancer>,
     /// Whether a label shows that the Service owns a load balancer, or ports on it. Such a label has the UID of the
-    /// Service, or the name of the group of Services to which it belongs. A load balancer that the Service is about to
-    /// leave counts, too. The value is `false` when the Service has no load balancer, or when only the name or the
-    /// label `adopt` connects a load balancer with the Service.
+    /// Service, or the name of the group of Services to which it belongs. A load balancer from which this plan removes
+    /// the Service counts, too. The value is `false` when the Service has no load balancer, or when its load balancer
+    /// was recognised only by the name or by the label `adopt`.
     pub carries_uid: bool,
     /// Every field of the load balancer with its present value, its desired value, and the source of the desired value.
     pub fields: Vec<Field>,
-    /// The findings to report. When a part of what the Service asks for is not possible, e.g. one of its ports, a
-    /// finding says so, and the other parts are still synced.
+    /// The findings (messages for the operator) to report. When a part of what the Service asks for is not possible,
+    /// e.g. one of its ports, a finding says so, and the other parts are still synced.
     pub findings: Vec<Finding>,
     /// The new status of the Service, or `None` when the plan does not set the status.
     ///
     /// When the Service needs no load balancer any more, the write that removes the finalizer usually empties the
-    /// status. On an external load balancer (one that another owner created), the status is emptied earlier, before the
-    /// first change. Otherwise a port whose label was removed would still count as a port of the Service, because the
-    /// status names the load balancer.
+    /// status. On an external load balancer (one that somebody else created), the status is emptied earlier, before the
+    /// plan removes the labels of the Service's ports. Otherwise a port whose label was removed would still count as a
+    /// port of the Service, because the status names the load balancer.
     pub status: Option<Vec<Ingress>>,
     /// The objects besides `found` that the plan changes or creates. While this plan is executed, no other plan is
     /// allowed to change or create these objects.
@@ -346,13 +352,14 @@ named! {
 /// The outcome of a plan. It says what is done in the cloud for a Service.
 #[derive(Debug)]
 pub enum PlanOutcome {
-    /// Nothing is changed, because the Service can't be synced. `why` is the finding to report. `problems` lists each
-    /// problem of this finding separately.
+    /// Nothing is changed, because the Service can't be synced. `why` is the finding (a message for the operator) to
+    /// report. `problems` lists each problem of this finding separately.
     Refused { why: Finding, problems: Vec<String> },
     /// Nothing is changed, because a label of the load balancer says that its management for this Service was ended.
     /// The Service gets no finalizer.
     Released,
-    /// Nothing is changed. The Service has no load balancer, and none can be created now. A finding says why.
+    /// Nothing is changed. The Service has no load balancer, and none can be created now. A finding (a message for the
+    /// operator) says why.
     Waiting,
     /// The changes, in the order in which they are made. Before each change the action of the previous change must have
     /// ended, except when [`Change::may_follow_at_once`] returns `true`. The list is empty when the load balancer has
@@ -369,10 +376,10 @@ pub enum Then {
     /// The Service is planned again soon, although nothing failed. A part of the desired state is not possible yet,
     /// e.g. because a managed certificate is not issued yet. The execution of this plan does not wait for it.
     Again,
-    /// The Service does not move to another load balancer, and these changes follow. They remove the Service from load
-    /// balancers that send no traffic to it.
+    /// These changes are made last. They remove the Service from load balancers that send no traffic to it. The Service
+    /// does not move to another load balancer.
     Leave(Vec<Box<dyn Change>>),
-    /// The Service moves to a new load balancer, so these changes follow. They remove the Service from the previous
+    /// The Service moves to a new load balancer. These changes are made last, and remove the Service from its previous
     /// load balancers, which have served it until now. The list is empty while the new load balancer can't serve the
     /// Service yet.
     Move(Vec<Box<dyn Change>>),
@@ -396,8 +403,8 @@ impl PlanOutcome {
         PlanOutcome::Refused { why, problems }
     }
 
-    /// Returns the changes that are made first, before the status of the Service is written. The changes that
-    /// [`leaves`](PlanOutcome::leaves) returns are made later.
+    /// Returns the changes that are made first, before the status of the Service is written. The changes that are made
+    /// last are not included, see [`leaves`](PlanOutcome::leaves).
     pub fn changes(&self) -> &[Box<dyn Change>] {
         match self {
             PlanOutcome::Change { changes, .. } => changes,
@@ -405,8 +412,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Returns the changes that remove the Service from load balancers. These changes are made last, after the status
-    /// of the Service was written.
+    /// Returns the changes that remove the Service from load balancers that it does not need any more. These changes
+    /// are made last, after the status of the Service was written.
     pub fn leaves(&self) -> &[Box<dyn Change>] {
         match self {
             PlanOutcome::Change { then, .. } => then.leaves(),
@@ -414,8 +421,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Returns the changes that are made first, and removes them from the outcome. The changes that
-    /// [`leaves`](PlanOutcome::leaves) returns stay in the outcome.
+    /// Returns the changes that are made first, and removes them from the outcome. The changes that are made last stay
+    /// in the outcome, see [`leaves`](PlanOutcome::leaves).
     pub fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         match self {
             PlanOutcome::Change { changes, .. } => std::mem::take(changes),
@@ -465,7 +472,8 @@ impl PlanOutcome {
 }
 
 impl Then {
-    /// Adds changes that remove the Service from load balancers. These changes are made last.
+    /// Adds `more` to the changes that are made last. They remove the Service from load balancers that it does not need
+    /// any more.
     pub fn and_leave(mut self, more: Vec<Box<dyn Change>>) -> Then {
         match &mut self {
             Then::Done | Then::Again => self = Then::Leave(more),
@@ -519,8 +527,8 @@ impl LoadBalancerPlan {
         departing.any(|left| left.node == node)
     }
 
-    /// Removes the details that only people read. For twenty load balancers with a hundred targets each, these details
-    /// would take most of the daemon's memory.
+    /// Removes the fields, targets, ports and certificates of the load balancer, which only people read. For twenty
+    /// load balancers with a hundred targets each, these lists would take most of the daemon's memory.
     pub fn drop_details(&mut self) {
         self.fields = Vec::new();
         self.left_out.iter_mut().for_each(|node| node.node = String::new());
@@ -571,8 +579,8 @@ pub struct Balancer {
     pub location: String,
     #[serde(rename = "use")]
     pub use_of: BalancerUse,
-    /// The name of the group of Services that share the load balancer, as its label says. The form
-    /// is `namespace/name`, possibly shortened.
+    /// The name of the group of Services that share the load balancer, from a label of the load balancer. The form is
+    /// `namespace/name`, possibly shortened. `None` when no label names a group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// The ports with their owners. The list is empty when one Service owns the whole load balancer.
@@ -608,7 +616,7 @@ pub struct Consumption {
     pub ingoing_traffic: Option<u64>,
     /// The outgoing traffic of a month that the price includes, in bytes.
     pub included_traffic: Option<u64>,
-    /// The present usage, e.g. open connections. Only the command `lb inspect` reads it.
+    /// The present usage, e.g. open connections. Only the command `lb inspect` reads it, and elsewhere it is `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
@@ -624,7 +632,7 @@ pub struct ShownCertificate {
     #[serde(serialize_with = "as_text")]
     pub not_valid_after: Option<Timestamp>,
     /// The Secret from which the certificate was uploaded, as `namespace.name`. The text comes from a label, and is
-    /// sometimes shortened.
+    /// sometimes shortened. `None` when the certificate was not uploaded from a Secret.
     pub secret: Option<String>,
     pub is_managed: bool,
 }
@@ -675,13 +683,13 @@ pub struct Usage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
-    /// The name of the target's node. When the target is no node of the cluster, this is the name that the cloud has
-    /// for the target.
+    /// The target as text for users. This is the name of its node or, when the target is no node of the cluster, its
+    /// ID, address or label selector.
     pub name: String,
     pub health: Vec<TargetHealth>,
 }
 
-/// The state of one target on one port of the load balancer, by the health checks.
+/// The result of the health checks of one target on one port of the load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetHealth {
@@ -691,8 +699,8 @@ pub struct TargetHealth {
     /// The reason that the API gives for the status, if there is one.
     pub detail: Option<Interned>,
     pub http_status: Option<u16>,
-    /// Whether the health check asks kube-proxy on the node. Otherwise it checks another port, usually the node port of
-    /// the Service.
+    /// Whether the load balancer checks the target by a request to kube-proxy on the node. Otherwise it checks another
+    /// port of the node, usually the node port of the Service.
     #[serde(skip)]
     pub is_of_kube_proxy: bool,
     /// Why the health check fails, if the cause was found.
@@ -740,10 +748,10 @@ pub struct Field {
 pub struct Orphan {
     pub balancer: Balancer,
     /// The name of the Service for which the load balancer was created, from its labels. The form is `namespace.name`,
-    /// possibly shortened. For a shared load balancer this is the name of the group of Services.
+    /// possibly shortened. For a load balancer that several Services share, this is the name of their group.
     pub service: String,
-    /// The UID of the Service for which the load balancer was created. For a shared load balancer this is the name of
-    /// the group of Services.
+    /// The UID of the Service for which the load balancer was created. For a load balancer that several Services share,
+    /// this is the name of their group.
     pub service_uid: String,
     /// Whether the Service still exists, but has another type than LoadBalancer and no finalizer.
     pub service_exists: bool,
@@ -759,13 +767,14 @@ pub enum Applied {
     Done,
     /// The cloud accepted the change, and its action still runs. The next change must wait until the action has ended.
     Running(ActionId),
-    /// The change was made, and the next changes of the plan may be wrong now. The caller must read everything again
-    /// and make a new plan. The ID is that of the change's action, if it still runs.
+    /// The change was made. The next changes of the plan may be wrong now, because they depend on its result, e.g. on
+    /// new addresses of the load balancer. The caller must read everything again and make a new plan. The ID is that of
+    /// the change's action, if it still runs.
     LookAgain(Option<ActionId>),
-    /// The change was made, and the next changes of the plan may be wrong now. The caller makes a new plan from this
-    /// snapshot, which has the whole load balancer as it will be after the action has ended. When the new plan has no
-    /// changes, the caller does not have to read the API again. The ID is that of the change's action, if it still
-    /// runs.
+    /// The change was made. The next changes of the plan may be wrong now, because they depend on its result, e.g. on
+    /// the new load balancer. The caller makes a new plan from this snapshot, which has the whole load balancer as it
+    /// will be after the action has ended. When the new plan has no changes, the caller does not have to read the API
+    /// again. The ID is that of the change's action, if it still runs.
     Shown(Option<ActionId>, Arc<dyn Snapshot>),
     /// The change was not made, because the object in the cloud has changed since the plan was made. This is not an
     /// error. The caller must read everything again and make a new plan.
@@ -788,8 +797,8 @@ impl ShownCertificate {
 }
 
 impl Orphan {
-    /// Returns the Service or group for which the load balancer was created, as text for display, e.g. `Service
-    /// default/web, which does not exist`.
+    /// Returns the Service for which the load balancer was created, or the group of Services that share it, as text for
+    /// display, e.g. `Service default/web, which does not exist`.
     pub fn made_for(&self) -> String {
         let name = self.service.replacen('.', "/", 1);
         match (self.balancer.use_of, self.service_exists) {
@@ -835,9 +844,9 @@ impl Target {
 }
 
 named! {
-    /// The health of all targets of a load balancer together. Only the ports that [`Balancer::target_counts`] selects
-    /// are considered. A target is healthy when it is healthy on each of these ports, and unhealthy when it is
-    /// unhealthy on at least one of them.
+    /// The health of all targets of a load balancer together. It is about the ports of one Service or of all Services,
+    /// see [`Balancer::target_counts`]. A target is healthy when it is healthy on each of these ports, and unhealthy
+    /// when it is unhealthy on at least one of them.
     BalancerHealth {
         /// At least one target is healthy, and no target is unhealthy.
         All = "all",
@@ -851,19 +860,20 @@ named! {
     }
 }
 
-/// The numbers of healthy and unhealthy targets of a load balancer, on the ports that [`Balancer::target_counts`]
-/// selects. The commands `lb list`, `lb inspect`, `status` and `doctor`, the metric about the health of load balancers,
-/// and the events about it all use these numbers. An unhealthy target is included even when another finding reports its
-/// cause.
+/// The numbers of healthy and unhealthy targets of a load balancer, counted on the ports of one Service or of all
+/// Services, see [`Balancer::target_counts`]. The commands `lb list`, `lb inspect`, `status` and `doctor`, the metric
+/// about the health of load balancers, and the events about it all use these numbers. An unhealthy target is counted
+/// even when its cause is reported elsewhere, e.g. that its server is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetCounts {
-    /// The number of targets that are healthy on each port that [`Balancer::target_counts`] selects.
+    /// The number of targets that are healthy on each of the ports that [`Balancer::target_counts`] considers.
     pub healthy: usize,
-    /// The number of targets that get traffic, because they are healthy on at least one port that
-    /// [`Balancer::target_counts`] selects.
+    /// The number of targets that get traffic, because they are healthy on at least one of the ports that
+    /// [`Balancer::target_counts`] considers.
     pub serving: usize,
-    /// The number of targets that are unhealthy on at least one port that [`Balancer::target_counts`] selects. A target
-    /// that is unhealthy on no port, and was not yet checked on every port, is neither healthy nor unhealthy.
+    /// The number of targets that are unhealthy on at least one of the ports that [`Balancer::target_counts`]
+    /// considers. While some health checks of a target have not ended, and none has failed, the target is neither
+    /// healthy nor unhealthy.
     pub unhealthy: usize,
     pub total: usize,
 }
@@ -900,9 +910,9 @@ pub struct SeenHealth {
 }
 
 impl Balancer {
-    /// Counts the healthy and the unhealthy targets on the selected ports. When the Service with the UID `uid` has
-    /// ports on this load balancer, only these ports are selected. Otherwise the ports of all Services are selected.
-    /// Ports that do not belong to a Service are never selected.
+    /// Counts the healthy and the unhealthy targets. When the Service with the UID `uid` has ports on this load
+    /// balancer, only the health checks of these ports are considered. Otherwise those of the ports of all Services are
+    /// considered. Ports that do not belong to a Service are never considered.
     pub fn target_counts(&self, uid: Option<&str>) -> TargetCounts {
         let uid = uid.filter(|uid| self.has_port_of(uid));
         let mut counts = TargetCounts { total: self.targets.len(), ..TargetCounts::default() };

@@ -113,7 +113,7 @@ pub trait Provider: Send + Sync {
         Checkup::default()
     }
 
-    /// Returns the interface to the cloud servers that nodes run on.
+    /// Returns the interface to the cloud servers that nodes run on. `None` when the cloud has no such interface.
     fn instances(&self) -> Option<&dyn Instances>;
 
     /// Returns the interface to the dedicated servers. `None` when the settings do not enable dedicated servers, or
@@ -142,7 +142,7 @@ pub struct Checkup {
     /// API has reported these numbers.
     pub rate_limit: Option<(u64, u64)>,
     /// The seconds by which the API's clock is ahead of this machine's clock. A difference of one or two seconds can
-    /// come from the delay of the network.
+    /// come from the delay of the network. `None` when no answer of the API has shown the time of its clock.
     pub clock_ahead_s: Option<i64>,
     /// The private network that the settings name, as text for display. `None` when the settings name no network.
     pub network: Option<Result<String, ProviderError>>,

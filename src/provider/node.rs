@@ -1,4 +1,4 @@
-//! The fields of a Kubernetes node that a provider reads.
+//! The fields of a Kubernetes node that a provider (the code for one cloud) reads.
 
 use super::interned::Interned;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-/// A Kubernetes node, with only those fields that a provider reads.
+/// A Kubernetes node, with only those fields that a provider (the code for one cloud) reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     pub name: String,

@@ -1,4 +1,4 @@
-//! The options of a provider. The settings are parsed into these plain types.
+//! The options of a provider (the code for one cloud). The settings are parsed into these plain types.
 
 use super::source::Sourced;
 use crate::text::selector::Selector;
@@ -11,15 +11,16 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 named! {
-    /// The value of `--cloud-provider`. It decides whose provider IDs, labels and names this program writes: its own or
-    /// those of hcloud-cloud-controller-manager.
+    /// The value of `--cloud-provider`. It decides which provider IDs, labels and names of load balancers this program
+    /// writes: its own or those of hcloud-cloud-controller-manager.
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     Profile {
-        /// Our own provider IDs, labels and names.
+        /// Our own provider IDs, labels and names of load balancers.
         #[default]
         CcmFromScratch = "ccm-from-scratch",
-        /// The provider IDs, labels and names of hcloud-cloud-controller-manager, which this program can replace.
+        /// The provider IDs, labels and names of load balancers of hcloud-cloud-controller-manager, which this program
+        /// can replace.
         Hcloud = "hcloud",
     }
 }
@@ -46,7 +47,8 @@ pub enum InternalIpFrom {
     /// The server's address in the private Network becomes the `InternalIP`, and no other address.
     #[default]
     Network,
-    /// The address in the kubelet's `--node-ip` becomes the `InternalIP`, even when the API does not list this address.
+    /// The address in the kubelet's `--node-ip` becomes the `InternalIP`, even when the cloud's API does not list this
+    /// address.
     Kubelet,
 }
 
@@ -213,8 +215,8 @@ pub struct LoadBalancerDefaults {
     pub permitted: PermittedUse,
 }
 
-/// The settings for the networks of load balancers: where clients reach a load balancer, and where a load balancer
-/// reaches the nodes.
+/// The settings for the networks of load balancers. They decide by which addresses clients reach a load balancer, and
+/// by which addresses a load balancer reaches the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkDefaults {
     /// `HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK`: whether the public interface of load balancers is turned off.
@@ -248,8 +250,8 @@ pub struct HealthCheckDefaults {
     pub node_port: Option<Sourced<bool>>,
 }
 
-/// The settings that limit which addresses, Primary IPs and certificates of the project Services can use. A field is
-/// `None` when its setting is unset.
+/// The settings that limit what Services can use in the project: private addresses, Primary IPs and certificates. A
+/// field is `None` when its setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PermittedUse {
     /// `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES`: the ranges of the private addresses that Services can ask for.

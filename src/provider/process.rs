@@ -1,4 +1,5 @@
-//! The environment variables, the outputs and the logger of the process. All other code uses them through this module.
+//! The environment variables, the outputs (stdout and stderr) and the logger of the process. All other code uses them
+//! through this module.
 //!
 //! In a test, a [`Simulation`](super::clock::Simulation) of a whole program replaces them, so that one thread can run
 //! several commands and daemons.
@@ -23,7 +24,7 @@ pub fn variables() -> Vec<(OsString, OsString)> {
     simulated.unwrap_or_else(|| std::env::vars_os().collect())
 }
 
-/// Returns the home folder of the user.
+/// Returns the home folder of the user, or `None` when it is not known.
 pub fn home() -> Option<PathBuf> {
     if is_simulated() { variable("HOME").map(PathBuf::from) } else { std::env::home_dir() }
 }

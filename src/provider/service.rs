@@ -21,8 +21,8 @@ pub struct Service {
     /// `metadata.creationTimestamp`, by the API server's clock. `None` when it is not known.
     pub created: Option<Timestamp>,
     pub annotations: BTreeMap<String, String>,
-    /// How many more unknown annotations the Service has than `annotations` contains. Only the names of the first few
-    /// unknown annotations are kept, to report them.
+    /// The number of unknown annotations of the Service that are left out of `annotations`. Only the names of the first
+    /// few unknown annotations are kept, to report them.
     pub more_unknown: usize,
     pub ports: Vec<ServicePort>,
     pub traffic_policy: TrafficPolicy,
@@ -122,7 +122,8 @@ pub enum Reach {
     /// The list of servers is complete, but does not have this server.
     Missing {
         /// Whether the server certainly does not exist. The value is `false` when the list was requested before the
-        /// present sync pass began, because the server may have been created after the list.
+        /// controller began its present pass over the Services, because the server may have been created after that
+        /// request.
         is_certain: bool,
     },
     /// The list has the server. A load balancer can reach it at its public IPv4 address, if it has one, and at its
@@ -177,8 +178,8 @@ pub struct Cluster {
     pub untouched: HashMap<String, UntouchedService>,
     /// The groups of Services. The Services of a group share a load balancer.
     pub groups: Groups,
-    /// The names of the nodes that run on cloud servers, by the ID of the server. Nodes that can't become targets are
-    /// included.
+    /// The names of the nodes that run on cloud servers. The key is the ID of the server. Nodes that can't become
+    /// targets are included.
     pub servers: HashMap<InstanceId, String>,
     /// The `InternalIP` and `ExternalIP` addresses of all nodes of the cluster.
     pub addresses: HashSet<IpAddr>,
@@ -212,11 +213,11 @@ pub struct UntouchedService {
 /// the UID of the Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// The Services of each group, with the oldest Service first. The key is that of the group, see
-    /// [`group`](super::LoadBalancers::group).
+    /// The Services of each group (the Services that share a load balancer), with the oldest Service first. The key is
+    /// that of the group, see [`group`](super::LoadBalancers::group).
     by_key: HashMap<String, Vec<Service>>,
-    /// For the UID of each Service, the key of its group and the position of the Service in the list of this group in
-    /// `by_key`.
+    /// For the UID of each Service, the key of its group (the Services that share a load balancer), and the position of
+    /// the Service in the list of this group in `by_key`.
     places: HashMap<String, (Arc<str>, usize)>,
 }
 
@@ -233,8 +234,8 @@ pub struct Ingress {
     pub ip_mode: Option<String>,
 }
 
-/// Creates the groups from a map with the Services of each group, with the oldest Service first. The key is that of the
-/// group, see [`group`](super::LoadBalancers::group).
+/// Creates the groups (Services that share a load balancer) from a map with the Services of each group, with the oldest
+/// Service first. The key is that of the group, see [`group`](super::LoadBalancers::group).
 impl From<HashMap<String, Vec<Service>>> for Groups {
     fn from(by_key: HashMap<String, Vec<Service>>) -> Groups {
         let places = by_key.iter().flat_map(|(key, all)| {
@@ -248,18 +249,20 @@ impl From<HashMap<String, Vec<Service>>> for Groups {
 }
 
 impl Groups {
-    /// Returns the Services of the group with this key, with the oldest Service first.
+    /// Returns the Services of the group (the Services that share a load balancer) with this key, with the oldest
+    /// Service first.
     pub fn of_key(&self, key: &str) -> &[Service] {
         self.by_key.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the Service with this UID, or `None` when no group has such a Service.
+    /// Returns the Service with this UID. `None` when no group (Services that share a load balancer) has such a
+    /// Service.
     pub fn of_uid(&self, uid: &str) -> Option<&Service> {
         let (key, place) = self.places.get(uid)?;
         self.of_key(key).get(*place)
     }
 
-    /// Returns the Services of all groups.
+    /// Returns the Services of all groups, which are all Services that share a load balancer.
     pub fn services(&self) -> impl Iterator<Item = &Service> {
         self.by_key.values().flatten()
     }

@@ -16,12 +16,13 @@ impl<T> Sourced<T> {
     }
 }
 
-/// The source of a value, e.g. the annotation that sets it. Tables and JSON show the source as the same short text.
+/// The source of a value, e.g. the annotation that sets it. Tables and JSON show it as a short text such as `flag
+/// --cluster-name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// An annotation of the Service or node for which the value is used.
     Annotation(String),
-    /// A label of the object for which the value is used.
+    /// A label of the node for which the value is used.
     Label(String),
     /// An environment variable.
     Environment(String),
@@ -29,7 +30,8 @@ pub enum Source {
     Flag(String),
     /// The default of a setting that is unset. The text is the name of the setting.
     Default(String),
-    /// A field of the server in the API. `because` is the rule or setting that chose this field.
+    /// A field of the server in the cloud's API, e.g. `private_net.ip`. `because` is the rule or setting that chose
+    /// this field, or `None` when this field is always used.
     Server { field: &'static str, because: Option<String> },
     /// The object already has this value and keeps it.
     Kept,

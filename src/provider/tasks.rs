@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// The tasks that were begun in a scope of threads. The scope ends only after all its tasks have ended.
+/// Tasks whose threads belong to one [`Scope`]. The scope ends only after all its tasks have ended.
 pub struct Tasks<'scope, 'env, R> {
     place: TaskPlace<'scope, 'env, R>,
     /// The number of tasks whose results the caller has not received yet.
@@ -69,8 +69,8 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
                 results.recv_timeout(clock::to_machine(wait)).ok()
             }
             TaskPlace::Simulated { waiting } => {
-                // When `wait` is zero, a task that the caller began at this very moment had no time to end. So only
-                // tasks that were begun earlier are chosen.
+                // When `wait` is zero, no simulated time passes during this call. A task that the caller began at this
+                // very moment then had no time to end, so only tasks that were begun earlier are chosen.
                 let now = clock::now();
                 let may_be_over =
                     |place: &usize| !wait.is_zero() || waiting.borrow()[*place].0 < now;
@@ -91,8 +91,8 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
     }
 }
 
-/// In a simulation, runs the tasks that have not run yet. Without a simulation the result is the same, because the
-/// scope waits until all its threads have ended.
+/// In a simulation, runs the tasks that have not run yet. Without a simulation this is not needed, because the scope
+/// waits until all its threads have ended.
 impl<R> Drop for Tasks<'_, '_, R> {
     fn drop(&mut self) {
         if let TaskPlace::Simulated { waiting } = &self.place {

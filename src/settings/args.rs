@@ -1,9 +1,10 @@
-//! Splits a command line into flags and words. The values of flags stay text, which the module `resolve` parses.
+//! Splits a command line into flags and other words, e.g. the names of nodes. The values of flags stay text, which the
+//! module `resolve` parses.
 //!
 //! The rules are those of pflag, the Go library for flags, so that the arguments of another cloud-controller-manager
 //! work unchanged. `--flag=value`, `--flag value`, `-v4`, `-v 4` and `-v=4` are accepted. A boolean flag without `=` is
-//! true and never takes the next word as its value. All words after `--` are words and not flags. `_` in the name of a
-//! flag counts as `-`.
+//! true and never takes the next word as its value. After `--`, no word is a flag, even if it begins with a dash. `_`
+//! in the name of a flag counts as `-`.
 
 use super::hccm_compat::{self, FlagUse, IGNORED_FLAGS};
 use super::problem::{Notice, Problem};
@@ -223,8 +224,9 @@ impl ArgsParser {
         let known = ours.chain(["help"]).chain(drop_in.map(|(flag, _)| *flag));
         let meant = nearest(name, known);
         let is_secret = names_a_secret(name);
-        // The value of the unknown flag is skipped as well. Otherwise one mistake would cause two messages, and the
-        // second message could repeat a secret.
+        // The value of the unknown flag must be skipped, too. Otherwise one mistake would cause two messages, and the
+        // second message could repeat a secret. If the known flag that the user probably meant takes a value, the next
+        // word is taken for the value.
         let known = meant.and_then(|meant| flag(self.command, meant));
         let takes_value = known.is_some_and(FlagKind::takes_value);
         self.drop_value(is_secret || takes_value || is_daemon);

@@ -248,7 +248,8 @@ impl Candidate {
     }
 }
 
-/// Converts a parser for text to a parser for a [`Candidate`], which ignores the source of the text.
+/// Turns a parser for text into a parser for a [`Candidate`], which is a text with its source. The new parser ignores
+/// the source.
 pub(super) fn parsed<T>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> impl Fn(&Candidate) -> Result<T, String> {
@@ -284,7 +285,7 @@ pub(super) fn output(candidate: &Candidate) -> Result<Output, String> {
 }
 
 /// Parses a token. Every text of visible ASCII characters is accepted, because an HTTP header can contain it. Only the
-/// API knows whether the text is a valid token.
+/// cloud's API knows whether the text is a valid token.
 pub(super) fn token(candidate: &Candidate) -> Result<Option<SecretSource>, String> {
     secret(candidate, "token", Secret::check)
 }

@@ -1,14 +1,15 @@
 //! The settings of `ccm`: flags, environment variables and defaults, parsed into [`Settings`].
 //!
-//! One table ([`TABLE`]) is the source of [`Settings`], the command line, the environment, `--help` and the table of
-//! `ccm help settings`. A new setting is one row in `table`, together with the function that parses its value.
+//! One table ([`TABLE`]) lists all settings. The fields of [`Settings`], the accepted flags and variables, `--help`,
+//! and the table of `ccm help settings` come from it. A new setting is one row in `table`, together with the function
+//! that parses its value.
 //!
 //! | file | its job |
 //! |---|---|
 //! | `setting` | the fields of a row of the table |
 //! | `table` | the rows, and [`Settings`] with a field for each |
 //! | `args` | a command line → its flags, by pflag's rules |
-//! | `values` | the types of settings, and how each is written |
+//! | `values` | the types of settings, and the parsers of their values |
 //! | `effective` | the value of one setting and its source: a flag wins over a variable, a variable over the cluster's daemon, and the daemon over the default |
 //! | `resolve` | all settings → [`Parsed`], and the rules between several settings |
 //! | `hccm_compat` | flags and variables of hcloud-cloud-controller-manager |

@@ -158,8 +158,8 @@ fn meant(name: &str) -> Option<&'static str> {
     if !is_about_hetzner(name) || ours.contains(&name) {
         return None;
     }
-    // Ignored variables are compared with `name`, too. When an ignored variable is the most similar one, `name` is not
-    // reported as a misspelling.
+    // `name` is also compared with the variables of hcloud-cloud-controller-manager that this program ignores. When one
+    // of them is the most similar variable, `name` is not reported as a misspelling.
     let known = ours.iter().chain(IGNORED_VARIABLES).copied();
     nearest(name, known).filter(|known| ours.contains(known))
 }
@@ -268,7 +268,7 @@ const LONGEST_LEASE: Duration = Duration::from_secs(i32::MAX as u64);
 
 /// Checks that the durations for leader election fit together. client-go, too, requires that the lease duration is
 /// longer than the renew deadline, and the renew deadline longer than 1.2 retry periods. The other rules ensure that a
-/// write ends before the Lease expires, and that the API accepts the lease duration.
+/// write ends before the Lease expires, and that the API server accepts the lease duration.
 fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
     if !settings.leader_elect.value {
         return Vec::new();

@@ -15,7 +15,7 @@ pub struct Setting {
     /// The environment variables of the setting. The first variable that is set and not empty gives the value.
     pub variables: &'static [Variable],
     pub kind: ValueKind,
-    /// The default as text, which is parsed like the value of a flag.
+    /// The default as text, which is parsed like the value of a flag. `None` when the setting has no default.
     pub default: Option<&'static str>,
     /// What the setting does, its unit and its limits, in whole sentences.
     pub help: &'static str,
@@ -26,7 +26,8 @@ pub struct Setting {
     pub secret: bool,
     /// Whether the setting is left out of `--help` and `ccm help settings`.
     pub hidden: bool,
-    /// Whether the user of a command decides about the setting alone, so `--settings-from` does not apply to it.
+    /// Whether only the user of a command decides about the setting. `--settings-from` then does not apply to it, so
+    /// the daemon's value is never used.
     pub own: bool,
 }
 
@@ -154,8 +155,8 @@ impl Setting {
         }
     }
 
-    /// Returns a setting that has only its group and its commands. The row of the setting in the table adds the other
-    /// data.
+    /// Returns a setting that has only its group (the heading in `--help`) and its commands. The row of the setting in
+    /// the table adds the other data.
     pub(super) const fn of(group: Group, commands: &'static [Command]) -> Setting {
         Setting {
             called: "",
@@ -225,9 +226,10 @@ impl Setting {
         !self.hidden && is_its_own
     }
 
-    /// Whether `--settings-from` applies to the setting, so that a command uses the daemon's value. The user of a
-    /// command decides alone how the APIs are reached, what is printed, and whether anything is written. A URL is never
-    /// read from the daemon, because a token must not be sent to an address from an object of the cluster.
+    /// Whether `--settings-from` applies to the setting, so that a command uses the daemon's value. It does not apply
+    /// to settings about the access to the APIs, about the output, and about whether anything is written: the user of
+    /// the command decides about these. A URL is never read from the daemon's settings, because a token must not be
+    /// sent to an address from an object of the cluster.
     pub(super) fn is_inherited(&self) -> bool {
         let is_about_the_work = matches!(self.group, Group::Hetzner | Group::Controllers);
         is_about_the_work
@@ -272,8 +274,8 @@ impl ValueKind {
 }
 
 impl Command {
-    /// Whether a user can run the command to write to the cluster or the cloud. The result is `false` for `run`, which
-    /// is the daemon.
+    /// Whether this is a command by which a user changes the cluster or the cloud, e.g. `lb sync`. The daemon (`run`)
+    /// does not count.
     pub fn writes(self) -> bool {
         use Command::{LbAdopt, LbRelease, LbSync, NodeSync, RouteSync};
         matches!(self, NodeSync | LbSync | LbAdopt | LbRelease | RouteSync)

@@ -32,8 +32,8 @@ const DAEMON_AND_DOCTOR: &[Command] = &[Run, Doctor, Status];
 /// All commands except the daemon.
 const CLIENTS: &[Command] = Command::ALL.split_at(1).1;
 
-/// The commands that can use the settings of the cluster's daemon (`--settings-from`). `config` is not among them,
-/// because it calls no API.
+/// The commands that can use the settings of the cluster's daemon (`--settings-from`). `config` is not among them: it
+/// makes no API call, so it can't read these settings from the cluster.
 const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
 
 const SYNCS: &[Command] = &[NodeSync, LbSync, RouteSync];
@@ -52,7 +52,7 @@ const LOAD_BALANCERS: &[Command] = &[LbList, LbInspect, LbSync, LbAdopt, LbRelea
 
 const LISTS: &[Command] = &[NodeList, LbList, RouteList];
 
-/// Returns the setting with this long flag. `name` has no dashes.
+/// Returns the setting with this long flag, or `None` when no setting has it. `name` has no dashes.
 pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.flags.contains(&name))
 }
@@ -61,8 +61,8 @@ pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.short == Some(letter))
 }
 
-/// Creates the default values of a row of the table of settings. In a part of the table with the word `variable`, each
-/// row has an environment variable with the row's own name. In a part with the word `flag`, a row has no such variable.
+/// Creates a row of the table of settings with default values. After the word `variable`, the setting has an
+/// environment variable with the row's own name. After the word `flag`, it has no such variable.
 macro_rules! base {
     (variable $name:ident $group:expr, $commands:expr) => {
         Setting { variables: &[Value(variables::$name)], ..Setting::of($group, $commands) }
@@ -78,9 +78,9 @@ macro_rules! base {
 ///   field of [`Settings`]. The other data of the setting are in the braces.
 /// - A row of the form `NAME [field = function] => { … }` sets a field of [`LoadBalancerDefaults`] instead.
 /// - The comment above a row is the help text of the setting.
-/// - A line in parentheses applies to all rows below it, up to the next such line. It has the group, the commands for
-///   rows that list no commands themselves, and the word `variable` when each row is named after its environment
-///   variable, or else `flag`.
+/// - A line in parentheses applies to all rows below it, up to the next such line. It has the group (the heading in
+///   `--help`), the commands for rows that list no commands themselves, and the word `variable` when each row is named
+///   after its environment variable, or else `flag`.
 macro_rules! settings {
     ($(($group:expr, $commands:expr, by $named_by:ident)
         $(
@@ -204,7 +204,7 @@ settings! {
     /// Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).
     HCLOUD_INSTANCES_ZONE_LABEL_ENABLED zone_label_enabled: bool = parsed(boolean) => { default: Some("true"), }
 
-    // Zero means that every decision requests a new list of servers.
+    // Zero means that a new list of servers is requested each time that one is needed.
     /// How old a list of servers may be when a decision uses it. A longer time saves API calls (a project has 3600 an
     /// hour). 0 requests a new list each time.
     HCLOUD_SERVER_CACHE_MAX_AGE server_cache_max_age: Duration = parsed(duration) => {
@@ -688,7 +688,7 @@ settings! {
         commands: &[Lint],
     }
 
-    // A command that is not a list refuses the format `name`.
+    // Commands that do not print a list refuse the format `name`.
     /// Output format on stdout. json and yaml are stable, for scripts. name: only the names in a list, e.g.
     /// service/default/web.
     OUTPUT output: Output = output => {

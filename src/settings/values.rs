@@ -203,8 +203,8 @@ pub(super) fn network(text: &str) -> Result<NetworkSelector, String> {
     id.map_err(|_| "too large for the ID of a Network".to_owned())
 }
 
-/// The domains of Kubernetes whose labels a node can get from its server. Other labels of Kubernetes are refused. The
-/// setting must list each such label by its whole key, and not as `DOMAIN/`.
+/// The domains of Kubernetes whose labels a node can get from its server. `HCLOUD_INSTANCES_LABEL_PREFIXES` must list
+/// each such label by its whole key, and not as `DOMAIN/`. Other labels of Kubernetes are refused.
 const TAKEN_BY_NAME: [&str; 2] = ["topology.kubernetes.io", "node-role.kubernetes.io"];
 
 /// Parses the list of the labels of servers that become labels of nodes. An item is `DOMAIN/` for all labels of a
@@ -235,7 +235,7 @@ pub(super) fn label_prefixes(text: &str) -> Result<LabelPrefixes, String> {
     Ok(LabelPrefixes(prefixes))
 }
 
-/// Parses the highest age of a list of dedicated servers. As in hcloud-cloud-controller-manager, 0 means the default of
+/// Parses how long a list of dedicated servers is cached. As in hcloud-cloud-controller-manager, 0 means the default of
 /// 5 minutes.
 pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
     match duration(text)? {

@@ -11,7 +11,7 @@ const MAX_NANOSECONDS: u128 = i64::MAX as u128;
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The longest duration that [`whole_seconds`] accepts, one year. A longer value is probably a mistake, and would be
-/// too large for some fields of the API.
+/// too large for some fields of the Hetzner Cloud API.
 const LONGEST_S: u32 = 365 * 24 * 3600;
 
 /// Parses a duration, e.g. `300ms`, `1.5h` or `1m30s`. A number without a unit is accepted only when it is 0.

@@ -51,7 +51,7 @@ pub fn one_of<T: AsRef<str>>(words: &[T]) -> String {
     }
 }
 
-/// How many characters of a quoted value are shown. This is enough for the longest host name, and some more.
+/// How many characters of a quoted value are shown. A host name is never longer than this.
 const QUOTED_AT_MOST: usize = 300;
 
 /// Returns the text in quotes, with control characters escaped. A text that is too long is cut, and its length in bytes
@@ -137,7 +137,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     all_nearest(word, candidates).first().copied()
 }
 
-/// How many candidates an error suggests at most when several are equally similar to the word.
+/// When several candidates are equally similar to a word, an error suggests at most this many of them.
 const NEAR_AT_MOST: usize = 3;
 
 /// Returns a suggestion for the end of an error about `word`, e.g. `; did you mean a or b?`. The text is empty when no

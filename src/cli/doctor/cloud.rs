@@ -127,8 +127,9 @@ pub(super) fn network(view: &DoctorView) -> CheckResult {
     }])
 }
 
-/// Returns the ID of the private Network when ccm manages its routes, dedicated servers are enabled, and the Network
-/// does not expose its routes to its vSwitch.
+/// Returns the ID of the private Network when dedicated servers can't use the routes that ccm manages there, because
+/// the Network does not expose its routes to its vSwitch. Returns `None` otherwise, e.g. when dedicated servers are
+/// turned off.
 fn hides_routes<'a>(view: &'a DoctorView) -> Option<&'a String> {
     let is_closed =
         reads::of_login(view).is_some() && view.cloud.checkup.exposes_routes == Some(false);
@@ -193,8 +194,8 @@ pub(super) fn robot_login(view: &DoctorView) -> CheckResult {
     }])
 }
 
-/// Reports two problems of dedicated servers: the server of a node was cancelled, or a server belongs to no node
-/// although some node waits for its server. The waiting node may run on the server without a node.
+/// Reports each dedicated server that belongs to a node and was cancelled. When a node waits because no server was
+/// found for it, each dedicated server without a node is reported as well, because it can be the server of that node.
 pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
     let servers = match reads::of_login(view) {
         None | Some(Err(Gap::NotHere(_))) => return Ok(Vec::new()),

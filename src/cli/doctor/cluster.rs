@@ -115,9 +115,9 @@ pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
         of_workload(CheckOutcome::fail(found, remedy(&stop)), workload)
     });
     let mut others: Vec<CheckOutcome> = others.collect();
-    // The Lease holder has a name like a pod of hcloud-cloud-controller-manager. This does not prove that
-    // hcloud-cloud-controller-manager runs, because ccm can run in a Deployment with that name. Only the image of a
-    // workload is a proof.
+    // The Lease holder has a name like a pod of hcloud-cloud-controller-manager, but no workload with the image of that
+    // program was found. This is only a warning, because ccm can also run in a Deployment with that name, and only the
+    // image proves which program runs.
     if let (true, Some(holder)) = (others.is_empty(), holder)
         && !workloads.iter().any(runs_us)
     {

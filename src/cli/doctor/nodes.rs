@@ -9,8 +9,8 @@ use crate::controllers::node::{NodePlan, ServerMatch, is_uninitialized, join_ane
 use crate::provider::{Finding, Reason};
 use crate::text::shell_command;
 
-/// Returns how many nodes should have their server in this project, and for how many of them the server was found
-/// there. Nodes on dedicated servers are left out, because the check `robot` reports them.
+/// Counts the nodes whose server should be a cloud server of this project, and returns this count and the number of
+/// those whose server was found. Nodes on dedicated servers are left out, because the check `robot` reports them.
 fn own(nodes: &[NodePlan]) -> (usize, usize) {
     let server = |plan: &&NodePlan| match &plan.server {
         ServerMatch::Matched(server, _) => server.id.cloud().is_some(),
@@ -122,8 +122,8 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
         }
         let is_new =
             matches!(plan.server, ServerMatch::Matched(..)) && is_uninitialized(&plan.node);
-        // A finding is what a plan reports about a node. A finding is a failure here when it prevents the node from
-        // being initialised or updated. All other findings are warnings.
+        // A finding is a fact or a problem that the plan reports about the node. It is a failure here when it prevents
+        // the node from being initialised or updated. All other findings are warnings.
         let blocked = find(plan, &[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
         match (blocked, find(plan, &in_doubt)) {
             (Some(finding), _) => Some(reported(CheckOutcome::fail, finding, &inspect(plan))),

@@ -27,9 +27,9 @@ struct ReadStage {
     sends: &'static [Credential],
     /// Whether the stage reads the cloud. With `--watch` such a stage is read once a minute.
     is_of_cloud: bool,
-    /// Reads the data of the stage, stores the result in the `DoctorView`, and returns whether the read succeeded. The
-    /// second argument is an error when the stage must be skipped. Nothing is read then, and this error is stored and
-    /// returned.
+    /// Reads the data of the stage, stores it in the `DoctorView`, and returns whether the read succeeded. When the
+    /// stage must be skipped, the second argument is the reason as an error. Then nothing is read, and the error is
+    /// stored and returned.
     read: fn(&mut DoctorView, Seen<&DoctorReader>) -> Seen<()>,
 }
 
@@ -155,8 +155,8 @@ const ONE_LOOK: Duration = Duration::from_secs(3600);
 /// minute. The user's rights are not checked again after a check found that no right is missing.
 pub(in crate::cli) struct Observer<'a> {
     reader: DoctorReader<'a>,
-    /// How long the answers of the cloud are used again. Zero means that each call of [`Observer::observe`] reads the
-    /// cloud.
+    /// How long the data of one read of the cloud is used before the cloud is read again. Zero means that each call of
+    /// [`Observer::observe`] reads the cloud.
     keep: Duration,
     /// The data of the last read of the cloud, and the results of the stages that read the cloud.
     cloud: Option<(CloudView, EndedStages)>,
@@ -253,8 +253,8 @@ impl<'a> Observer<'a> {
     }
 }
 
-/// Creates the provider for Hetzner Cloud even when there is no API token. Without a token, the provider can only tell
-/// whether a node's provider ID is one of Hetzner Cloud.
+/// Creates the provider for Hetzner Cloud. This succeeds even when there is no API token. The provider can then make no
+/// calls, but it can still tell whether a node's provider ID belongs to Hetzner Cloud.
 fn provider(settings: &Settings) -> Seen<Hetzner> {
     let mut settings = settings.clone();
     settings.token.value.get_or_insert_with(SecretSource::none);

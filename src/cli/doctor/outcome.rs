@@ -78,8 +78,8 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// Returns why a read was skipped that needs the data of an earlier read. The earlier read ended without data, for
-    /// the reason `self`. `check` is the name of the check that reports this reason.
+    /// Returns the reason why a later read can't be made. `self` is the reason why an earlier read, whose data the
+    /// later read needs, returned no data. `check` is the name of the check that reports the earlier read.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),
@@ -118,8 +118,8 @@ impl CheckOutcome {
         CheckOutcome::new(CheckStatus::Skipped, message, "")
     }
 
-    /// Returns the outcome of a check whose data was not read. `remedy` is the fix when the read failed with an error
-    /// that has no fix of its own.
+    /// Returns the outcome of a check whose data was not read, for the reason `gap`. When `gap` is an error that does
+    /// not name its own fix, the outcome shows the fix `remedy`.
     pub(super) fn unread(gap: Gap, remedy: &str) -> CheckOutcome {
         match gap {
             Gap::Needs(check) => {
@@ -169,8 +169,8 @@ impl CheckOutcome {
 /// The length to which a message is cut, in characters.
 const LONGEST_MESSAGE: usize = 300;
 
-/// Returns the outcome for a finding, which is what a plan reports about an object. A message that is too long is cut.
-/// The fix then also names `inspect`, the command that shows the whole message.
+/// Returns the outcome for a finding, which is a fact or a problem that a plan reports about an object. A message that
+/// is too long is cut. The fix then also names `inspect`, the command that shows the whole message.
 pub(super) fn reported(
     outcome: fn(String, String) -> CheckOutcome,
     finding: &Finding,

@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The clients, the settings and the state that the reads use.
+/// What the functions need that read the data: the settings, the API clients, and what earlier reads have found.
 pub(super) struct DoctorReader<'a> {
     pub(super) started: &'a Started,
     pub(super) begun: Instant,
@@ -56,12 +56,12 @@ const NEEDS: &[Need] = &[
     ("update", LEASES),
 ];
 
-/// The right to read an event. Without this right, the daemon works, but it does not count how often an event was
-/// repeated. The role of hcloud-cloud-controller-manager does not give this right.
+/// The right to read an event, which the daemon needs to count how often the event was repeated. Without this right,
+/// the daemon works, but does not count. The role of hcloud-cloud-controller-manager does not give this right.
 pub(super) const COUNT_EVENTS: Need = ("get", "events");
 
-/// The resource that only leader election uses. The daemon's role allows it to read and update only the one Lease that
-/// it uses. The right to create a Lease holds for every name, because Kubernetes can't limit this right to a name.
+/// The resource that leader election uses. The daemon's role allows the daemon to read and update only its own Lease.
+/// The right to create a Lease is given for every name, because Kubernetes can't limit this right to one name.
 const LEASES: &str = "leases";
 
 fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> AllowedVerb<'a> {
@@ -124,8 +124,9 @@ fn missing(reader: &DoctorReader, kube: &kube::KubeClient) -> Result<Vec<Need>, 
     Ok(missing)
 }
 
-/// Reads the Lease. The Lease also contains the identity of the cluster (UIDs of the Service `default/kubernetes`),
-/// which later reads need. Returns `None` when nobody holds the Lease.
+/// Reads the Lease. The Lease also contains the identity of the cluster, which later reads need: the first UID of the
+/// Service `default/kubernetes`, and its later UIDs if it was created again. Returns `None` when nobody holds the
+/// Lease.
 pub(super) fn lease(reader: &DoctorReader) -> Seen<Option<LeaseSpec>> {
     let (apis, settings) = (reader.apis.as_ref()?, &reader.started.settings);
     if !settings.leader_elect.value {
@@ -146,15 +147,15 @@ pub(super) fn workloads(reader: &DoctorReader) -> Seen<Vec<Workload>> {
     })
 }
 
-/// Reads from the Lease whether Robot has refused a login of the daemon. After a refusal, the client of Robot waits for
-/// some time before it logs in.
+/// Reads from the Lease when Robot has refused a login of the daemon. If this was a short time ago, this command does
+/// not log in either, because Robot blocks an IP address after three failed logins.
 pub(super) fn wait_of_login(reader: &DoctorReader) {
     if let Ok(apis) = &reader.apis {
         leader::heed_refused_login(&reader.started.settings, apis);
     }
 }
 
-/// Lists the dedicated servers with one call. Later stages take the list from the cache.
+/// Lists the dedicated servers with one call. Later reads of this command take the list from the cache.
 pub(super) fn dedicated(
     reader: &DoctorReader,
 ) -> Option<Result<Arc<Vec<Instance>>, provider::ProviderError>> {
@@ -199,8 +200,9 @@ pub(super) fn network(cloud: &CloudView) -> Seen<()> {
     }
 }
 
-/// Returns the load balancers of the project that have the label of a Service, of this or of another cluster. They are
-/// read only when Kubernetes does not answer, because it is not known then which of them belong to this cluster.
+/// Returns the load balancers of the project that belong to a Service, as their labels show. They are read only when
+/// Kubernetes does not answer. This program then does not know which of them belong to this cluster, so it returns
+/// those of all clusters.
 pub(super) fn balancers(
     reader: &DoctorReader,
     has_cluster: bool,
@@ -255,21 +257,22 @@ pub(super) fn services(
         return Err(Gap::NotHere(why));
     }
     let services = ServiceController::new(service::ServiceSettings {
-        // The Service controller accepts a cached list when its age is at most half of this period. With twice `look`
-        // as the period, it accepts lists of the age `look`, the greatest age that the checks allow.
+        // The Service controller uses a cached list again when the list was read no longer ago than half of this
+        // period. The checks allow lists that were read at most the time `look` ago, so the period is twice this time.
         sync_interval: reader.look * 2,
         resync_period: reader.look * 2,
         ..wire::service_settings(settings)
     });
     let plans = services.evaluate(apis, &Selection::All).map_err(gap)?;
-    // The plans above were made from the last snapshot of the load balancers. The cache returns this snapshot without a
-    // call.
+    // The plans were made from a snapshot of the load balancers, which is still in the cache. It is taken from there
+    // without a call.
     let snapshot = apis.load_balancers_last();
     *external = snapshot.map_or_else(Vec::new, |snapshot| snapshot.external());
     Ok(plans)
 }
 
-/// Returns the Services of type LoadBalancer. The cache answers when an earlier stage has listed the Services already.
+/// Returns the Services of type LoadBalancer. When an earlier read of this command has listed the Services already,
+/// they come from the cache.
 pub(super) fn listed(reader: &DoctorReader) -> Seen<Arc<Vec<Arc<KubeService>>>> {
     let apis = reader.apis.as_ref()?;
     let listed = apis.load_balancer_services(reader.look, ReadFrom::Latest);

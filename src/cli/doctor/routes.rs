@@ -87,7 +87,7 @@ fn without_pod_cidr<'a>(view: &'a DoctorView) -> impl Iterator<Item = CheckOutco
 }
 
 /// Reports the routes that the next run of the route controller will add, change or delete. Also reports the routes
-/// that it does not delete because it is not certain that the Network belongs to this cluster.
+/// that will stay because it is not certain that the Network belongs to this cluster.
 fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
     plan.rows.iter().filter_map(|row| {
         let state = row.state.name();

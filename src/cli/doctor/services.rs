@@ -53,9 +53,9 @@ pub(super) fn services(view: &DoctorView) -> CheckResult {
     or_ok(outcomes, ok)
 }
 
-/// Recommends to limit the private addresses that Services can choose by an annotation. Returns `None` when there is a
-/// limit, or when no two namespaces have Services that choose addresses. Without a limit, one tenant can take the
-/// address that another tenant uses.
+/// Recommends to limit the private addresses that Services can choose for their load balancers by an annotation.
+/// Without a limit, one tenant can take an address that another tenant uses. Returns `None` when there is a limit, or
+/// when the Services that choose addresses are all in one namespace.
 fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<CheckOutcome> {
     let key = PRIVATE_IPV4.key();
     let asks = |plan: &&ServicePlan| {
@@ -81,9 +81,9 @@ fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<Check
     Some(CheckOutcome::warn(what, remedy))
 }
 
-/// Reports ports that are probably left over from a Service, although they have no label of a Service. The ports are on
-/// load balancers that ccm did not create. ccm never removes such a port, because only the owner of the load balancer
-/// knows who uses the port.
+/// Reports ports of load balancers that ccm did not create. The labels of the load balancer assign these ports to no
+/// Service, but the ports are probably left over from one. ccm never removes such a port, because only the owner of the
+/// load balancer knows who uses the port.
 fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOutcome> {
     let outcomes = external.iter().flat_map(|balancer| {
         balancer.ports.iter().filter(|port| port.uid.is_none()).filter_map(|port| {
@@ -102,13 +102,14 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOut
     outcomes.collect()
 }
 
-/// Returns why a port without a label is probably left over from a Service. There are two possible reasons:
+/// Returns why a port is probably left over from a Service, although no label of the load balancer assigns the port to
+/// a Service. There are two possible reasons:
 ///
-/// 1. The port sends traffic to the node port of a Service, and that Service does not use this load balancer, or uses
-///    another port of it.
-/// 2. Services use the load balancer, but none of its targets answers on this port.
+/// 1. The port sends traffic to the node port of a Service. That Service uses another port of this load balancer, or it
+///    has this port but does not use this load balancer.
+/// 2. Services use the load balancer, but the health check of this port fails on all of its targets.
 ///
-/// Returns `None` when a Service still uses the port, because a sync then labels the port again.
+/// Returns `None` when a Service still uses the port, because a sync then writes the label again.
 fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -> Option<String> {
     let to = port.destination?;
     let uses =
@@ -134,8 +135,8 @@ fn on(service: &KubeService, outcome: CheckOutcome) -> CheckOutcome {
     outcome.on("service", &service.full_name())
 }
 
-/// Reports the Services that wait for an address. When the cloud was not read, this is the only problem of Services
-/// that can be found. `check` is the name of the check that says why the cloud was not read.
+/// Reports the Services that wait for an address. This function is used when the cloud was not read, because other
+/// problems of Services can't be found then. `check` is the name of the check that says why the cloud was not read.
 fn unplanned(view: &DoctorView, check: &'static str) -> CheckResult {
     let services = view.services.listed.as_ref()?;
     let waits = |service: &&KubeService| {
@@ -218,8 +219,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
-            // No fix is returned here. Each port that can't be used is also reported by a finding of its own, and that
-            // finding has a fix.
+            // The fix is empty, because the finding about each port that can't be used has its own fix.
             let (name, id) = (&found.name, found.id);
             let lack =
                 format!("without an address: none of its ports can be used on {name} ({id})");

@@ -25,12 +25,13 @@ pub(in crate::cli) struct DoctorView<'a> {
     /// The Deployments and DaemonSets in the namespace of the Lease.
     pub(in crate::cli) workloads: Seen<Vec<Workload>>,
     pub(in crate::cli) cloud: CloudView,
-    /// The plans of the nodes. When the servers could not be read, a plan holds only problems that Kubernetes alone
-    /// shows.
+    /// The plans of the nodes. A plan says what a sync would change on the node, and which problems there are. When the
+    /// servers could not be read, a plan holds only problems that Kubernetes alone shows.
     pub(in crate::cli) nodes: Seen<Vec<NodePlan>>,
     pub(in crate::cli) routes: Seen<route::RoutePlan>,
     pub(in crate::cli) services: ServicesView,
-    /// The lists that were read, each with the interval at which the daemon reads it again.
+    /// The lists of servers and load balancers that were read, each with the interval at which the daemon reads it
+    /// again.
     pub(in crate::cli) refreshes: Vec<Refresh>,
 }
 
@@ -55,7 +56,7 @@ pub(in crate::cli) struct CloudView {
     /// Facts about the Cloud API and the token, e.g. the rate limit, and whether the token is allowed to write. Some of
     /// these facts are known even when a call has failed.
     pub(in crate::cli) checkup: Checkup,
-    /// The load balancers of the project that have the label of a Service, of this or of another cluster. Each has its
+    /// The load balancers of the project that belong to a Service of any cluster, as their labels show. Each has its
     /// name, the number of its targets, and how many of them are healthy. They are read only when Kubernetes does not
     /// answer.
     pub(in crate::cli) balancers: Seen<Vec<(String, TargetCounts)>>,
@@ -64,8 +65,8 @@ pub(in crate::cli) struct CloudView {
 /// The Services of type LoadBalancer, and their load balancers.
 pub(in crate::cli) struct ServicesView {
     pub(in crate::cli) plans: Seen<Vec<ServicePlan>>,
-    /// Load balancers that ccm did not create, but on which Services may have ports. The list is empty when the
-    /// Services were not planned.
+    /// The external load balancers: ccm did not create them, and a label that their owner has set allows Services to
+    /// use them. The list is empty when the Services were not planned.
     pub(in crate::cli) external: Vec<Balancer>,
     /// The Services as Kubernetes lists them, without data from the cloud.
     pub(in crate::cli) listed: Seen<Arc<Vec<Arc<KubeService>>>>,

@@ -61,7 +61,7 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
 }
 
 /// Returns the event about the last sync of the Service when this sync has failed. Returns `None` when the sync has
-/// succeeded, or when nothing is left to do for the Service.
+/// succeeded, or when the plan has no changes, because an old failure does not matter then.
 fn failed_try(plan: &ServicePlan) -> Option<Arc<PastEvent>> {
     let events = plan.events.as_ref().filter(|_| plan.has_writes())?;
     let oldest_first: Vec<_> = events.iter().rev().cloned().collect();

@@ -157,7 +157,8 @@ fn diff(plan: &ServicePlan) -> String {
         // deletion.
         (Want::Remove, _) if plan.changes_now().next().is_none() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
-        // A sync does not delete the load balancer here. It only removes from it what belongs to this Service.
+        // A sync does not delete the load balancer here. From the load balancer, it removes only what belongs to this
+        // Service, e.g. its ports.
         (Want::Remove, _) => vec!["release".into()],
         (Want::Ensure, None) => vec!["create".into()],
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],

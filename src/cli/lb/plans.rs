@@ -116,8 +116,8 @@ impl Services {
     }
 
     /// Returns the plans of the load balancers whose Service does not exist. When the user gave a namespace, only the
-    /// load balancers of Services from this namespace are returned. A load balancer that is used in one of `plans` is
-    /// left out.
+    /// load balancers of Services from this namespace are returned. `plans` are the plans of existing Services. A load
+    /// balancer that one of these Services uses is left out.
     pub(super) fn orphans(
         &self,
         plans: &[ServicePlan],
@@ -142,8 +142,9 @@ impl Services {
         Ok(apis.load_balancer_services(Duration::MAX, ReadFrom::Latest)?.value)
     }
 
-    /// Returns the full names of the Services that the user named by name, or by the ID or address of their load
-    /// balancer. Returns an error when the command can't work on one of these Services.
+    /// Returns the Services that the user has named on the command line, each as `NAMESPACE/NAME`. The user can write
+    /// the name of the Service, or the ID, name or address of its load balancer. Returns an error when the command
+    /// can't work on one of these Services.
     fn named(&self) -> Result<BTreeSet<String>, CommandFailure> {
         let given = self.context.settings.namespace.value.as_deref();
         let namespace = given.unwrap_or(self.context.apis.kube.namespace());
@@ -314,8 +315,8 @@ impl Serialize for ServiceJson<'_> {
     }
 }
 
-/// Whether the load balancer still serves only others: each of its ports belongs to another Service or to the owner of
-/// the load balancer. This Service wants to use the load balancer, but its status has no address yet.
+/// Whether this Service has no port on its load balancer yet. Each port there belongs to another Service or to the
+/// owner of the load balancer, and the status of this Service has no address.
 pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let found = plan.cloud.found.as_ref();

@@ -412,7 +412,7 @@ fn an_action_is_not_late_before_it_was_asked_about() {
 }
 
 /// One load balancer gets 200 targets, one after the other, and a second load balancer has only one action. The cloud
-/// must be asked about this one action before all the targets were sent.
+/// must be asked about this one action before half of the targets were sent.
 #[test]
 fn the_question_about_one_action_is_not_put_off_by_others() {
     let _simulated = simulated();

@@ -111,8 +111,8 @@ impl LifecycleController {
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
         self.forget(apis);
-        // In a large project, reads with the usual pauses would use up the API calls, so all pauses are lengthened by
-        // the same factor.
+        // In a large project, reads with the usual pauses would use up the API calls that the rate limit allows, so all
+        // pauses are lengthened by the same factor.
         let longest = apis.look_period(LONGEST_PAUSE);
         self.pauses.stretch = longest.div_duration_f64(LONGEST_PAUSE);
         let mut report = Report { outage: outage.map(Outage::from), ..Report::default() };
@@ -159,8 +159,8 @@ impl LifecycleController {
             let names: Vec<String> = due.iter().map(|node| node.name().to_owned()).collect();
             nodes = apis.nodes.again(&names, table_max_age)?;
         }
-        // A node can replace a node of the same name between the two reads of the nodes. The new node is left out,
-        // because the cloud was not asked about its server.
+        // The nodes were read twice. Between the two reads, a new node can have replaced a node of the same name. The
+        // new node is left out, because the cloud was not asked about its server.
         let mut due = self.due(apis, &nodes.value, selection);
         due.retain(|node| known.contains(&node.metadata.uid));
         let guard = self.settings.deletion_guard;

@@ -104,9 +104,9 @@ impl Observation<'_> {
     }
 
     /// Looks for the servers in `missing`, which a read by their IDs did not find, in a list of servers from this sync
-    /// pass. A server that is not in the list either counts as deleted. In a large project, first only those pages of
-    /// the list are read on which these servers would be. If such a page shows one of these servers after all, or if
-    /// the pages show no server of another node, all servers are listed. `around` contains these pages when this sync
+    /// pass. A server that this list lacks, too, counts as deleted. In a large project, only the pages of the list on
+    /// which these servers would be are read first. All servers are listed when these pages show one of the missing
+    /// servers after all, or when they show no server of another node. `around` contains these pages when this sync
     /// pass has already read them.
     fn cloud_witness(
         &self,
@@ -175,7 +175,7 @@ impl Observation<'_> {
     }
 
     /// Returns facts about the servers in `missing`, which the API (Cloud or Robot) did not find by their IDs. A server
-    /// that is not in `list` either counts as deleted. When `list` has fewer than `at_least` servers, it may come from
+    /// that `list` lacks, too, counts as deleted. When `list` has fewer than `at_least` servers, it may come from
     /// another account. The fact then says that no server of another node is visible.
     fn second_witness(
         &self,

@@ -17,8 +17,8 @@ use std::net::IpAddr;
 /// How many labels a node can get from the labels of its server.
 const SERVER_LABELS_AT_MOST: usize = 16;
 
-/// How many bytes the server's labels for a node may have together. An annotation of the node lists these labels, and
-/// has about the same size.
+/// The greatest total size, in bytes, of the labels that a node gets from its server. An annotation of the node lists
+/// these labels, and has about the same size.
 const SERVER_LABELS_BYTES_AT_MOST: usize = 2_000;
 
 /// The prefix of a server label that asks for a taint. The label `DOMAIN/taint.KEY` asks for the taint `DOMAIN/KEY`.
@@ -217,15 +217,15 @@ fn by_prefix() -> Source {
     Source::server_because("labels", HCLOUD_INSTANCES_LABEL_PREFIXES)
 }
 
-/// Returns the keys and values in the annotation that lists the labels from the server. A pair that this controller
-/// would never write is left out.
+/// Returns the keys and values in the annotation that lists the labels from the server. A pair that is not a valid
+/// label, or whose key has no prefix, is left out, because this controller never writes such a pair.
 fn parse_owned(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.filter(|(key, value)| key.contains('/') && is_label_key(key) && is_label_value(value))
 }
 
 /// Returns the taint with this key. `text` is the value of the server's label, with the form `EFFECT` or
-/// `VALUE_EFFECT`.
+/// `VALUE_EFFECT`. Returns `None` when the key or the text is not valid.
 fn taint_of(key: String, text: &str) -> Option<Taint> {
     let (value, effect) = match text.rsplit_once('_') {
         Some((value, effect)) => (Some(value), effect),

@@ -1,9 +1,10 @@
 //! The node controller gives nodes their provider ID, addresses and labels, and corrects the addresses and labels
 //! later.
 //!
-//! A sync pass begins with `observe`, which finds the nodes that need a check and reads a list of servers that is new
-//! enough. `write_all` then takes a few nodes at a time, and calls `plan_node` and `apply` for each of them. `note`
-//! reports the outcome. `plan` decides what should be done, `desired` which addresses and labels a node should have.
+//! A sync pass begins with `observe`, which finds the nodes that need a check and lists the servers again if the last
+//! list is too old. `write_all` then takes a few nodes at a time, and calls `plan_node` and `apply` for each of them.
+//! `note` reports the outcome. `plan` decides what should be done, `desired` which addresses and labels a node should
+//! have.
 //!
 //! Addresses are written first. The removal of the `uninitialized` taint is the last write, because pods must not be
 //! scheduled to a node that has no addresses yet.
@@ -39,12 +40,12 @@ pub const NAME: &str = "cloud-node-controller";
 /// `HCLOUD_SERVER_CACHE_MAX_AGE` would make even the list that the sync pass has just read too old.
 const YOUNGEST: Duration = Duration::from_secs(1);
 
-/// How many nodes are planned and written in one batch, multiplied by the number of threads that write. The limit keeps
-/// few plans in memory at the same time.
+/// Nodes are planned and written in batches. The size of a batch is this number for each thread that writes. Small
+/// batches keep few plans in memory at the same time.
 const NODES_FOR_EACH_WRITER: usize = 10;
 
-/// How long a new node without a matching server can stay not ready before it is reported as probably left over. Its
-/// machine may be slow to start.
+/// How long a new node without a matching server can stay not ready before a message says that its machine probably
+/// does not exist any more. Until then, the machine may just be slow to start.
 const NOT_READY_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Settings of the node controller.
@@ -192,9 +193,9 @@ impl NodeController {
             Some(named) => AllServers::named(named, apis.dedicated(None, urgency)),
             None => apis.servers(None, &ServerNeeds::max_age(max_age), urgency)?,
         };
-        // The nodes that need a check are read again, because the first list can come from a table with a few columns,
-        // which does not show taints. This read comes only after the cloud has answered, because nothing can be planned
-        // for the nodes without that answer.
+        // The nodes that need a check are read again as complete objects, because the list above can come from a table
+        // with a few columns, which does not show taints. This read comes only after the cloud has answered, because
+        // nothing can be planned for the nodes without that answer.
         let nodes = if selection.is_explicit() {
             nodes
         } else {
@@ -208,8 +209,8 @@ impl NodeController {
         };
         let wanted: Vec<Arc<KubeNode>> = nodes.value.iter().filter(is_wanted).cloned().collect();
         let mut observed = ObservedNodes { nodes, servers: Some(servers.clone()), begun: now };
-        // The plans that are made here only show how new the list of servers must be, and are then dropped. The plans
-        // that are carried out are made later.
+        // The plans that are made here only show whether the list of servers is too old for their writes, and are then
+        // dropped. The plans that are carried out are made later.
         let index = observed.index(&*apis.provider);
         let plans = wanted.iter().map(|node| plan_node(node, &index, self.overdue()));
         let needs = plans.map(|plan| needs_of(&plan, apis, self.young(), now));
@@ -273,9 +274,9 @@ impl NodeController {
         report
     }
 
-    /// Plans and writes nodes until the list of servers is too old for the next plan. Returns how new the list must be
-    /// for that plan, or `None` when nothing is left to write. Each plan is made just before its writes, because
-    /// thousands of plans at once would need too much memory.
+    /// Plans and writes nodes until the list of servers is too old for the next plan. Then returns the conditions for a
+    /// newer list, e.g. its greatest age. Returns `None` when no newer list is needed. Each plan is made just before
+    /// its writes, because thousands of plans at once would need too much memory.
     fn write_while_satisfied(
         &mut self,
         apis: &Apis,
@@ -362,8 +363,8 @@ impl NodeController {
         self.settings.server_cache_max_age.max(YOUNGEST)
     }
 
-    /// Returns the moment that is [`NOT_READY_PATIENCE`] ago. A new node without a matching server is reported as
-    /// probably left over when it has been not ready since before this moment.
+    /// Returns the moment that is [`NOT_READY_PATIENCE`] ago. When a new node without a matching server has been not
+    /// ready since before this moment, a message says that its machine probably does not exist any more.
     fn overdue(&self) -> Timestamp {
         let patience = clock::to_machine(NOT_READY_PATIENCE);
         let now = clock::timestamp();
@@ -380,8 +381,8 @@ impl NodeController {
 
     /// Returns the greatest age of a list of complete Node objects. All nodes are compared with their servers once in
     /// each period of `--node-status-update-frequency`. While no such comparison is due, a list as old as this period
-    /// is enough. When a comparison is due, the list must have been read after the time at which it became due, or at
-    /// most one sync interval before that time.
+    /// is enough. When a comparison is due, a list is too old if it was read more than one sync interval before the
+    /// comparison became due.
     fn whole_max_age(&self, now: Instant) -> Duration {
         let frequency = self.settings.status_update_frequency;
         let since_last = self.schedule.compared.map(|last| now.duration_since(last));

@@ -59,8 +59,8 @@ impl ServerMatch {
     }
 }
 
-/// Makes the plans for all nodes. `servers` are all servers. A new node without a matching server is reported as
-/// probably left over when it has not been ready since before `overdue`.
+/// Makes the plans for all nodes. `servers` are all servers. When a new node without a matching server has been not
+/// ready since before `overdue`, its plan has a message that its machine probably does not exist any more.
 pub fn plan<'a, N: Borrow<KubeNode>>(
     nodes: &'a [N],
     servers: impl Into<Servers<'a>>,
@@ -125,7 +125,8 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
 }
 
 impl NodePlan {
-    /// Returns a plan that only shows a server. It is used when Kubernetes does not answer. The plan has no changes.
+    /// Returns a plan without changes that shows this server. Commands display such plans when Kubernetes does not
+    /// answer and no node is known.
     pub fn of_server(instance: &Instance) -> NodePlan {
         let object = ObjectReference::without_namespace("Server", &instance.name, instance.id);
         let external = instance.public_ipv4.iter();
@@ -147,9 +148,9 @@ impl NodePlan {
         self.fields().filter(|field| field.have != field.want)
     }
 
-    /// Returns how new the lists of servers must be before this plan is carried out. `young` is the greatest age of a
-    /// list from which a write is planned, `begun` is the start of the sync pass, and `first_seen` is the time when the
-    /// node was seen for the first time.
+    /// Returns the conditions that the lists of servers must fulfil before this plan is carried out, e.g. their
+    /// greatest age. `young` is the greatest age of a list from which a write is planned, `begun` is the start of the
+    /// sync pass, and `first_seen` is the time when the node was seen for the first time.
     pub(super) fn needs(
         &self,
         young: Duration,
@@ -306,8 +307,8 @@ impl NodePlan {
     }
 
     /// Adds a finding (a message for the operator) when the provider ID of a new node names a cloud server that has
-    /// another name than the node. Whoever registers a node can write any provider ID. For dedicated servers, the
-    /// provider compares the names.
+    /// another name than the node. Whoever registers a node can write any provider ID. Dedicated servers are left out
+    /// here, because the provider compares their names with those of the nodes.
     fn note_other_name(&mut self, instance: &Instance, by: MatchedBy) {
         let (name, id) = (&instance.name, instance.id);
         let is_other = by == MatchedBy::ProviderId && name != self.node.name();
@@ -495,8 +496,8 @@ impl NodePlan {
     }
 }
 
-/// Returns a finding (a message for the operator) when the state of the server explains why the node does not work.
-/// Nothing is written because of it.
+/// Returns a finding (a message for the operator) when the state of the server explains why the node does not work,
+/// e.g. because the server is being rebuilt. Such a state is only reported. It changes nothing on the node.
 fn impairment(server: &Instance) -> Option<Finding> {
     let why = [
         (server.state == "migrating", "is being migrated"),

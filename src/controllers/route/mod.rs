@@ -3,7 +3,7 @@
 //!
 //! | file | its one job |
 //! |---|---|
-//! | `observe` | reads Kubernetes and the cloud, remembers earlier comparisons, and decides when routes are compared |
+//! | `observe` | reads Kubernetes and the cloud, remembers routes, and decides when they are compared with the nodes |
 //! | `plan` | decides which routes each node needs and which changes must be made, as a pure function |
 //! | `types` | holds the types of a plan and its texts, and decides nothing |
 //! | `sync` | reads and plans again, makes the changes, and sets the conditions of nodes |
@@ -104,8 +104,8 @@ impl RouteController {
         let observed = self.observe(apis, &nodes, &ages)?;
         let plan = &observed.plan;
         let planned = plan.changes.len();
-        // A sync is needed even when nothing can be written yet: a node has changed, and its route can't be made. The
-        // sync reads a newer list of servers, which may contain the node's server.
+        // When a node has changed and a route that it needs can't be made, a sync is needed even if there is nothing to
+        // write yet. The sync reads a newer list of servers, which may contain the node's server.
         let is_changed = ages.urgency == Urgency::Changed;
         let has_writes = plan.has_writes() || plan.nodes.iter().any(NodeRoutePlan::has_writes);
         let needs_sync = has_writes || (is_changed && plan.is_blocked());

@@ -1,6 +1,6 @@
-//! Reads the APIs of Kubernetes and the cloud, and plans from these data and from what is remembered. The routes of the
-//! Network are compared with the routes that the nodes need in three cases: when nodes or the addresses of their
-//! servers have changed, when the last try failed, and otherwise once in each period.
+//! Reads the APIs of Kubernetes and the cloud, and makes plans from these data and from the routes that nodes needed
+//! earlier. The routes of the Network are compared with the routes that the nodes need in three cases: when nodes or
+//! the addresses of their servers have changed, when the last try failed, and otherwise once in each period.
 
 use super::plan::{Inputs, plan};
 use super::types::{RoutePlan, RouteRow, RouteStep, State};
@@ -24,7 +24,7 @@ const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 /// remembered. Otherwise nothing shows that this program has made the route, so it is only reported.
 const REMEMBERED_AT_MOST: usize = 1000;
 
-/// How often the list of nodes is checked for changes. The other controllers use the same reads.
+/// How often the list of nodes is checked for changes. All controllers share the reads of this list.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long it can take until the controller notices that a node was deleted and created again with the same name.
@@ -63,7 +63,8 @@ pub struct RouteController {
     pub(super) memory: RouteMemory,
     pub(super) schedule: Schedule,
     /// A hash of the nodes and servers, as they were when the routes were last compared with the nodes. While the hash
-    /// stays the same, no change of a node or server makes a new comparison necessary.
+    /// stays the same, no change of a node or server makes a new comparison necessary. `None` means that they were
+    /// never compared.
     compared: Option<u64>,
     begun: Option<Instant>,
     /// Whether the last sync deleted a route and could not add its replacement. Then the next try does not have to wait
@@ -215,8 +216,9 @@ impl RouteController {
         }
         self.begun = Some(now);
         let Reads { max_age, urgency } = self.schedule.reads(whys, COMPARE_PERIOD);
-        // The node controller lists the servers once in each refresh period. The list for the routes is allowed to be
-        // older than this period, so that the route controller can use the list of the node controller.
+        // The node controller lists the servers at regular intervals (`refresh_period`). The list for the routes is
+        // allowed to be older than such an interval, so that the route controller can use the list of the node
+        // controller.
         let instances = apis.refresh_period(COMPARE_PERIOD) * 3 / 2;
         Ok(Some((nodes, Ages { network: max_age, instances, urgency })))
     }
@@ -269,9 +271,9 @@ impl RouteMemory {
     }
 }
 
-/// Returns the route that a node needs, if the route exists or is about to be added. Other routes to the node's server
-/// are not returned. The list of servers can be old, and the gateway of such a route may already be the address of
-/// another server.
+/// Returns the route that a node needs, if the route exists or is about to be added. For any other route the result is
+/// `None`, even if it leads to the node's server. The list of servers can be old, and the gateway of such a route may
+/// already be the address of another server.
 fn of_node(row: &RouteRow) -> Option<Route> {
     let is_its = row.state == State::Ok || matches!(row.step, RouteStep::Add | RouteStep::Replace);
     row.want.filter(|_| is_its)

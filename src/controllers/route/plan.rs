@@ -105,7 +105,8 @@ impl DesiredRoutes {
     }
 }
 
-/// The data for a plan and what was found out from them. From both, the planner decides about each route.
+/// The data for a plan, and what the planner has found out from these data. The planner uses both to decide about each
+/// route.
 struct Planner<'a> {
     inputs: &'a Inputs<'a>,
     /// The servers by their addresses in the network. A server can have several addresses.
@@ -192,8 +193,8 @@ impl<'a> Planner<'a> {
     }
 
     /// Decides which node gets the route to each destination that several nodes need. A node whose route already exists
-    /// comes first. Then comes a node to which its server belongs, then a node that is not being deleted, and then the
-    /// first node by name.
+    /// comes first. Then comes a node whose server does not belong to another node, then a node that is not being
+    /// deleted, and then the first node by name.
     fn accept(&mut self) {
         let mut wanted = Vec::new();
         for (place, desired) in self.desired.iter_mut().enumerate() {
@@ -278,7 +279,8 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Whether the controller is responsible for the route. It never deletes a route for which it is not responsible.
+    /// Whether the controller is responsible for the route: its destination is within `--cluster-cidr`, and does not
+    /// overlap the pod CIDR of a node whose provider ID names no cloud server. Other routes are never deleted.
     fn is_ours(&self, route: &Route) -> bool {
         is_within(route.destination, self.inputs.cluster_cidrs)
             && self.foreign_at(route.destination).is_none()
@@ -291,24 +293,25 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns the needed routes of the node whose provider ID names this server. When several nodes name the server,
-    /// the node to which the server belongs is chosen.
+    /// the node to which the server belongs is chosen. `None` when no node names it.
     fn of_server(&self, server: &Instance) -> Option<&DesiredRoutes> {
         let mut all = self.desired.iter().filter(|desired| desired.server == server.id);
         let first = all.clone().next();
         all.find(|desired| desired.kept_by.is_none()).or(first)
     }
 
-    /// Gives up needed routes that are blocked by routes which may belong to another cluster. Two clusters may share a
+    /// Drops the needed routes that are blocked by routes which may belong to another cluster. Two clusters may share a
     /// Network by mistake, or the kubeconfig may belong to another cluster. The data alone do not show which routes
     /// belong to which cluster.
     ///
-    /// A needed route that nothing blocks is still added, because an addition does no harm. A blocked route replaces
-    /// the other route only when it is certain that the Network belongs to this cluster. Routes that this program has
-    /// added while this was not certain are no proof of it.
+    /// A needed route that nothing blocks is still added, because an addition does no harm. A blocking route is
+    /// replaced only when it is certain that the Network belongs to this cluster. A route that this program has added
+    /// before that was certain does not prove it.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
-        // `theirs` are the routes that may belong to another cluster: routes within `--cluster-cidr` that lead to an
-        // existing server which no node names. A route that a node has needed in an earlier plan is left out.
+        // `ours` are the routes for which this controller is responsible. Some of them may belong to another cluster.
+        // These are called `theirs`: they lead to an existing server which no node names, and no node needed them in an
+        // earlier plan.
         let ours = network.routes.iter().filter(|route| self.is_ours(route));
         let theirs = ours.filter_map(|route| {
             let server = *self.servers.get(&route.gateway)?;
@@ -417,8 +420,8 @@ impl<'a> Planner<'a> {
         let network = self.inputs.network;
         let deleted = rows.iter().filter(|row| row.step == RouteStep::Delete).count();
         let mut there = network.routes.len() + network.other_routes - deleted;
-        // A route in the state `Stale` leads to a server that belongs to no node. A route that a node needs to the same
-        // destination counts as missing, in spite of the stale route.
+        // A route in the state `Stale` leads to a server that belongs to no node. When a node needs a route to the same
+        // destination, the needed route still counts as missing.
         let rows_of_nodes = rows.iter().filter(|row| row.state != State::Stale);
         let known: HashSet<Ipv4Net> = rows_of_nodes.map(|row| row.destination).collect();
         for (place, desired) in self.desired.iter_mut().enumerate() {
@@ -470,17 +473,17 @@ impl<'a> Planner<'a> {
         let says = desired.plan.node.condition(NETWORK_UNAVAILABLE);
         match desired.plan.obstacle {
             _ if desired.cidrs.is_empty() => None,
-            // While routes may belong to another cluster, the condition is not set to `False`. The next plan would
-            // wrongly take that value as proof that the Network belongs to this cluster.
+            // While a needed route is blocked by a route that may belong to another cluster, no condition is changed to
+            // `False`. The next plan would wrongly take that value as proof that the Network belongs to this cluster.
             None if self.is_in_doubt && matches!(says, None | Some("False")) => None,
             None => Some(false),
             // The list of servers does not contain the node's server. The lifecycle controller decides whether the node
             // is deleted, so its condition stays as it is.
             Some(_) if !desired.has_server => None,
             // The node's route is blocked by a route that may belong to another cluster. The condition gets the value
-            // `True` in two cases: the route has been blocked for some time, or the node had its route before and the
-            // routes that are added now can't end the block. Otherwise the condition stays as it is, so that a short
-            // run with the kubeconfig of another cluster marks no node.
+            // `True` in two cases: the route has been blocked for some time, or the node had its route before and this
+            // plan adds no route that could prove that the Network belongs to this cluster. Otherwise the condition
+            // stays as it is, so that a short run with the kubeconfig of another cluster marks no node.
             Some(_) if desired.plan.is_in_doubt => {
                 let is_marked = says == Some("True")
                     || self.inputs.is_in_doubt_for_long

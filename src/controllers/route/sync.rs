@@ -56,8 +56,8 @@ pub(super) struct RouteSync<'a> {
     /// The UIDs of the nodes whose condition this sync has written or tried to write. No condition is written twice in
     /// a sync.
     said: HashSet<String>,
-    /// The error that stops the writes of conditions: the API server did not answer, or this process is not allowed to
-    /// write any more.
+    /// The error after which no more conditions are written: the API server did not answer, or this process is not
+    /// allowed to write any more. `None` means that there was no such error.
     mute: Option<CacheError>,
     /// The changes that the cloud refused, each with the error. They are not tried again in this sync.
     refused: Vec<(RouteChange, provider::ProviderError)>,
@@ -65,7 +65,7 @@ pub(super) struct RouteSync<'a> {
     /// counts.
     deleted: HashSet<Ipv4Net>,
     /// The error that has ended the sync early: an API did not answer, or this process is not allowed to write any
-    /// more.
+    /// more. `None` means that there was no such error.
     stopped: Option<CacheError>,
     synced: Synced,
 }
@@ -285,7 +285,8 @@ impl<'a> RouteSync<'a> {
         }
         for (change, error) in self.refused {
             // When the addition of a node's route was refused, the plan of the node has the error in `obstacle`, and
-            // the error is reported from there. It is left out here, so that it is not reported twice.
+            // the error is reported from there. Such a change is left out here, so that the error is not reported
+            // twice.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
             if change.is_deletion || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);

@@ -55,9 +55,10 @@ pub struct RouteRow {
     /// The route that a node needs. `None` when no node needs a route to the destination.
     pub want: Option<Route>,
     /// The name of the node that needs the route. When no node needs it, the name of the node to whose server the route
-    /// leads.
+    /// leads. `None` when there is no such node, or when the destination is outside of `--cluster-cidr`.
     pub node: Option<String>,
-    /// The name of the server whose address is the gateway of the route.
+    /// The name of the server whose address is the gateway of the route. `None` when no server has this address, or
+    /// when there is no route.
     pub server: Option<String>,
     pub state: State,
     pub step: RouteStep,

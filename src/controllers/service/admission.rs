@@ -43,8 +43,9 @@ struct Admitted {
     /// no share is charged, because that change is already carried out, or because the Service existed when this
     /// process started.
     payer: Option<Payer>,
-    /// The Service as it was before the change that is being carried out. The change can move the Service away from a
-    /// load balancer that other Services share. The calls for those Services are then charged to the same share.
+    /// The Service as it was before the change that is being carried out, if it was known then. The change can move the
+    /// Service away from a load balancer that other Services share. The calls that are made for those Services because
+    /// of the move are charged to `payer`, too.
     before: Option<Arc<KubeService>>,
 }
 
@@ -209,7 +210,7 @@ impl Admission {
     }
 
     /// Whether the Service has changed, in a way that needs API calls, since the controller was last allowed to plan
-    /// for it. When it has not changed in this way, the given version is stored in place of the earlier version.
+    /// for it. When it has changed in another way, the given version of the Service replaces the stored version.
     fn is_changed(&mut self, service: &Arc<KubeService>, agenda: &Agenda) -> bool {
         let uid = &service.metadata.uid;
         let known = self.admitted.get(uid);

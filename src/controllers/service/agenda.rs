@@ -74,7 +74,8 @@ impl KeptSince {
     }
 }
 
-/// The Services that are planned next, and what must be read for that.
+/// The Services for which plans are made next, how old the data from the cloud may be for these plans, and how urgent
+/// the API calls for new data are.
 pub(super) struct NextServices {
     pub(super) services: Vec<(Arc<KubeService>, Why)>,
     pub(super) reads: Reads,
@@ -114,8 +115,8 @@ type Lists = (Weak<Vec<Arc<KubeService>>>, Weak<Vec<Arc<KubeNode>>>);
 struct PlannedFacts {
     service: u64,
     dependencies: u64,
-    /// The resource version that the last list showed, if a newer version of the Service was planned or written. A list
-    /// that still shows this version is old.
+    /// The resource version that the last list showed, if a newer version of the Service was planned or written after
+    /// that list. A list that still shows this version is old.
     superseded: Option<String>,
     /// Whether the last plan was not carried out completely. A new plan is then due at once, even when the Service did
     /// not change.
@@ -134,8 +135,8 @@ pub(super) struct Dependencies {
 }
 
 impl Agenda {
-    /// Returns the Services in `seen` that need a plan now, each with the reason, and how new the data for these plans
-    /// must be.
+    /// Returns the Services in `seen` that need a plan now, each with the reason. Also returns how old the data from
+    /// the cloud may be for these plans, and how urgent the API calls for new data are.
     pub(super) fn next(&self, seen: &SeenObjects, scope: &PassScope) -> NextServices {
         let now = clock::now();
         let may_be_planned = |service: &&Arc<KubeService>| {
@@ -152,17 +153,17 @@ impl Agenda {
         let services = seen.services.iter().filter(may_be_planned);
         let services = services.filter_map(|service| Some((Arc::clone(service), why(service)?)));
         let services: Vec<_> = services.collect();
-        // When all Services are compared with their load balancers, the data must be new enough for that, even if each
-        // Service that gets a plan now has another reason for it.
+        // The regular comparison of all Services with their load balancers needs newer data than other plans. The data
+        // must be so new even if each Service that gets a plan now has another reason for it.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let reads = self.schedule.reads(whys, scope.period);
         NextServices { services, reads }
     }
 
-    /// Returns how old the list of load balancers may be for plans that are carried out, and how urgent its request is.
-    /// The Services of these plans were being changed until `since`, so the list must have been requested after that
-    /// time.
+    /// Returns how old the list of load balancers may be for plans that are carried out, and how urgent the request for
+    /// a newer list is. The Services of these plans were being changed until `since`, so the list must have been
+    /// requested after that time. `for_people` means that a person has asked for the plans.
     pub(super) fn reads_for_writes(since: Instant, for_people: bool) -> Reads {
         let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));
         let urgency = if for_people { Urgency::Needed } else { Urgency::Changed };
@@ -214,8 +215,9 @@ impl Agenda {
 
     /// Whether nothing has to be done now. This is so when the lists of Services and nodes are the same as at a time
     /// when no Service needed a plan, and neither a retry nor the regular comparison of all Services with their load
-    /// balancers is due. Secrets, and Services whose type is not LoadBalancer, are not part of these lists. When such
-    /// objects matter, the answer is `false`.
+    /// balancers is due. The lists do not show Secrets, and they lack Services that have another type now but still
+    /// have our finalizer. When a Service names a Secret, or when there is such a Service of another type, the answer
+    /// is therefore `false`.
     pub(super) fn is_settled(&self, seen: &SeenObjects, now: Instant) -> bool {
         let is_retry_due = |service: &Arc<KubeService>| {
             self.schedule.backoff.is_retry_due(&service.metadata.uid, now)
@@ -284,7 +286,8 @@ impl Agenda {
         }
     }
 
-    /// Returns the resource version that the last list shows for this Service, if `service` itself has another one.
+    /// Returns the resource version that the last list shows for this Service. Returns `None` when `service` itself has
+    /// this version, or when the list lacks the Service.
     fn superseded(&self, service: &KubeService) -> Option<String> {
         let (_, listed) = self.seen.get(&service.metadata.uid)?;
         let is_newer = *listed != service.metadata.resource_version;
@@ -321,10 +324,10 @@ impl Agenda {
         }
     }
 
-    /// Returns the time after which the data for a search for orphans (load balancers whose Service does not exist)
-    /// must have been requested. Returns `None` when no search is due. A search is due after all Services were compared
-    /// with their load balancers, as soon as no changes are being made (`is_free`). `compared` is the time at which
-    /// that comparison began.
+    /// Returns `None` when no search for orphans (load balancers whose Service does not exist) is due. A search is due
+    /// once after each comparison of all Services with their load balancers, as soon as no changes are being made
+    /// (`is_free`). The result is then the time at which the comparison began, because the data for the search must
+    /// have been requested after that time. `compared` is this time, if this sync pass has made a comparison.
     pub(super) fn next_orphan_search(
         &mut self,
         compared: Option<Instant>,
@@ -544,7 +547,7 @@ mod tests {
         ("a Service is neither ours nor ever was", |it| it.lists(&[KubeService::default()]), ""),
         // The process was restarted, so the agenda does not remember any earlier plan.
         ("a new process begins", |it| it.agenda = Agenda::default(), "a Changed, b Changed: 150 s, Changed"),
-        // A Service changes many times.
+        // A Service changes many times, and a plan is made after each change.
         ("each of many changes was planned", |it| (2..99).for_each(|version| { it.shows(version, &version.to_string()); assert_eq!(it.next(), "a Changed: any age, Changed"); it.plans("a", version, &version.to_string()); }), ""),
         ("many changes come during work", |it| { it.at_work.insert("a"); (2..99).for_each(|version| it.shows(version, "new")); assert_eq!(it.next(), ""); it.at_work.clear(); }, "a Changed: any age, Changed"),
         // The Service or a node changes while the Service is worked on.

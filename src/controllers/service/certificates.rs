@@ -1,6 +1,6 @@
 //! Deletes certificates that were uploaded from Secrets when no load balancer uses them and no Service wants them.
 //!
-//! Such certificates are left by a renewal, by a Service or an annotation that was removed, and by a process that was
+//! A certificate becomes unused when it is renewed, when a Service or its annotation is removed, or when the process is
 //! killed between two writes. The provider reads each certificate again just before its deletion.
 
 use super::admission;

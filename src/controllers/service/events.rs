@@ -153,7 +153,7 @@ pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<Involved, Arc<PastEven
     last
 }
 
-/// Returns a text such as `12 s ago` or `5 min ago`.
+/// Returns a text such as `12 s ago` or `5 min ago`. When the time is not known, the text is `some time ago`.
 pub fn ago(at: Option<Timestamp>) -> String {
     let seconds = |at: Timestamp| clock::timestamp().as_second() - at.as_second();
     match at.map(seconds) {

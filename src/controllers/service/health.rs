@@ -172,7 +172,7 @@ pub(super) struct ServiceOutages {
 pub(super) struct Look<'a> {
     pub(super) services: &'a [Arc<KubeService>],
     pub(super) health: &'a [SeenHealth],
-    /// How much real time has passed since the cloud's answer.
+    /// How much real time has passed since the cloud answered with the health of the targets.
     pub(super) age: Duration,
     /// The time between two regular comparisons of all Services with their load balancers.
     pub(super) period: Duration,

@@ -18,8 +18,9 @@
 //! | `orphans` | finds and deletes load balancers whose Service does not exist |
 //!
 //! The provider decides what a load balancer should look like. This controller does what Kubernetes asks. It adds the
-//! finalizer before it creates anything, and writes the status after that. It never writes because of old data. A
-//! Service waits for another Service only when both want the same object in the cloud.
+//! finalizer before it creates anything, and writes the status after that. Each write is planned from data that were
+//! just read, and not from cached data. A Service waits for another Service only when both want the same object in the
+//! cloud.
 
 mod admission;
 mod agenda;
@@ -160,8 +161,8 @@ impl ServiceController {
     }
 
     /// Returns a plan without changes for each Service that this controller manages. It is used when the cloud does not
-    /// answer. The annotations of the Services are checked with `manifests`, a snapshot of a project without load
-    /// balancers.
+    /// answer. The annotations of the Services are checked as if the project had no load balancer. `manifests` is the
+    /// snapshot of such a project.
     pub fn by_kubernetes(
         &self,
         apis: &Apis,
@@ -553,7 +554,7 @@ fn measure(seen: &SeenObjects) {
 }
 
 /// Sets the metrics about the health, the use and the certificates of load balancers from the data that were read for
-/// the plans. Returns the health. Without new data, the metrics keep their values.
+/// the plans. Returns the health that was read. Without new data, the metrics keep their values.
 fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Vec<SeenHealth> {
     let wanted = ours(&seen.services).filter(|service| want(service) == Want::Ensure);
     let wanted: HashSet<&str> = wanted.map(|service| &*service.metadata.uid).collect();

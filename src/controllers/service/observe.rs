@@ -76,8 +76,9 @@ pub(super) struct ObservedServices {
     pub(super) answered: Instant,
     /// How urgent the API calls are that read data for the plans.
     pub(super) urgency: Urgency,
-    /// Whether the project has a server that is a node of the cluster. A load balancer with such a target proves it. A
-    /// list of servers proves it, too, when it was read after the load balancers. `None` means that it is not known.
+    /// Whether the project has a server that is a node of the cluster. A load balancer with such a server as a target
+    /// proves that it has one. A list of servers is used as proof only when it was read after the load balancers.
+    /// `None` means that it is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
     /// UIDs of Services with a change that waits, because their namespace has no API calls left. A plan for such a
@@ -254,8 +255,9 @@ pub(super) fn observe(
     reads: Reads,
 ) -> Result<ObservedServices, CacheError> {
     let all = services.iter().chain(&seen.services);
-    // Returns an entry for a Service that must be left alone or that could not be read completely. When such a Service
-    // shares a load balancer with other Services, its ports stay there unchanged.
+    // When a Service must be left alone or could not be read completely, returns its UID, its namespace, and whether it
+    // could not be read. When such a Service shares a load balancer with other Services, its ports stay there
+    // unchanged.
     let untouched = |service: &Arc<KubeService>| {
         let is_unread = service.too_large().is_some();
         let left =
@@ -318,8 +320,8 @@ impl DedicatedServers {
         let number = |node: &Arc<KubeNode>| server_of(node, &*apis.provider)?.dedicated();
         let mut numbers = nodes.iter().filter_map(number);
         if dedicated.servers.is_none() && dedicated.is_known && numbers.next().is_some() {
-            // Without an answer from Robot, the API of dedicated servers, it is not proven to which server an address
-            // belongs.
+            // When Robot (the API of dedicated servers) does not answer, the plans are made without a list of dedicated
+            // servers. It is then not proven to which server an address belongs.
             dedicated.servers = apis.dedicated(None, Urgency::Needed).ok();
         }
         dedicated
@@ -329,14 +331,15 @@ impl DedicatedServers {
         self.servers.iter().flat_map(|view| view.value.iter()).find(|server| server.id == id)
     }
 
-    /// Returns the public address of a dedicated server, as the list of dedicated servers has it. This address can be
-    /// trusted, because it does not come from a kubelet.
+    /// Returns the public address of a dedicated server, as the list of dedicated servers has it, or `None` when that
+    /// list has no such address. This address can be trusted, because it does not come from a kubelet.
     fn proven(&self, id: InstanceId) -> Option<IpAddr> {
         self.server(id)?.public_ipv4.map(IpAddr::from)
     }
 
-    /// Returns the public address of a node's dedicated server. When the servers were not listed yet, this is the
-    /// address that the Node object got when the node was initialised.
+    /// Returns the public IPv4 address of a node's dedicated server. When the servers were not listed yet, this is the
+    /// address that the Node object got when the node was initialised. Returns `None` when there is no such address, or
+    /// when there are no credentials for the API of dedicated servers.
     fn ipv4(&self, node: &KubeNode, id: InstanceId) -> Option<Ipv4Addr> {
         id.dedicated().filter(|_| self.is_known)?;
         if let Some(server) = self.server(id) {
@@ -357,7 +360,7 @@ impl DedicatedServers {
     }
 }
 
-/// Returns the UID of the Service `default/kubernetes` when the list has the Service.
+/// Returns the UID of the Service `default/kubernetes`, or `None` when the list lacks the Service.
 pub(super) fn identity_in(all: &[Arc<AnyService>]) -> Option<&str> {
     let mut services = all.iter().map(|service| &service.metadata);
     let found = services.find(|it| (it.namespace.as_str(), it.name.as_str()) == IDENTITY);

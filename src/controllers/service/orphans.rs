@@ -31,8 +31,8 @@ pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, CacheEr
     find(apis, begun, Duration::MAX, Urgency::Needed)
 }
 
-/// Returns the cluster, and the load balancers that their Services asked to keep before they were deleted. The data
-/// come from the last reads.
+/// Returns the cluster, and the load balancers that remain because their Services, which do not exist any more, asked
+/// to keep them. The data come from the last reads.
 pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<KeptObject>), CacheError> {
     let snapshot = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
     let all = observe::all_services(apis, Duration::MAX)?;
@@ -81,8 +81,8 @@ pub(super) fn find(
 }
 
 /// Returns the load balancers whose Service does not exist. Also returns those whose Service exists, but has another
-/// type and no finalizer, e.g. after the restore of a backup. These load balancers are reported and never deleted,
-/// because the Service may want its load balancer again.
+/// type and no finalizer, e.g. after the restore of a backup. The load balancer of an existing Service is only reported
+/// and never deleted, because the Service may want it again.
 fn orphans(
     snapshot: &dyn Snapshot,
     mut cluster: Cluster,

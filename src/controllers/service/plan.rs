@@ -375,8 +375,9 @@ impl ServicePlan {
         self.cloud = cloud;
     }
 
-    /// Refuses the sync of a Service whose data could not be read completely. Only the `ipMode` of the addresses in its
-    /// status can still change. A plan for a person also shows the load balancer.
+    /// Refuses the sync of a Service whose data could not be read completely. The load balancer stays as it is. The
+    /// plan can only correct the field `ipMode` of the addresses in the status of the Service. A plan for a person also
+    /// shows the load balancer.
     fn leave_unread(
         &mut self,
         observed: &ObservedServices,
@@ -416,9 +417,10 @@ impl ServicePlan {
     }
 
     /// Whether a new plan for the Service is made from fresh data in this sync pass. This is so when the plan has a
-    /// write or an obstacle (a reason why something can't be done), when the plan is unfinished, e.g. because an object
-    /// does not exist yet, or when the management of the load balancer has ended. In the last three cases, fresh data
-    /// may show that a write is possible now.
+    /// write, because fresh data are needed for each write. It is also so when fresh data may show that a write is
+    /// possible now: the plan has an obstacle (a reason why something can't be done), the plan is unfinished, e.g.
+    /// because an object does not exist yet, or a label of the load balancer says that this controller does not manage
+    /// it any more.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()
@@ -427,7 +429,8 @@ impl ServicePlan {
             || outcome.is_released()
     }
 
-    /// Returns the write to the Service that is made before the changes in the cloud.
+    /// Returns the write to the Service that is made before the changes in the cloud. `None` when no write has to be
+    /// made before them.
     pub(super) fn first_write(&self) -> Option<&ServiceWrite> {
         match self.changes.first()? {
             ServiceChange::Own(write @ ServiceWrite::AddFinalizer) => Some(write),
@@ -458,6 +461,7 @@ impl ServicePlan {
     }
 
     /// Returns the name of the load balancer that the plan creates, and where the name comes from, e.g. an annotation.
+    /// Returns `None` when the plan creates no load balancer.
     pub(super) fn new_name(&self) -> Option<&Sourced<String>> {
         self.changes.iter().find_map(|write| match write {
             ServiceChange::Cloud(change) => change.new_name(),
@@ -472,8 +476,8 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether it can turn out that the plan is right only if the API token belongs to the right project.
-    /// `rests_on_project` decides this when the plan is made again with all the data that it needs.
+    /// Whether the plan may depend on the condition that the API token belongs to the right project. When the plan is
+    /// made again with all the data that it needs, `rests_on_project` decides whether it really does.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)

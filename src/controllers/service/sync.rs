@@ -96,12 +96,13 @@ pub(super) struct Task {
     /// The kind of the changes in the cloud that are being made. It decides which event is written when the changes
     /// have ended. `None` when no change was begun.
     kind: Option<ChangeKind>,
-    /// The name and the ID of the load balancer that is being changed for the Service.
+    /// The name and the ID of the load balancer that is being changed for the Service. `None` when no load balancer of
+    /// the Service is known yet.
     balancer: Option<(String, u64)>,
     /// Whether anything was written for the Service, to Kubernetes or in the cloud.
     has_changed: bool,
     /// A description of the change that was not made in the last plan, because the cloud had changed after the plan was
-    /// made. See `Applied::Overtaken`.
+    /// made. `None` when the last plan did not fail in this way. See `Applied::Overtaken`.
     overtaken: Option<String>,
     /// Every write that was made, as JSON for the output of a command.
     made: Vec<Value>,
@@ -171,8 +172,8 @@ impl ServiceController {
 
 impl ServiceSync<'_> {
     /// Works on all executions (each has the changes of one Service) until none is left, or until the moment `until`.
-    /// As soon as an execution has ended, the status of its Service is written, or the Service gets a new plan if it
-    /// needs one.
+    /// `None` means that there is no time limit. As soon as an execution has ended, the status of its Service is
+    /// written, or the Service gets a new plan if it needs one.
     pub(super) fn execute(&mut self, requests: &mut Requests, until: Option<Instant>) {
         loop {
             let over = self.state.executor.work(requests, until);
@@ -234,8 +235,9 @@ impl ServiceSync<'_> {
         tasks
     }
 
-    /// Puts off the work on these Services, and makes their next plans due at once. Otherwise a difference between a
-    /// Service and its load balancer would stay until all Services are next compared with their load balancers.
+    /// Leaves the work on these Services to the next sync pass, which makes new plans for them. Without this, a
+    /// difference between a Service and its load balancer would stay until all Services are next compared with their
+    /// load balancers.
     fn leave(&mut self, tasks: &[Task]) {
         for task in tasks {
             let object = task.service.object().for_people();
@@ -334,8 +336,9 @@ impl ServiceSync<'_> {
         let now = now.and_then(|now| self.admitted(now));
         let own = self.state.admission.own_payer(&meta.uid);
         task.payer = own.filter(|_| self.is_limited).or(task.payer.take());
-        // An unchanged Service uses the memory of the earlier version. A changed Service still uses that memory for
-        // unchanged annotations, because annotations can have 32 kB.
+        // When the Service did not change, the value that was read before is used again, so that its memory is not
+        // needed twice. When the Service has changed, its unchanged annotations still share that memory, because
+        // annotations can have 32 kB.
         Ok(now.map(|mut now| {
             if now == task.service {
                 return Arc::clone(&task.service);
@@ -347,7 +350,7 @@ impl ServiceSync<'_> {
 
     /// Takes a Service that was just read again, and returns the version of it for which the controller is allowed to
     /// plan now. When a change of the Service waits, because its namespace has no API calls left, this is the version
-    /// before that change.
+    /// before that change. For a new Service that waits, the result is `None`.
     fn admitted(&mut self, service: Arc<KubeService>) -> Option<Arc<KubeService>> {
         if !self.is_limited {
             return Some(service);
@@ -508,8 +511,8 @@ impl ServiceSync<'_> {
         self.finish(task, plan)
     }
 
-    /// Ends the work on a Service that can't be synced, because of the given obstacle. Only the `ipMode` of the
-    /// addresses in its status can still be written.
+    /// Ends the work on a Service that can't be synced, because of the given obstacle. The only write that is still
+    /// possible corrects the field `ipMode` of the addresses in the status of the Service.
     fn blocked(&mut self, mut task: Task, mut plan: ServicePlan, obstacle: &Finding) {
         if let Err(error) = self.write(&mut task, &mut plan) {
             log::debug!("{}: status not written: {error}", plan.name());
@@ -520,7 +523,7 @@ impl ServiceSync<'_> {
 
     /// Ends the work on a Service for which the cloud refused some changes. The status that was planned is still
     /// written. When the Service moves to another load balancer, its previous load balancer still serves it, and its
-    /// status stays as it is.
+    /// status stays as it is. Returns no task, because the Service is not planned again in this sync pass.
     fn refused(&mut self, mut task: Task, mut plan: ServicePlan, why: String) -> Option<Task> {
         if !plan.cloud.outcome.moves() {
             match self.write(&mut task, &mut plan) {
@@ -705,8 +708,9 @@ impl Task {
         }
     }
 
-    /// Warns that a Service was deleted without its finalizer while its load balancer was being changed. An event can't
-    /// be written for a deleted Service, so the warning is only logged.
+    /// Warns that a load balancer has lost its Service: the Service was deleted while its load balancer was being
+    /// changed, although the finalizer should have prevented that. An event can't be written for a deleted Service, so
+    /// the warning is only logged.
     fn warn_of_leftover(&self) {
         if let Some((name, id)) = &self.balancer {
             log::warn!(

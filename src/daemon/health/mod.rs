@@ -76,9 +76,9 @@ impl DaemonHealth {
         health
     }
 
-    /// Creates the heartbeat of a new thread, which records the thread's signs of life, and watches the thread from now
-    /// on. The thread must pass the heartbeat to `heartbeat::install`, and must call `heartbeat::pause` before it
-    /// pauses. The liveness probe fails when the thread shows no sign of life for too long, or ends.
+    /// Watches a new thread from now on, and returns the heartbeat that records the thread's signs of life. The thread
+    /// must pass the heartbeat to `heartbeat::install`, and must call `heartbeat::pause` before it pauses. The liveness
+    /// probe fails when the thread shows no sign of life for too long, or ends.
     pub fn watch(&self, name: &'static str) -> Arc<Heartbeat> {
         let heartbeat = Arc::new(Heartbeat::default());
         let watched = Watched { name, heartbeat: Arc::downgrade(&heartbeat) };

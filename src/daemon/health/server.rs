@@ -22,15 +22,15 @@ const BIND_RETRY: Duration = Duration::from_secs(5);
 
 const CONNECTIONS_AT_MOST: usize = 64;
 /// The longest time from the start to the end of a connection. The kubelet waits 1 s for the answer to a probe by
-/// default. This is real time. Tests that let the clock run faster do not shorten it.
+/// default. This is real time, even in tests in which the program's clock runs faster.
 const LIFETIME: Duration = Duration::from_secs(2);
 /// How many bytes of a request are read and ignored after the answer was sent. If the connection were closed while
 /// bytes are unread, TCP would reset it, and the client could lose the answer.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
 /// How long a new connection is safe from being replaced by a newer one. A probe sends its request within this time.
 const TURN: Duration = Duration::from_millis(20);
-/// How long the server waits before it checks again for a free place when the number of connections has reached its
-/// limit. The wait is short, because a place becomes free as soon as a connection is closed.
+/// When the greatest number of connections is open, a new connection must wait until another one is closed. This is the
+/// time between two checks whether one was closed. It is short, because a connection that is replaced is closed soon.
 const PLACE_RETRY: Duration = Duration::from_micros(100);
 /// How long the server waits after the system call `accept` has failed. Usually the process has no free file descriptor
 /// then.

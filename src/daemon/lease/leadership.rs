@@ -18,12 +18,12 @@ pub struct LeaseSettings {
     pub key: LeaseKey,
     /// The identity of this process, in the form `<hostname>_<uuid>`. Each process has another identity.
     pub identity: String,
-    /// The value that this process writes as `leaseDurationSeconds`. It is never shorter than `lease_duration`, except
-    /// in tests.
+    /// The value that this process writes as `leaseDurationSeconds`. It is the lease duration of the settings in whole
+    /// seconds, rounded up.
     pub lease_seconds: u32,
-    /// How long a second of `leaseDurationSeconds` lasts for this process. It is a real second, except in tests that
-    /// let the clock run faster. In such tests it is shorter, but at least a tenth of a real second, because renewing
-    /// the Lease takes some real time.
+    /// How long a second of `leaseDurationSeconds` lasts for this process. It is a real second, except in tests in
+    /// which the program's clock runs faster than real time. In such tests it is shorter, but at least a tenth of a
+    /// real second, because renewing the Lease takes some real time.
     pub second: Duration,
     /// How long this process can be the leader after a renewal. This time begins just before the request of the renewal
     /// is sent.
@@ -60,7 +60,8 @@ pub struct LeaderElection {
     pub(super) client: KubeClient,
     pub(super) settings: LeaseSettings,
     pub(super) stop: &'static Stop,
-    /// Returns the present time by both clocks. It is [`Moment::now`], except in tests.
+    /// Returns the present time by the monotonic clock and by the wall clock. This function is [`Moment::now`], except
+    /// in tests.
     clock: Box<dyn Fn() -> Moment + Send + Sync>,
     pub(super) leadership: Mutex<Leadership>,
     /// Whether another process held the Lease when this process last tried to get it.
@@ -69,8 +70,8 @@ pub struct LeaderElection {
     /// is written into the Lease. The next leader then waits before it logs in, so that a restart does not cause
     /// another refused login.
     pub dedicated: OnceLock<&'static dyn Dedicated>,
-    /// The identity of the cluster: UIDs of the Service `default/kubernetes`. This process writes them into the Lease,
-    /// so that the next leader knows them.
+    /// The UIDs that the Service `default/kubernetes` has and had. They identify the cluster, even when that Service
+    /// was deleted and created again. This process writes them into the Lease, so that the next leader knows them.
     pub cluster: OnceLock<Arc<ClusterIdentity>>,
 }
 
@@ -132,8 +133,8 @@ impl LeaderElection {
     }
 
     /// Takes over what earlier leaders have written into the Lease: the time of a login that Robot refused, and the
-    /// identity of the cluster (UIDs of the Service `default/kubernetes`). This function is called just before this
-    /// process takes the Lease. `read` is `None` when there is no Lease.
+    /// present and former UIDs of the Service `default/kubernetes`, which identify the cluster. This function is called
+    /// just before this process takes the Lease. `read` is `None` when there is no Lease.
     pub(super) fn recall(&self, read: Option<&kube::Lease>) {
         let refused = read.and_then(kube::Lease::login_refused);
         if let Some((dedicated, refused)) = self.dedicated.get().zip(refused) {
@@ -149,7 +150,7 @@ impl LeaderElection {
     }
 
     /// Returns the Lease with two more facts, which the next leader reads: the time of a login that Robot refused, and
-    /// the identity of the cluster (UIDs of the Service `default/kubernetes`).
+    /// the present and former UIDs of the Service `default/kubernetes`, which identify the cluster.
     pub(super) fn noted(&self, read: kube::Lease) -> kube::Lease {
         let read = match self.dedicated.get() {
             Some(dedicated) => read.noting(dedicated.login_refused()),
@@ -354,8 +355,8 @@ mod tests {
             let sent = now();
             pass_time(&clock, monotonic_s, wall_s);
             assert_eq!(lease.answer(), expected, "{name}");
-            // A renewal was sent before the time of this case passed, and its answer arrives only now. Such a late
-            // answer must not change whether a write may start.
+            // The request of a renewal was sent before the clocks moved on, and its answer arrives only now. Such a
+            // late answer must not change whether a write may start.
             lease.renewed(sent);
             assert_eq!(lease.answer(), expected, "{name}");
             assert!(!lease.is_lost(), "{name}: leadership does not end with it");

@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// How long the daemon waits at its end for the release of its Lease. This is real time. Tests that let the clock run
-/// faster do not shorten it.
+/// How long a daemon that is ending waits for the release of its Lease. This is real time, even in tests in which the
+/// program's clock runs faster.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a process waits for a Lease that another process holds.
@@ -47,9 +47,9 @@ impl LeaderElection {
         }
     }
 
-    /// Starts a thread that acquires the Lease and renews it. The thread ends when the process has to end or the Lease
-    /// is lost. Writes that were started before can still be finished, because a write is started only when it is
-    /// certain to end before the Lease expires.
+    /// Starts a thread that acquires the Lease and renews it. When the process has to end or the Lease is lost, the
+    /// thread ends and renews no more. Writes that were started before can still be finished, because a write is
+    /// started only when it is certain to end before the Lease expires.
     pub fn begin(self: &Arc<Self>, policy: WaitPolicy) {
         let (mut renewer, pause) = (self.renewer(policy), self.settings.retry_period);
         self.stop.repeat(true, move || renewer.renew().then_some(pause));

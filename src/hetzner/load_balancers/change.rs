@@ -86,7 +86,7 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// The reason for a write, when special rules apply to it.
+/// The reason for a write. Each reason except `Usual` has special rules for the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,
@@ -96,12 +96,13 @@ pub(super) enum Purpose {
     /// The Service gives up a load balancer that is not deleted. The write is not made when the load balancer has got a
     /// new port or target since it was read for the plan.
     Release,
-    /// The load balancer belongs to no Service. For a load balancer of a Service, a write that is not allowed any more
-    /// leads to a new plan for the Service. Here the result is an error instead.
+    /// The write deletes a load balancer that belongs to no Service. When this write is not allowed any more just
+    /// before it is sent, the result is an error. With every other purpose, the Service is then planned again, but here
+    /// there is no Service.
     Orphan,
-    /// The write removes a target, and the plan keeps none of the existing targets. If the API has refused a new
-    /// target, the write is made only if another new target was added. So the load balancer is not left without
-    /// targets.
+    /// The write removes a target, and the plan will remove all other existing targets, too. When the API has refused
+    /// some of the new targets, the write is made only if at least one new target was added. So the load balancer
+    /// always has a target.
     LastTarget,
     /// The write uploads the last certificate of a plan. After this write all certificates are read again, because
     /// changes of ports need the IDs of the uploaded certificates.
@@ -120,10 +121,11 @@ pub struct BalancerChange {
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
     pub(super) departed: Option<Box<Departed>>,
-    /// The certificate to upload, with its private key. Both become part of the request only when it is sent, so that
-    /// logs and other outputs of the plan can't show the key.
+    /// The certificate that the write uploads, with its private key. Both become part of the request only when it is
+    /// sent, so that logs and other outputs of the plan can't show the key. `None` when the write uploads no
+    /// certificate.
     pub(super) pair: Option<Arc<TlsPair>>,
-    /// The name of the load balancer that the write creates.
+    /// The name of the load balancer, when the write creates one. `None` for every other write.
     new_name: Option<Sourced<String>>,
 }
 
@@ -149,10 +151,10 @@ const SHORTEST_KEY_LINE: usize = 16;
 pub(super) struct Request {
     #[serde(flatten)]
     pub(super) body: Map<String, Value>,
-    /// The target that is added or removed.
+    /// The target, when the request adds or removes one. `None` for every other request.
     #[serde(flatten)]
     pub(super) target: Option<TargetInRequest>,
-    /// All targets of a new load balancer.
+    /// All targets of the load balancer, when the request creates one. `None` for every other request.
     #[serde(skip_serializing_if = "Option::is_none")]
     targets: Option<Vec<TargetInRequest>>,
 }
@@ -412,9 +414,9 @@ impl BalancerChange {
         ];
         let has_parts = self.parts() != (0, 0);
         let CloudFailure { code, fields, .. } = failed;
-        // A field in the API's error is a path such as `services[0].http.certificates`, or the name of a limit such as
-        // `load_balancer_targets`. The path is split into names. Each name, or the limit without `load_balancer_`, is
-        // looked up in `FIELDS`.
+        // Decides whether a field or limit in the API's error belongs to a port, a certificate or a target. A field is
+        // a path such as `services[0].http.certificates`, and a limit is a name such as `load_balancer_targets`. One of
+        // the names in the path, or the limit without `load_balancer_`, must be in `FIELDS`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))

@@ -1,6 +1,6 @@
 //! Checks before a load balancer is changed. They report when a Service needs more ports or certificates than the type
-//! of the load balancer allows. They also report when a target is a node whose provider ID has the form of the profile
-//! with which this program does not run. The two profiles are `ccm-from-scratch` and `hcloud`.
+//! of the load balancer allows. They also report when this program seems to run with the wrong one of its two profiles,
+//! `ccm-from-scratch` and `hcloud`. A target whose node has a provider ID of the other profile is a sign of this.
 
 use super::annotations;
 use super::annotations::parser::AnnotationParser;
@@ -12,10 +12,9 @@ use super::ownership::labels::Labelled;
 use crate::provider::{Finding, InstanceId, Reason};
 use std::collections::BTreeSet;
 
-/// Returns why the load balancer must not be changed: one of its targets is a node with a provider ID of the profile
-/// (`ccm-from-scratch` or `hcloud`) with which this program does not run. This program manages only nodes of its own
-/// profile, so it would remove the target. If somebody started it with the wrong profile by mistake, this would stop
-/// the traffic.
+/// Returns why the load balancer must not be changed: this program seems to run with the wrong one of its two profiles,
+/// `ccm-from-scratch` and `hcloud`. The sign is a target whose node has a provider ID of the other profile. This
+/// program manages only nodes of its own profile. So it would remove the target, which would stop the traffic.
 pub(super) fn serves_other_profile(context: &PlanContext, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();
@@ -46,8 +45,9 @@ pub(super) fn kind<'a>(
     let wanted = match (desired.kind(), has) {
         (Some(wanted), _) => wanted.value.as_str(),
         (None, Some(has)) => has.name.as_str(),
-        // No load balancer is created, and so no type is needed, in two cases: the Service asks for an external load
-        // balancer (one that somebody else made), or no Service decides about the settings of the shared load balancer.
+        // No load balancer was found, and none will be created, so no type is needed. There are two cases. The Service
+        // asks for an external load balancer (one that somebody else made). Or the Service shares a load balancer, but
+        // no Service is allowed to decide about its settings.
         (None, None) if context.group.is_external() || context.group.has_no_decider() => {
             return None;
         }

@@ -88,9 +88,8 @@ pub(super) fn leave_others(
 /// status names another load balancer or has no address yet. When the status has only a host name, it is not known
 /// which load balancer serves the Service, so none counts as unused.
 ///
-/// `there` is the load balancer that the Service asks for. A refused plan can't make changes. So when there are unused
-/// load balancers, the plan becomes one that takes the Service off them, and the reason for the refusal is only
-/// reported.
+/// `there` is the load balancer that the Service asks for. A plan that is refused has no changes. So when changes are
+/// added to a refused plan, it becomes a plan with changes, and the reason for the refusal is added to its findings.
 pub(super) fn leave_unused(
     mut plan: LoadBalancerPlan,
     context: &PlanContext,

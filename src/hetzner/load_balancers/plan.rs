@@ -58,10 +58,10 @@ impl BalancerSnapshot {
         for balancer in owned(balancers, service, cluster).filter(is_managed) {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
-            // The changes of this plan remove the Service's ports. On an external load balancer (one that somebody else
-            // made), a port without a label is recognised only by the address in the Service's status. If the status
-            // were emptied, a later attempt could not find such a port. So the status is emptied only when a label has
-            // the Service's UID.
+            // On an external load balancer (one that somebody else made), the plan also empties the status of the
+            // Service, but only when a label has the Service's UID. Without such a label, the address in the status is
+            // the only way to recognise the Service's ports. A later attempt to remove the ports could not find them if
+            // the status were empty.
             if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }
@@ -95,8 +95,8 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns an empty plan, and the context for its changes. The callers add the changes that take the Service off
-    /// its load balancers or end their management. Such changes need no nodes, so the context has none.
+    /// Returns an empty plan, and the data from which its changes are made. The callers add the changes that take the
+    /// Service off its load balancers or end their management. Such changes need no nodes, so the data contain none.
     fn end<'a>(
         &'a self,
         service: &'a Service,
@@ -285,9 +285,9 @@ impl<'a> Settled<'a> {
         })
     }
 
-    /// Returns the differences between the load balancer and its desired state. The second value is for an external
-    /// load balancer (one that somebody else made) on which the Service can have none of its ports. It has the changes
-    /// that take the Service off this load balancer.
+    /// Returns the differences between the load balancer and its desired state. The second value is needed when the
+    /// Service can have none of its ports on an external load balancer (one that somebody else made). It has the
+    /// changes that take the Service off this load balancer.
     fn differences(
         &mut self,
         found: &FoundBalancer<'a>,
@@ -325,7 +325,8 @@ impl<'a> Settled<'a> {
 }
 
 /// Returns what is done after the changes of the plan, e.g. that the Service is planned again. When the Service moves
-/// to another load balancer, it leaves the old one only after the changes of the new one.
+/// to another load balancer, the other load balancer is changed first. After that, the Service leaves its old load
+/// balancer.
 fn make_before_break(
     moves: bool,
     leaves: Vec<Box<dyn provider::Change>>,

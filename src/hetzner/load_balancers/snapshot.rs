@@ -24,8 +24,8 @@ impl provider::Snapshot for BalancerSnapshot {
         let observed = &self.observed;
         let certificates = observed.certificates.as_ref().map(Vec::len);
         let primary_ips = observed.primary_ips.as_ref().map(Vec::len);
-        // This counts the API calls that are needed to read the snapshot again. The certificates are counted twice,
-        // because the search for unused certificates reads their list once more.
+        // The lists that must be read again for a new snapshot. The list of certificates is here twice, because the
+        // search for unused certificates reads it once more.
         let lists = [Some(observed.balancers.len()), certificates, certificates, primary_ips];
         lists.into_iter().flatten().map(pages::calls).sum()
     }

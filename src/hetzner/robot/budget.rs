@@ -51,7 +51,7 @@ struct State {
     /// The limit for calls to `/reset`: 380 an hour. Robot allows 500.
     reset: TokenBucket,
     /// The time until which no call is sent because Robot's rate limit is used up, and a text for the errors until
-    /// then.
+    /// then. `None` when no pause has been started yet.
     paused: Option<(Instant, String)>,
 }
 

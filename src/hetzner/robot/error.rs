@@ -12,7 +12,7 @@ pub(super) struct RobotFailure {
     /// The error code in the answer of the web service. `None` when there was no answer, or when it has no code.
     pub(super) code: Option<String>,
     status: Option<u16>,
-    /// The period of the rate limit in the answer of the web service.
+    /// The period of the rate limit in the answer of the web service. `None` when the answer does not give one.
     pub(super) interval: Option<Duration>,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct RobotLogin {
 
 #[derive(Default)]
 struct State {
-    /// The value of the header `Authorization` that was sent last.
+    /// The value of the header `Authorization` that was sent last. `None` until a call is sent.
     shown: Option<Secret>,
     /// The failed logins of the last ten minutes, with the oldest first. They decide which credentials must not be sent
     /// now.
@@ -41,7 +41,7 @@ struct Refusal {
     header: Option<Secret>,
     at: Timestamp,
     until: Instant,
-    /// The time on the clock at which the wait ends, for messages.
+    /// The date and time at which these credentials can be sent again, for messages.
     ends: Timestamp,
 }
 
@@ -158,7 +158,8 @@ impl State {
     }
 }
 
-/// Returns the time without the fraction of a second. In this form the time is used in messages and in the Lease.
+/// Returns the time without the fraction of a second. The time of a failed login has this form in messages, and in the
+/// Lease of the leader election.
 pub(super) fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -202,7 +202,8 @@ struct RobotServer {
     server_number: u64,
     server_name: Option<String>,
     server_ip: Option<String>,
-    /// The IPv6 network of the server, without the prefix length, which is always 64.
+    /// The IPv6 network of the server, without the prefix length, which is always 64. `None` when the server has no
+    /// IPv6 network.
     server_ipv6_net: Option<String>,
     product: Option<String>,
     dc: Option<String>,
@@ -286,7 +287,7 @@ mod tests {
         "server_ipv6_net":null,"product":"AX41","dc":"FSN1-DC1","status":"ready","cancelled":false}}"#;
 
     /// Starts a server that sends these answers, one for each request, and then accepts no more requests. Returns its
-    /// URL, and a thread that ends with the texts of the requests.
+    /// URL, and a thread whose result is the texts of the requests.
     fn serve(answers: Vec<(u16, String)>) -> (String, std::thread::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a credential plugin may run. During this time a thread may wait for the plugin. The limit is short enough
-/// that the daemon's health check does not count this thread as hanging.
+/// How long a credential plugin may run. A thread that needs credentials waits for the plugin. The limit is so short
+/// that the daemon's health check does not take the waiting thread for a hanging one.
 pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// What the command line and the environment say about the cluster.
@@ -81,7 +81,7 @@ impl Access {
     }
 }
 
-/// The name of a cluster's extension with data for credential plugins.
+/// The name of the extension, in a `cluster` of a kubeconfig, that contains data for credential plugins.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
 
 /// Reads the kubeconfig and returns how the cluster of the chosen context is reached. `paths` are the files of the
@@ -211,7 +211,8 @@ fn exec_extension(cluster: &KubeconfigEntry<KubeconfigCluster>) -> Result<Option
 
 /// Returns the credentials that every call sends. As in kubectl, only one kind of credentials is used. A token or a
 /// user name with a password is preferred. If there is none, a client certificate is preferred to a plugin. For a
-/// client certificate the result is `None`, because the certificate is a part of the TLS settings.
+/// client certificate the result is `None`, because the certificate is a part of the TLS settings. The result is also
+/// `None` when the user has no credentials.
 fn login(
     user: &KubeconfigEntry<User>,
     cluster: &KubeconfigEntry<KubeconfigCluster>,
@@ -256,7 +257,8 @@ fn identity(user: &KubeconfigEntry<User>) -> Result<Option<ClientIdentity>, Stri
     }
 }
 
-/// Returns the user's token. As in kubectl, a token in a file takes precedence over a token in the kubeconfig.
+/// Returns the user's token, or `None` when the user has no token. As in kubectl, a token in a file takes precedence
+/// over a token in the kubeconfig.
 fn token(user: &KubeconfigEntry<User>) -> Result<Option<Login>, String> {
     if let Some(path) = &user.fields.token_file {
         let file = user.path(path);

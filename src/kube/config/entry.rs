@@ -141,9 +141,10 @@ impl<T> KubeconfigEntry<T> {
         format!("{}: {field}: {why}", self.place())
     }
 
-    /// Returns a PEM text. It is the decoded value `data` of the field with the suffix `-data`, e.g. `client-key-data`.
-    /// When that field is not set, it is the content of the file `path`, which is the value of the field without the
-    /// suffix. Returns `None` when neither of the two fields is set.
+    /// Returns a PEM text that a kubeconfig contains in base64 or reads from a file. `data` is the base64 text, which
+    /// is the value of the field with the suffix `-data`, e.g. `client-key-data`. `path` is the path of the file, which
+    /// is the value of the field without the suffix. When both are set, `data` is used. Returns `None` when neither is
+    /// set.
     pub(super) fn pem(
         &self,
         field: &str,
@@ -187,8 +188,8 @@ impl<T> KubeconfigEntry<T> {
         )
     }
 
-    /// Returns the file to which the value of a field points. Such a path is relative to the kubeconfig
-    /// that contains the field.
+    /// Returns the path of the file that the value of a field names. A relative path begins at the folder of the
+    /// kubeconfig that contains the field.
     pub(super) fn path(&self, text: &str) -> PathBuf {
         self.file.parent().unwrap_or(Path::new("")).join(text)
     }

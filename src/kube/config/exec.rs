@@ -24,8 +24,9 @@ use std::time::{Duration, Instant};
 /// Credentials are renewed this long before they expire, or a tenth of their lifetime before, whichever is shorter.
 const RENEWED_BEFORE: Duration = Duration::from_secs(60);
 
-/// After a failure, the program is not run again for this period, in real time. Otherwise every thread that needs
-/// credentials would run the program again. The pause is short enough that the Lease can still be renewed in time.
+/// After a failure, the plugin's program is not run again for this period, in real time. Otherwise every thread that
+/// needs credentials would run the program again. The pause is short enough that the Lease can still be renewed in
+/// time.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// A credential plugin: a program, and the credentials that it printed last.
@@ -41,7 +42,7 @@ pub(super) struct Plugin {
 
 #[derive(Default)]
 struct HeldCredentials {
-    /// How many times the program was run so far.
+    /// How many times the plugin's program was run so far.
     runs: u64,
     credentials: Option<PluginCredentials>,
     failure: Option<(Instant, String)>,
@@ -52,7 +53,7 @@ struct PluginCredentials {
     issued: http::Credentials,
     /// When the credentials are renewed. `None` means that they are renewed only after the API server has refused them.
     renew_at: Option<Timestamp>,
-    /// When the credentials expire. They are not sent after this time.
+    /// When the credentials expire. They are not sent after this time. `None` means never.
     end_at: Option<Timestamp>,
 }
 
@@ -180,8 +181,8 @@ struct Status {
     expiration_timestamp: Option<String>,
 }
 
-/// Parses what the program printed. Returns the credentials, and when they expire. The error is a message for the user
-/// and does not repeat fields that can be secret.
+/// Parses what the plugin's program printed. Returns the credentials, and when they expire. The error is a message for
+/// the user and does not repeat fields that can be secret.
 fn parse(
     printed: &[u8],
     version: &str,
@@ -251,7 +252,7 @@ fn end(text: &str) -> Result<Option<Timestamp>, String> {
 const V1: &str = "client.authentication.k8s.io/v1";
 const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 
-/// How many bytes of the program's output are read at most. The output with the credentials has some kilobytes.
+/// How many bytes of the output of a plugin's program are read at most. An output with credentials has some kilobytes.
 const STDOUT_LIMIT_BYTES: usize = 1 << 20;
 
 /// How long to wait, in real time, before the next check whether the plugin has ended or printed something.
@@ -260,16 +261,16 @@ const POLL: Duration = Duration::from_millis(5);
 /// The capacity of a pipe on Linux, in bytes. A buffer of this size takes the whole content of the pipe by one read.
 const PIPE_BYTES: usize = 64 << 10;
 
-/// A program, and how it is run.
+/// The program of a credential plugin, with its arguments and environment variables.
 #[derive(PartialEq, Eq)]
 pub(super) struct Program {
     /// The name that messages give the program, which is the `command` of the kubeconfig.
     name: String,
     path: PathBuf,
     exec: Exec,
-    /// The value of the variable `KUBERNETES_EXEC_INFO`.
+    /// The value that the plugin's program gets in its environment variable `KUBERNETES_EXEC_INFO`.
     info: String,
-    /// The `apiVersion` that the program's output must have.
+    /// The `apiVersion` that the output of the plugin's program must have.
     pub(super) version: &'static str,
 }
 
@@ -304,23 +305,26 @@ impl Program {
         Ok(Program { name: shown(name), path, exec, info: info.to_string(), version })
     }
 
-    /// Runs the program and returns what it printed on its standard output. The error is a message for the user.
+    /// Runs the plugin's program and returns what it printed on its standard output. The error is a message for the
+    /// user.
     pub(super) fn run(&self, time_limit: Duration) -> Result<Vec<u8>, String> {
         let name = &self.name;
         let variables = self.exec.env.iter();
         let mut child = Command::new(&self.path)
             .args(self.exec.args.iter().map(|arg| &**arg))
             .env_clear()
-            // The program comes from the kubeconfig and must not get the tokens of the Hetzner APIs.
+            // The kubeconfig can name any program as the plugin, and this program must not get the tokens of the
+            // Hetzner APIs.
             .envs(std::env::vars_os().filter(|(name, _)| !is_about_hetzner(name)))
             .envs(variables.map(|variable| (&*variable.name, &*variable.value)))
             .env("KUBERNETES_EXEC_INFO", &self.info)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // The program's standard error can contain a secret. When our standard error is a terminal, the program's
-            // standard error goes to this terminal. Otherwise it is discarded, so that no log contains the secret.
+            // The standard error of the plugin's program can contain a secret. When our standard error is a terminal,
+            // the plugin's program writes to this terminal too. Otherwise its standard error is discarded, so that no
+            // log contains the secret.
             .stderr(if std::io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::null() })
-            // The program gets a process group of its own. Ending the group then also ends the processes that
+            // The plugin's program gets a process group of its own. Ending the group then also ends the processes that
             // the program started.
             .process_group(0)
             .spawn()
@@ -335,8 +339,8 @@ impl Program {
         // The loop ends when the program has ended. The end of the pipe can come much later, because a child of the
         // program can hold the pipe open.
         let status = loop {
-            // The status is checked before the pipe is read. When the program has ended, everything that it printed is
-            // in the pipe, and this last read gets it.
+            // First it is checked whether the plugin's program has ended, and then the pipe is read. After the program
+            // has ended, everything that it printed is in the pipe, so this last read gets all of it.
             let status = child.try_wait();
             let read = pipe.as_mut().map(|pipe| pipe.read(&mut buffer));
             let count = read.and_then(Result::ok).unwrap_or(0);
@@ -370,7 +374,8 @@ impl Program {
     }
 }
 
-/// Kills the program and every process that it has started, except processes that have made a group of their own.
+/// Kills the plugin's program and every process that the program has started, except processes that have made a group
+/// of their own.
 #[allow(unsafe_code)]
 fn end_group(child: &Child) {
     let Ok(group) = libc::pid_t::try_from(child.id()) else {
@@ -407,8 +412,8 @@ fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the path of a program. A name without a slash is searched for in `$PATH`. Any other text is a path, which is
-/// relative to the kubeconfig.
+/// Returns the path of a program. A name without a slash is searched for in `$PATH`. Any other text is a path. If it is
+/// relative, it begins at the folder of the kubeconfig.
 fn find(user: &KubeconfigEntry<User>, command: &str) -> Result<PathBuf, String> {
     let name = shown(command);
     if command.contains('/') {

@@ -34,10 +34,10 @@ pub(crate) struct AnnotationParser<'a> {
     /// Whether several Services share the load balancer.
     pub(crate) is_shared: bool,
     /// The problems with settings of the load balancer that do not belong to a single port. While there are such
-    /// problems, these settings are not changed. They are collected here only when several Services share the load
-    /// balancer.
+    /// problems, these settings are not changed. The list is used only when several Services share the load balancer.
+    /// Otherwise such problems are in `problems`.
     pub(crate) whole_problems: Vec<String>,
-    /// The advice what to do about a problem in `problems`, when the text of the problem does not contain it.
+    /// What to do about the first problem whose text does not say this. `None` when there is no such problem.
     pub(crate) fix: Option<String>,
 }
 
@@ -110,12 +110,13 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// When Services share a load balancer, replaces this Service's own values of the annotations that do not belong to
-    /// a single port. For each annotation, the new value comes from the oldest Service in `deciders` that has the
-    /// annotation. `deciders` are the Services whose annotations decide, sorted by age. On an external load balancer
-    /// (one that somebody else made), the Service keeps its own values of the annotations about targets. `why_not` is
-    /// for messages. It says why a value of this Service has no effect when no Service in `deciders` has the
-    /// annotation.
+    /// When Services share a load balancer, some of its settings do not belong to a single port. This function replaces
+    /// this Service's own values of the annotations for these settings. For each annotation, the new value comes from
+    /// the oldest Service in `deciders` that has the annotation. `deciders` is sorted by age. On an external load
+    /// balancer (one that somebody else made), the Service keeps its own values of the annotations about targets.
+    ///
+    /// A value of this Service that is not used is reported. When the new value comes from a Service of the same
+    /// namespace, the message names that Service. Otherwise the message contains the reason `why_not`.
     pub(crate) fn join(&mut self, deciders: &[&'a Service], is_external: bool, why_not: &str) {
         let service = self.service;
         let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name, a::DEPARTING_DELAY.name];
@@ -187,9 +188,9 @@ impl<'a> AnnotationParser<'a> {
         if self.is_shared { self.whole_problems.push(problem) } else { self.problem(problem) }
     }
 
-    /// Reports why the Service stays on its present load balancer although its annotations ask for another one. With
-    /// `others_decide`, annotations of other Services decide about the settings of the present load balancer. In this
-    /// case, the plan for this Service changes only ports.
+    /// Reports why the Service stays on its present load balancer although its annotations ask for another one.
+    /// `others_decide` means that the settings of the present load balancer come from annotations of other Services.
+    /// The plan for this Service then changes only ports, and no settings of the whole load balancer.
     pub(crate) fn stays(&mut self, why: Finding, others_decide: bool) {
         if others_decide {
             self.whole_problem(why.text().into_owned())
@@ -265,8 +266,8 @@ impl<'a> AnnotationParser<'a> {
         (self.problems, findings)
     }
 
-    /// Returns the key in the map `set` of the value that the annotation has for this port. A value that is set for
-    /// this port alone takes precedence over a value that is set for all ports.
+    /// Finds the value that the annotation has for this port, and returns its key in the map `set`. A value that is set
+    /// for this port alone takes precedence over a value that is set for all ports.
     fn place(&self, annotation: &'static Annotation, port: Option<&ServicePort>) -> Option<Place> {
         // A Service can have a UDP port and a TCP port with the same number. An annotation for a single port applies
         // only to the TCP port.

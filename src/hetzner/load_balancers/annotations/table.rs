@@ -27,7 +27,8 @@ pub struct Annotation {
     pub name: &'static str,
     /// A description of the allowed values, for `ccm help annotations`. The first text in backquotes is an example.
     pub form: &'static str,
-    /// The environment variable that sets a default for all Services without this annotation.
+    /// The environment variable that sets a default for all Services without this annotation. `None` when no variable
+    /// does this.
     pub variable: Option<VariableName>,
     pub scope: AnnotationScope,
     /// The highest length of a value, in bytes. A longer value is refused, because each message and API request that

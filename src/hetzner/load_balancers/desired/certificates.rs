@@ -43,7 +43,7 @@ pub(crate) struct PortCertificates {
     /// Whether the port needs a certificate that is not issued yet or not uploaded yet.
     pub(crate) waits: bool,
     /// The ID of a certificate that the port asks for although the Service is not allowed to use it. A port that
-    /// already uses this certificate keeps it.
+    /// already uses this certificate keeps it. `None` when no certificate was refused.
     pub(crate) refused: Option<u64>,
 }
 
@@ -167,9 +167,9 @@ pub(crate) fn is_managed(
     Some(Sourced::new(is_managed, text.source))
 }
 
-/// Returns the existing certificate that these ports will use. When this certificate does not belong to the Service
-/// yet, the plan takes it over. The result is `None` when there is no such certificate. A new certificate is then
-/// ordered, or a problem is reported.
+/// Returns the existing certificate that the ports in `wanted` will use. When this certificate does not belong to the
+/// Service yet, the plan takes it over. The result is `None` when there is no such certificate. A new certificate is
+/// then ordered, or a problem is reported.
 fn choose<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -233,10 +233,12 @@ fn choose<'a>(
     None
 }
 
-/// Chooses one of the certificates with the Service's UID in their label. A certificate with the desired name is
-/// preferred, and then one with the desired domains. When no annotation sets a name, and there is only one certificate
-/// with the UID, this certificate is chosen. The result is `None` when no certificate fits. It is `Some(None)` when
-/// several fit equally well, which is reported as a problem.
+/// Chooses one of the certificates that have the Service's UID in a label. A certificate with the desired name is the
+/// first choice, and a certificate with the desired domains is the second. The third choice needs two conditions: no
+/// annotation sets a name, and only one certificate has the UID.
+///
+/// Returns `None` when no certificate fits. Returns `Some(None)` when several certificates fit equally well, which is
+/// reported as a problem.
 fn by_label<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,

@@ -10,7 +10,8 @@ use crate::hetzner::load_balancers::ownership::context::PlanContext;
 use crate::provider::CertificateDomains;
 use crate::text;
 
-/// The text at the end of each message about a refused certificate. It says what happens to the ports.
+/// The text at the end of each message about a certificate that is refused. A port that already uses the certificate
+/// keeps it.
 pub(crate) const PORTS_STAY: &str =
     "a port that uses this certificate keeps it, and no other port gets it";
 

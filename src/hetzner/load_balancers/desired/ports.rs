@@ -56,8 +56,8 @@ pub(crate) struct Port {
     /// The desired values of the fields. A field that neither an annotation nor a setting sets has the default value
     /// of the API.
     pub(crate) listener: Listener,
-    /// The fields that are changed on an existing port if their values differ, each with the source of the desired
-    /// value, e.g. an annotation. All other fields of an existing port are left unchanged.
+    /// The source of each desired value, e.g. an annotation, by field. On an existing port, only these fields are
+    /// changed. A field that is not in the map keeps its present value.
     pub(crate) sources: BTreeMap<PortField, Source>,
     /// Whether the port needs a certificate that is not issued or not uploaded yet.
     pub(crate) waits: bool,
@@ -180,11 +180,12 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     }
 }
 
-/// Removes from `ports` the ports that the Service can't have on the load balancer `there`, because they belong to
-/// somebody else there. The reasons are reported.
+/// Removes from `ports` the ports that belong to somebody else on the load balancer `there`, and reports why the
+/// Service can't have them.
 ///
-/// In one case the reasons are returned instead: when the Service's status has an address of another load balancer. The
-/// Service must then stay on that load balancer for now, so that load balancer is returned, too.
+/// The result is usually `None`. But when a port was removed, and the Service's status has an address of another load
+/// balancer, the Service must stay on that other load balancer for now. In this case the function returns that load
+/// balancer and the reasons, and does not report the reasons.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -291,8 +292,8 @@ impl PortReader<'_, '_> {
         self.set(F::DestinationPort, Some(node_port), Value::Null, None);
         let protocol = self.annotation(&a::PROTOCOL, v::protocol);
         self.set(F::Protocol, protocol, "tcp", Some(default_source(&a::PROTOCOL)));
-        // Every field is read, even a field that does not exist for the protocol of the port. So an invalid value of
-        // its annotation is always reported.
+        // Every field that has an annotation is read here, even when a port with this protocol does not have the field.
+        // So an invalid value is always reported. Only the fields in `INTERVALS` are read later, with the health check.
         for field in F::ALL.iter().filter(|field| !INTERVALS.contains(field)) {
             self.read(*field);
         }
@@ -300,8 +301,9 @@ impl PortReader<'_, '_> {
         self.health_check();
     }
 
-    /// Sets the field from its annotation, or else from the program's settings, or else to the default in its row
-    /// below. A row with `nothing` has no default. Returns whether the annotation or the settings have a value.
+    /// Sets the field from its annotation, or else from the program's settings, or else to the default that this
+    /// function names for the field. The value `nothing` stands for no default. Returns whether the annotation or the
+    /// settings have a value.
     fn read(&mut self, field: PortField) -> bool {
         let nothing = Value::Null;
         match field {
@@ -349,8 +351,9 @@ impl PortReader<'_, '_> {
         self.parser.read(annotation, Some(self.port), parse)
     }
 
-    /// Sets the field to the value `set`. Without such a value, the default `usual` is used for a new port. An existing
-    /// port gets the default only when `enforced` is given, and otherwise keeps its present value.
+    /// Sets the field to the value `set`. When `set` is `None`, a new port gets the default `usual`. An existing port
+    /// gets this default only when `enforced` is given, and otherwise keeps its present value. `enforced` is the source
+    /// of the default, for display.
     fn set<T: Into<Value>>(
         &mut self,
         field: PortField,
@@ -386,10 +389,11 @@ impl PortReader<'_, '_> {
         self.set(F::Certificates, certificates, Vec::<u64>::new(), enforced);
     }
 
-    /// Returns the IDs of the certificates that the annotation `http-certificates` of the port names. Reports a problem
-    /// when a certificate does not exist. Also reports when an `https` port has no certificate. Profile `hcloud`, which
-    /// behaves like hcloud-cloud-controller-manager, does not report this, because somebody may have set the
-    /// certificate by hand.
+    /// Returns the IDs of the certificates that the annotation `http-certificates` of the port names. `None` when the
+    /// port does not use this annotation. Reports a problem when a certificate does not exist.
+    ///
+    /// Also reports a problem when an `https` port has no certificate. Profile `hcloud`, which behaves like
+    /// hcloud-cloud-controller-manager, does not report this, because somebody may have set the certificate by hand.
     fn uploaded(&mut self) -> Option<Sourced<Vec<u64>>> {
         let context = self.context;
         if is_managed(self.parser, context, self.port).is_some_and(|managed| managed.value) {

@@ -29,7 +29,7 @@ pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 /// The load balancer that a Service asks for.
 pub(crate) struct Desired {
     /// The desired settings of the load balancer that do not belong to a port. `None` for an external load balancer,
-    /// whose settings no Service decides.
+    /// because Services can't change its settings.
     pub(crate) whole: Option<Whole>,
     pub(crate) use_private_ip: Sourced<bool>,
     pub(crate) certificates: CertificatePlan,
@@ -47,9 +47,9 @@ pub(crate) struct Whole {
     pub(crate) kind: Option<Sourced<String>>,
     pub(crate) place: CreationPlace,
     pub(crate) algorithm: Option<Sourced<Algorithm>>,
-    /// Whether the public interface of the load balancer is on.
+    /// Whether the public interface of the load balancer should be on. `None` leaves it unchanged.
     pub(crate) public: Option<Sourced<bool>>,
-    /// Whether the load balancer is protected against deletion.
+    /// Whether the load balancer should be protected against deletion. `None` leaves the protection unchanged.
     pub(crate) protection: Option<Sourced<bool>>,
     /// The labels from the annotation `labels` and from the settings, by key. The labels by which this program marks
     /// the owner are not among them.
@@ -81,8 +81,9 @@ pub(crate) struct Attach {
 #[derive(Default)]
 pub(crate) struct AskedIps {
     pub(crate) families: Vec<AskedIp>,
-    /// The value of `spec.loadBalancerIP`. On a shared load balancer, it comes from the oldest of the Services that
-    /// decide about its settings and have this field. The text is empty when there is none.
+    /// The value of `spec.loadBalancerIP`. When Services share the load balancer, the value comes from the oldest
+    /// Service that has this field, among the Services whose annotations decide about the load balancer. The text is
+    /// empty when no Service has the field.
     pub(crate) address: String,
 }
 
@@ -110,7 +111,7 @@ pub(crate) enum NodeMachine {
         number: u64,
         public: Option<Ipv4Addr>,
         /// The node's InternalIP that is in the vSwitch subnet of the private Network. When the subnets were not read,
-        /// it is the first InternalIP.
+        /// it is the first InternalIP. `None` when the node has no such address.
         private: Option<Ipv4Addr>,
     },
 }
@@ -201,8 +202,9 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
     desired
 }
 
-/// Reads the desired settings that do not belong to a port. On a shared load balancer, `parser` already has the values
-/// of the Services that decide about it. When no Service decides, all settings are left unchanged.
+/// Reads the desired settings that do not belong to a port. When Services share the load balancer, the settings come
+/// from the annotations of some of them, and `parser` already has these values. When no Service is allowed to decide
+/// about the settings, all settings are left unchanged.
 fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     if context.group.has_no_decider() {
         return Whole::default();

@@ -22,7 +22,8 @@ use std::net::IpAddr;
 pub(crate) struct Chosen {
     /// The ID of each Primary IP, by its type (`ipv4` or `ipv6`).
     pub(crate) ids: Map<String, Value>,
-    /// The location in which all of these Primary IPs are. The load balancer must be created there.
+    /// The location in which all of these Primary IPs are. The load balancer must be created there. `None` when no
+    /// Primary IP was chosen.
     pub(crate) location: Option<Sourced<String>>,
     pub(crate) fields: Vec<Field>,
 }
@@ -164,7 +165,7 @@ impl AskedIp {
             refuse(&format!("is of type {kind}: name it in annotation {key}"));
         }
         // `ccm lint` can check the manifest of a Service that already exists in the cluster, and whose load balancer
-        // uses this Primary IP. So a Primary IP that is assigned to something is not an error there.
+        // uses this Primary IP. So it is not an error for `ccm lint` when something already uses the Primary IP.
         let holder = one.assignee_id;
         if let Some(id) = holder.filter(|_| !context.observed.is_for_manifests) {
             let kind = one.assignee_type.replace('_', " ");

@@ -21,7 +21,8 @@ use std::net::{IpAddr, Ipv4Addr};
 const PROXY: &str = "Proxy";
 
 /// Returns the entries that the status of the Service should have. The list is empty when the Service can have none of
-/// its ports on a load balancer that it shares, or on an external load balancer (one that somebody else made).
+/// its ports on the load balancer. This happens only on a load balancer that it shares, or on an external load balancer
+/// (one that somebody else made).
 pub(crate) fn wanted(
     balancer: &LoadBalancer,
     desired: &Desired,
@@ -120,8 +121,8 @@ fn public_addresses(balancer: &LoadBalancer) -> impl Iterator<Item = IpAddr> {
     public.ipv4.ip.into_iter().chain(public.ipv6.ip)
 }
 
-/// Returns the private IPs of the load balancer after it is attached to the desired Network. The result is empty when
-/// no private IP is asked for and Hetzner has not assigned one yet.
+/// Returns the private IPs that the load balancer will have after this plan has attached it to the desired Network. The
+/// result is empty when the Service asks for no particular private IP and Hetzner has not assigned one yet.
 fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     let Some(attach) = desired.attach() else {
         return balancer.private_net.iter().filter_map(|net| net.ip).collect();

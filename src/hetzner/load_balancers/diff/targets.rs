@@ -27,9 +27,9 @@ use std::net::{IpAddr, Ipv4Addr};
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 const DEPARTS: Source = Source::Rule("the node will stop soon");
 
-/// The existing targets that are nodes, and the data that decide by which address each node should be reached. When the
-/// load balancer is detached from its Network, the targets with private IPs are left out, because Hetzner removes them
-/// then.
+/// Decides by which address each node is reached as a target: private or public. The decision depends on the existing
+/// targets that are nodes. When the plan detaches the load balancer from its Network, existing targets with private IPs
+/// are ignored, because Hetzner removes them.
 struct Ways<'a> {
     context: &'a PlanContext<'a>,
     desired: &'a Desired,
@@ -88,8 +88,10 @@ impl<'a> Ways<'a> {
         self.desired.use_private_ip.value
     }
 
-    /// Whether an existing target is reached by the desired kind of address, public or private. For a target by IP the
-    /// result is always `true`. The result is `None` when the target does not exist yet.
+    /// Whether an existing target is reached by the desired kind of address, public or private. The result is always
+    /// `true` for a target by IP. It is also always `true` when no Service decides about the settings of the load
+    /// balancer, because each target then keeps its kind of address. The result is `None` when the target does not
+    /// exist yet.
     fn is_right(&self, target: TargetId) -> Option<bool> {
         let has = *self.there.get(&target)?;
         let is_address = matches!(target, TargetId::Address(_));
@@ -225,8 +227,8 @@ pub(crate) fn need_servers(
     let ways = Ways::new(context, desired, balancer);
     let reach = reach_of(context.nodes);
     desired.targets.nodes.iter().any(|(machine, _)| {
-        // Dedicated servers are not in this list of the Cloud API. The addresses in the node are enough to make a
-        // dedicated server a target.
+        // Only cloud servers are in the list of servers from the Cloud API. A dedicated server does not depend on this
+        // list, because its addresses are known from its node.
         let NodeMachine::Server(id) = machine else {
             return false;
         };
@@ -245,9 +247,10 @@ pub(crate) fn need_servers(
 }
 
 impl Diff<'_, '_> {
-    /// Plans the additions and removals of targets. `limit_now` is the highest number of targets of the type that the
-    /// load balancer has while these changes are made. When the plan changes to a smaller type, it does so later.
-    /// Returns whether the public interface must stay on, because a target can be reached only by its public address.
+    /// Plans the additions and removals of targets. `limit_now` is the highest number of targets that the load balancer
+    /// can have while these changes are made. It differs from the later limit when the plan also changes to a smaller
+    /// type, because that change comes last. Returns whether the public interface must stay on, because a target can be
+    /// reached only by its public address.
     pub(crate) fn targets(&mut self, limit_now: usize) -> bool {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
         let mut before = targets_of_nodes(self.context, self.desired, balancer);
@@ -381,10 +384,12 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Returns the desired targets that can have the desired kind of address, public or private. The second value has
-    /// the existing targets that can't have it, and that therefore stay targets by their other kind of address. But
-    /// when the public interface will be turned off and other targets remain, these targets are removed, and the second
-    /// value is empty.
+    /// Splits the desired targets by whether they can be reached by the desired kind of address, public or private. The
+    /// first value has those for which this is possible. The second value has existing targets for which it is not
+    /// possible. They stay targets by their other kind of address.
+    ///
+    /// There is one exception. When the public interface will be turned off, and the first value is not empty, the
+    /// second value is empty. The existing targets are then removed.
     fn reached(&mut self, ways: &Ways) -> (NamedTargets, BTreeSet<TargetId>) {
         let desired = self.desired;
         let wanted = self.wanted_targets(ways);

@@ -30,7 +30,7 @@ pub struct LoadBalancer {
     pub private_net: Vec<BalancerPrivateNet>,
     pub services: Vec<Listener>,
     pub targets: Vec<ApiTarget>,
-    /// The outgoing traffic of the current month, in bytes.
+    /// The outgoing traffic of the current month, in bytes. `None` when the API does not give it.
     pub outgoing_traffic: Option<u64>,
     pub ingoing_traffic: Option<u64>,
     pub included_traffic: Option<u64>,
@@ -92,7 +92,7 @@ pub struct BalancerPublicNet {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct BalancerPublicIp {
-    /// The ID of the Primary IP.
+    /// The ID of the Primary IP. `None` when the API does not give one.
     #[serde(default)]
     pub id: Option<u64>,
     #[serde(default)]

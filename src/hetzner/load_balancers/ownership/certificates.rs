@@ -92,9 +92,9 @@ impl Certificate {
         Some(format!("its label {SERVICE_UID} names another Service ({uid})"))
     }
 
-    /// Returns a reason against taking over a certificate whose label names a Service that this cluster does not have.
-    /// When no label names a cluster, the Service may exist in another cluster. So such a certificate is not taken over
-    /// while a load balancer uses it. The result is `None` when there is no such reason.
+    /// Returns a reason why a certificate is not taken over although its label names a Service that this cluster does
+    /// not have. The reason is that no label names a cluster, and a load balancer uses the certificate. The Service may
+    /// then exist in another cluster. The result is `None` when this is not so.
     pub(crate) fn why_it_may_be_of_others(&self) -> Option<String> {
         let is_used = self.cluster_uid().is_none() && !self.used_by.is_empty();
         let uid = self.service_uid().filter(|_| is_used)?;
@@ -122,7 +122,7 @@ pub(in crate::hetzner) fn read(
     api.list(&format!("label_selector={label}{values}&"), urgency)
 }
 
-/// Returns the labels of a managed certificate, which name the Service as its owner.
+/// Returns the labels for a managed certificate. They name the Service as the owner of the certificate.
 pub(crate) fn of_managed(
     service: &Service,
     cluster: &Cluster,

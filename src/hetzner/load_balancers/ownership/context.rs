@@ -48,9 +48,9 @@ impl Project {
         self.profile == Profile::Hcloud
     }
 
-    /// Returns the source of a default, for display, e.g. the environment variable with the default. An existing field
-    /// is reset to the default when no annotation sets the field. `None` means that the field is left unchanged
-    /// instead.
+    /// Returns the source of an annotation's default, for display, e.g. an environment variable. When no annotation
+    /// sets the field, an existing port or load balancer gets this default. The result is `None` in profile `hcloud`,
+    /// in which the field is left unchanged instead.
     pub(crate) fn enforced(&self, annotation: &Annotation) -> Option<Source> {
         (!self.preserves_unset()).then(|| default_source(annotation))
     }

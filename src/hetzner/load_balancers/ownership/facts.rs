@@ -60,9 +60,9 @@ pub(crate) fn is_of(
 }
 
 /// Whether a port of an external load balancer (one that somebody else made) belongs to this Service although no label
-/// says so. Terraform can remove all labels of this program at the same time. So there are three conditions. No label
-/// of this cluster is left. The port number and node port are those of the Service. The Service's status shows that
-/// this load balancer serves the Service.
+/// says so. This is for the case that Terraform has removed all labels of this program. The load balancer must have no
+/// label of this cluster, and its owner must allow the Service to use it. The port must have the port number and the
+/// node port of the Service. The Service's status must show that this load balancer serves the Service.
 pub(crate) fn is_recognised(
     service: &Service,
     balancer: Labelled,
@@ -106,8 +106,9 @@ pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster
     let mut on_ports = balancer.ownership.ports.values();
     let keys = external_keys(balancer);
     let mut asking = keys.iter().flat_map(|key| cluster.groups.of_key(key));
-    // A Service that asks for an external load balancer (one that somebody else made) counts only when its status shows
-    // that this load balancer serves it. Otherwise the Service has no ports and targets there yet.
+    // A Service that asks for an external load balancer (one that somebody else made) is a user of it only when the
+    // Service's status shows that this load balancer serves it. Otherwise the Service has no ports and targets there
+    // yet.
     let is_served = |service: &Service| {
         service.uid != uid && is_allowed(balancer, service) && is_served_by(service, balancer)
     };
@@ -163,8 +164,8 @@ pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<St
     balancer.targets.iter().find_map(|target| foreign_part(target, cluster))
 }
 
-/// Whether the load balancer has targets, and all of them are nodes of this cluster. A load balancer without targets
-/// proves nothing, because it may belong to another cluster whose nodes have not started yet.
+/// Whether the load balancer has targets, and all of them are nodes of this cluster. When there are no targets, the
+/// result is `false`, because the load balancer may belong to another cluster whose nodes have not started yet.
 pub(crate) fn has_only_own_targets(balancer: Labelled, cluster: &Cluster) -> bool {
     !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()
 }

@@ -42,7 +42,7 @@ impl<'a> FoundBalancer<'a> {
 
 /// The reason why no load balancer can be used for the Service, and no new one is created.
 pub(crate) enum Unfound {
-    /// Several load balancers have a label with the same owner, so it is not known which of them belongs to the
+    /// The labels of several load balancers name the same owner, so it is not known which of them belongs to the
     /// Service. None of them is changed. The text names them.
     Several(String),
     /// The Service is not allowed to adopt the load balancer that was found.
@@ -227,10 +227,10 @@ fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, U
     }
 }
 
-/// Returns the load balancer that the Services of a group share. A load balancer whose label names the group comes
-/// first. The next choice is a load balancer that one Service has used alone until now. This must be one of the
-/// Services that decide about the settings, the oldest first. The last choice is a load balancer of the group whose
-/// labels were removed.
+/// Returns the load balancer that the Services of a group share. The first choice is a load balancer whose label names
+/// the group. The second choice is a load balancer that one Service of the group has used alone until now. This must be
+/// a Service whose annotations decide about the settings, and the oldest such Service comes first. The last choice is a
+/// load balancer of the group whose labels were removed.
 fn find_shared<'a>(
     context: &PlanContext<'a>,
     share: GroupName,
@@ -267,15 +267,15 @@ fn lost_labels(balancer: Labelled, context: &PlanContext) -> bool {
         && has_only_own_targets(balancer, context.cluster)
 }
 
-/// Whether the decision about this load balancer depends on which Services exist. The list of Services must then be
-/// read again before the plan is applied.
+/// Whether it depends on the list of existing Services who owns this load balancer. The list must then be read again
+/// before the plan is applied.
 fn rests_on_owner(balancer: Labelled, context: &PlanContext) -> bool {
     balancer.ownership.other_cluster_named(context.cluster).is_some()
         || context.group.has_unknown_owner(balancer)
 }
 
-/// Whether the decision about one of the Service's load balancers depends on which Services exist. The list of Services
-/// must then be read again before the plan is applied.
+/// Whether it depends on the list of existing Services who owns one of this Service's load balancers. The list must
+/// then be read again before the plan is applied.
 pub(crate) fn rests_on_owners(context: &PlanContext) -> bool {
     owned(context.balancers, context.service, context.cluster)
         .any(|balancer| rests_on_owner(balancer, context))
@@ -301,8 +301,8 @@ pub(crate) fn rests_on_services(
 }
 
 /// Returns the load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses. A
-/// load balancer without the label `group` takes precedence over one with this label. When several are equal in this,
-/// the error names them.
+/// load balancer without the label `group` takes precedence over one with this label. The error names the load
+/// balancers when there are several without the label `group`, or none without it but several with it.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,
@@ -320,9 +320,9 @@ pub(crate) fn by_label<'a>(
     }
 }
 
-/// Returns why a load balancer is not adopted although its label `adopt` names the Service: the Service already has the
-/// load balancer `own`. Nothing is reported about a load balancer that already belongs to the Service according to its
-/// labels, because the Service is about to leave it.
+/// Returns why a load balancer whose label `adopt` names the Service is not adopted: the Service already has the load
+/// balancer `own`. The result is `None` when there is no such load balancer. A load balancer that another label already
+/// gives to the Service does not count, because the Service is about to leave it.
 pub(crate) fn why_asked_too_late(
     balancers: Balancers,
     service: &Service,
@@ -342,9 +342,9 @@ pub(crate) fn why_asked_too_late(
 }
 
 /// Plans the labels that make the load balancer belong to the Service, because a person asked for this. Returns the
-/// ownership after the change, and the description of the change, if one is needed. Labels are not enough when other
-/// Services use the load balancer, or when it is external (made by somebody else). The Service must then ask for it by
-/// an annotation.
+/// ownership after the change, and a description of the change, or `None` when the labels need no change. Labels are
+/// not enough when other Services use the load balancer, or when it is external (made by somebody else). The Service
+/// must then ask for the load balancer by an annotation.
 pub(crate) fn assign(
     balancer: Labelled,
     service: &Service,

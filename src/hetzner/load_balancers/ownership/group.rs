@@ -55,22 +55,24 @@ pub(crate) struct Group<'a> {
     /// to share it any more.
     pub(crate) members: Vec<&'a Service>,
     /// The Services whose annotations decide about the settings that do not belong to a port, the oldest first. When
-    /// Services share the load balancer under the group name `NAMESPACE/NAME`, these are the Services in this
-    /// namespace. The list is empty when the load balancer is external (made by somebody else), when there is no such
-    /// Service, or when `undecided` is set.
+    /// the Service uses a load balancer alone, this is the Service itself. When Services share the load balancer under
+    /// the group name `NAMESPACE/NAME`, these are the Services in this namespace. The list is empty when the load
+    /// balancer is external (made by somebody else), or when a Service that would decide could not be read (see
+    /// `undecided`).
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether Services of several namespaces have ports on the shared load balancer, or will get ports there.
     pub(crate) is_of_several_namespaces: bool,
-    /// When Services share the load balancer under the group name `NAMESPACE/NAME`, this namespace, but only if no
-    /// Service in it allows the namespace of the Service for which the plan is made. That Service then keeps its ports
-    /// on the load balancer, but gets no new ones.
+    /// The namespace in the group name `NAMESPACE/NAME` of a shared load balancer, if no Service in this namespace
+    /// allows the namespace of the Service for which the plan is made. That Service then keeps its ports on the load
+    /// balancer, but gets no new ones. The value is `None` when the Service is allowed to get new ports.
     closed_by: Option<&'a str>,
     /// The reason why the Service can't have the load balancer that it asks for. `None` when it can have this load
     /// balancer.
     pub(crate) refused: Option<String>,
-    /// The load balancer that Services share under the group name `NAMESPACE/NAME`, but only when a Service in this
-    /// namespace has a port on it and could not be read. The annotations of that Service are then not known. So no
-    /// Service decides about the settings of the load balancer, and its present targets stay.
+    /// The load balancer that Services share under the group name `NAMESPACE/NAME`, if a Service in this namespace has
+    /// a port on it and could not be read. The annotations of that Service are then not known. So no Service decides
+    /// about the settings of the load balancer, and its present targets stay. The value is `None` when there is no such
+    /// Service.
     pub(crate) undecided: Option<Labelled<'a>>,
     service: &'a Service,
     cluster: &'a Cluster,
@@ -98,7 +100,8 @@ pub(crate) enum Owner {
     This,
     /// Another Service that is allowed to share the load balancer.
     Member,
-    /// A Service of this cluster that was deleted, and whose label still exists.
+    /// A Service of this cluster that was deleted. A label of the load balancer still names it as the owner of the
+    /// port.
     Gone,
     /// Somebody else, for example another cluster or a person, or an owner that is not known.
     Other,
@@ -280,8 +283,8 @@ impl<'a> Group<'a> {
             space = share.namespace,
             own = service.namespace
         );
-        // A Service that already has ports on the load balancer keeps them although its namespace is not allowed any
-        // more. So its traffic continues.
+        // A Service that already has ports on the load balancer keeps them although its namespace is not allowed to
+        // share the load balancer any more. So its traffic continues.
         match self.made(share).find(|balancer| has_labelled_port(*balancer, service)) {
             None => self.refused = Some(why),
             Some(balancer) => {
@@ -309,10 +312,10 @@ impl<'a> Group<'a> {
         self.members.extend(members.into_iter().flatten());
     }
 
-    /// Completes the list of Services that are allowed to share the load balancer, sorts it by age, and determines
-    /// which of these Services decide about settings. The Service for which the plan is made is always in the list, in
-    /// its newest version. When this Service asks for another load balancer, but must stay on `stays_on`, it decides
-    /// about settings only if no other Service uses `stays_on`.
+    /// Completes the list of Services that are allowed to share the load balancer, and sorts it by age. Also determines
+    /// whose annotations decide about the settings that do not belong to a port. The Service for which the plan is made
+    /// is always in the list, in its newest version. When this Service asks for another load balancer, but must stay on
+    /// `stays_on`, its annotations decide only if no other Service uses `stays_on`.
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {
@@ -333,7 +336,8 @@ impl<'a> Group<'a> {
             self.undecided =
                 self.made(share).find(|balancer| balancer.ownership.uids().any(may_decide));
             // A Service of another namespace can have ports on the shared load balancer although its namespace is not
-            // allowed any more. So the labels of the ports are also searched for Services of other namespaces.
+            // allowed to share it any more. So the labels of the ports are also searched for Services of other
+            // namespaces.
             self.is_of_several_namespaces =
                 self.members.iter().any(|member| member.namespace != namespace)
                     || self.made(share).any(|made| has_guest(made, namespace, cluster));
@@ -404,9 +408,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether Services share the load balancer, but no Service decides about its settings. Only Services in the
-    /// namespace of the group name `NAMESPACE/NAME` decide. So this happens when no Service in this namespace shares
-    /// the load balancer, or when one there could not be read.
+    /// Whether Services share the load balancer, but none of them is allowed to decide about its settings. The
+    /// annotations of Services in the namespace of the group name `NAMESPACE/NAME` decide. So this happens when no
+    /// Service in this namespace shares the load balancer, or when one there could not be read.
     pub(crate) fn has_no_decider(&self) -> bool {
         matches!(self.of, GroupUse::Shared(_)) && self.deciders.is_empty()
     }
@@ -456,9 +460,9 @@ impl<'a> Group<'a> {
         all
     }
 
-    /// Whether Services other than this one decide about settings of the load balancer. On an external load balancer
-    /// (one that somebody else made), the only such settings are about targets, and only Services with a port there
-    /// decide about them.
+    /// Whether annotations of Services other than this one decide about settings of the load balancer. On an external
+    /// load balancer (one that somebody else made), this is possible only for settings about targets. There, only
+    /// Services with a port on the load balancer decide.
     pub(crate) fn others_decide(&self, balancer: Labelled, service: &Service) -> bool {
         let served = self.served_on(balancer);
         let has_port = |uid: &str| served.iter().any(|served| served.uid == uid);
@@ -502,8 +506,8 @@ impl<'a> Group<'a> {
     }
 
     /// Whether a label has the UID of a Service that is not in the list of existing Services. On an external load
-    /// balancer (one that somebody else made), the result is always `false`, because it can be the UID of a Service of
-    /// another cluster.
+    /// balancer (one that somebody else made), the result is always `false`, because such a UID can belong to a Service
+    /// of another cluster.
     pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
         let is_known =
             |uid: &String| self.cluster.service_uids.contains(uid) || self.has_member(uid);
@@ -532,8 +536,9 @@ impl<'a> Group<'a> {
         self.members.iter().copied().take_while(|service| service.uid != self.service.uid)
     }
 
-    /// Returns the port numbers that this Service can't have on the load balancer. Older Services that share the load
-    /// balancer ask for them, or the ports already exist and belong to somebody else.
+    /// Returns the port numbers that this Service can't have on the load balancer. These are the ports that older
+    /// Services ask for, among the Services that share the load balancer. They are also the existing ports that belong
+    /// to other owners.
     pub(crate) fn other_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
         let older = self.older().flat_map(tcp).map(|(number, _)| number);
         let stays = |(balancer, port): &(Labelled, &Listener)| {
@@ -674,9 +679,10 @@ impl<'a> Group<'a> {
         labels
     }
 
-    /// Returns the port numbers whose labels the plan removes. These are the labels of this Service for ports that it
-    /// does not ask for any more, and all its labels when it has the load balancer for itself. On a load balancer of
-    /// this cluster, they are also the labels of Services that were deleted.
+    /// Returns the port numbers whose labels the plan removes. These are the labels that name this Service as the owner
+    /// of a port that it does not ask for any more. When the Service does not share its load balancer, no port needs
+    /// such a label, so all labels that name this Service are removed. On a load balancer of this cluster, the labels
+    /// that name Services that were deleted are removed, too.
     fn unwanted_labels(&self, ownership: &Ownership) -> BTreeSet<u16> {
         let (own, is_external) = (&self.service.uid, self.is_external());
         let has = |number: u16| tcp(self.service).any(|(own, _)| own == number);

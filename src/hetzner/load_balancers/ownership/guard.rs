@@ -6,8 +6,9 @@ use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::model::balancer::{ApiTarget, LoadBalancer};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The condition for a write that changes labels, and for a deletion. The load balancer or certificate is read again
-/// just before the write. An operator, Terraform or another cluster may have changed it since the plan was made.
+/// Checks just before a write that the write is still allowed. It is for writes that change labels, and for deletions.
+/// The load balancer or certificate is read again for this check, because an operator, Terraform or another cluster may
+/// have changed it since the plan was made.
 #[derive(Clone, Default)]
 pub(crate) struct Guard {
     seen: SeenState,
@@ -16,7 +17,7 @@ pub(crate) struct Guard {
     change: WantedLabels,
 }
 
-/// The parts of a load balancer or certificate that are compared: as they were when the plan was made, and as they are
+/// The parts of a load balancer or certificate that [`Guard`] compares. They are read once for the plan, and once more
 /// just before the write.
 #[derive(Clone, Default)]
 pub(crate) struct SeenState {
@@ -29,13 +30,13 @@ pub(crate) struct SeenState {
 }
 
 impl Guard {
-    /// Returns the condition for a write that changes no labels.
+    /// Returns the check for a write that changes no labels. `seen` is the object as it was read for the plan.
     pub(crate) fn of(seen: impl Into<SeenState>) -> Guard {
         Guard { seen: seen.into(), ..Guard::default() }
     }
 
-    /// Returns the condition for a write after which the labels state the ownership `to`. `balancer` is `None` when the
-    /// write creates the load balancer.
+    /// Returns the check for a write that changes the labels so that they state the ownership `to`. `balancer` is
+    /// `None` when the write creates the load balancer.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
         let from = balancer.map(|balancer| balancer.ownership.clone()).unwrap_or_default();
         let seen = balancer.map(|labelled| SeenState::from(labelled.balancer));

@@ -7,8 +7,9 @@ use crate::provider::Service;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// The index of a list of load balancers, and the ownership that the labels of each load balancer state. For each key,
-/// the index has the positions of the matching load balancers in the list, in ascending order.
+/// The index of a list of load balancers, and the ownership that the labels of each load balancer state. The keys are,
+/// for example, IDs, names and addresses. For each key, the index has the positions of the matching load balancers in
+/// the list, in ascending order.
 #[derive(Debug, Default)]
 pub(crate) struct BalancerIndex {
     ownerships: Vec<Ownership>,
@@ -48,7 +49,7 @@ impl BalancerIndex {
             for key in keys(balancer, &ownership) {
                 let places = index.places.entry(key).or_default();
                 // When several ports of a load balancer belong to one Service, the load balancer has the same key
-                // several times. It is added to the index only once.
+                // several times. It is added under this key only once.
                 if places.last() != Some(&place) {
                     places.push(place);
                 }

@@ -161,8 +161,8 @@ pub(crate) fn stake<'a>(balancer: Labelled<'a>, service: &Service, cluster: &Clu
     }
 }
 
-/// Returns the load balancers that belong to the Service, or on which a port belongs to it. Labels say this, or the
-/// port is recognised without a label, by its numbers and the Service's status.
+/// Returns the load balancers that belong to the Service, or on which a port belongs to it. The labels name the owner.
+/// A port without a label can be recognised by its port number, its node port and the Service's status.
 pub(crate) fn owned<'a>(
     balancers: Balancers<'a>,
     service: &'a Service,

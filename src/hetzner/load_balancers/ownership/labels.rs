@@ -68,8 +68,8 @@ pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 /// The text that users see, in a plan, as the source of the labels about the owner.
 pub(crate) const WHOSE: &str = "labels name its owner";
 
-/// The present and earlier owners of a load balancer, as its labels state them. Each field is one label of the table at
-/// the top of this file. A field is `None` when the load balancer does not have the label.
+/// What the labels of a load balancer say about its present and earlier owners. Most fields have the value of one label
+/// of the table at the top of this file. Such a field is `None` when the load balancer does not have the label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ownership {
     pub(crate) service_uid: Option<String>,
@@ -168,7 +168,7 @@ impl Ownership {
         wanted
     }
 
-    /// Returns all labels that state this ownership, in the form of a write that sets them.
+    /// Returns all labels that state this ownership. Each value is `Some`, because none of these labels is removed.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (String, Option<String>)> + use<> {
         self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }
@@ -303,8 +303,8 @@ fn says_owner(key: &str, value: &str) -> bool {
     is_owner || (value == OWNED && !is_ours)
 }
 
-/// Whether a label with this key is also written on a load balancer that was taken over from
-/// hcloud-cloud-controller-manager. Other labels of this program are not written there.
+/// Whether this program writes a label with this key even on a load balancer that was taken over from
+/// hcloud-cloud-controller-manager. It does not write its other labels on such a load balancer.
 pub(crate) fn counts_upstream(key: &str) -> bool {
     [SERVICE_UID, KEEP].contains(&key)
 }

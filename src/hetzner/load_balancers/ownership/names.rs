@@ -69,8 +69,8 @@ pub(crate) fn is_upload_name(
     })
 }
 
-/// Returns the part of an uploaded certificate's name that stands for the cluster and the Secret. The digits of the
-/// chain's hash follow in the name.
+/// Returns the part of an uploaded certificate's name that stands for the cluster and the Secret. After this part, the
+/// name has the digits of the hash of the certificate chain.
 fn upload_whose(uid: &str, (namespace, secret): &SecretName) -> String {
     format!("-{:08x}", fnv1a([uid, namespace, secret]) as u32)
 }
@@ -84,9 +84,9 @@ pub(crate) fn label_value(text: &str) -> String {
     fitted(text, |letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
 }
 
-/// Changes a text to the form that is allowed for a name or for a label's value. Other characters become dashes, and
-/// both ends are cut so that they are ASCII letters or digits. When the text changes by this, or is too long, a hash of
-/// the original text is appended.
+/// Changes a text to the form that is allowed for a name or for a label's value. `fits` says which characters are
+/// allowed, and every other character becomes a dash. Both ends are cut so that they are ASCII letters or digits. When
+/// the text changes by this, or is too long, a hash of the original text is appended.
 fn fitted(text: &str, fits: impl Fn(char) -> bool) -> String {
     let replaced: String =
         text.chars().map(|letter| if fits(letter) { letter } else { '-' }).collect();
