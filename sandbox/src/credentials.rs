@@ -55,8 +55,8 @@ pub struct Identity {
 pub struct Subject {
     /// The common name of the certificate.
     pub user: String,
-    /// The organisation of the certificate. Kubernetes reads several organisations as groups, but the library that
-    /// makes these certificates writes only one.
+    /// The organisation of the certificate, or `None` for a certificate without one. Kubernetes reads several
+    /// organisations as groups, but the library that makes these certificates writes only one.
     pub group: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The command line of the program.
+//! The command line of the program `sandbox`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// The simulated time that an API call spends on the network, in both directions together.
 const CALL: Duration = Duration::from_millis(4);
 
-/// The largest number of API calls that the programs on one simulated machine can make. More calls mean that a program
-/// repeats something endlessly.
+/// The largest number of API calls that the programs on one simulated machine are allowed to make. A test with more
+/// calls fails, because one of its programs repeats something endlessly.
 const CALLS_AT_MOST: u64 = 100_000;
 
 const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
@@ -42,11 +42,13 @@ pub struct Machine {
     /// The programs that run on this machine as simulated processes. There are none when the test only calls functions
     /// of the library.
     pub processes: Processes,
-    /// In how many of a thousand cases a simulated process is paused for a while when it reads a clock.
+    /// How many of a thousand clock readings, chosen at random, pause the simulated process that reads the clock.
     pauses_per_thousand: Cell<u64>,
-    /// The function that does the work of other processes while a process is paused.
+    /// The function that does the work of other processes while a process is paused. With `None`, no other process
+    /// works during a pause.
     meanwhile: RefCell<Option<Meanwhile>>,
-    /// The function that runs the other threads of a process while one of its threads waits for them.
+    /// The function that runs the other threads of a process while one of its threads waits for them. `None` when the
+    /// test has set no such function.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub pauses: Cell<u64>,
     calls: Cell<u64>,
@@ -145,8 +147,9 @@ impl Machine {
         sandboxes.len()
     }
 
-    /// From now on, a simulated process is paused for a while in `of_a_thousand` of a thousand cases when it reads a
-    /// clock. The function `meanwhile` does the work of other processes during each pause.
+    /// From now on, `of_a_thousand` of a thousand clock readings, chosen at random, pause the simulated process that
+    /// reads the clock. The function `meanwhile` does the work of other processes during each pause. With `None`, no
+    /// other process works during a pause.
     pub fn pause_randomly(&self, of_a_thousand: u64, meanwhile: Option<Meanwhile>) {
         self.pauses_per_thousand.set(of_a_thousand);
         *self.meanwhile.borrow_mut() = meanwhile;

@@ -162,8 +162,8 @@ pub fn documents(text: &str) -> Vec<Value> {
     documents.filter(|one| !one.is_null()).collect()
 }
 
-/// Gives the Kubernetes user `ccm` the role of hcloud-cloud-controller-manager and a new token. This function must be
-/// called before [`env`], which returns the token.
+/// Gives the Kubernetes user `ccm` the role of hcloud-cloud-controller-manager and a new bearer token. This function
+/// must be called before [`env`], because [`env`] writes the token into a kubeconfig.
 pub fn under_its_role(sandbox: &Sandbox) {
     let rules = sandbox::world::official_rules();
     sandbox.add_user("ccm", &[], rules).unwrap();
@@ -497,7 +497,7 @@ pub fn builder() -> Builder {
     }
 }
 
-/// What a skipped test needs, as its report says: a watch cache that lags behind. The watch cache of a real API server
+/// The text with which skipped tests are reported that need a lagging watch cache. The watch cache of a real API server
 /// cannot be made to lag.
 pub const STALE_CACHE: &str = "a cache that lags";
 

@@ -106,7 +106,7 @@ pub fn command(env: &super::Env, words: &[&str]) -> Ran {
     Ran { code: code.into(), stdout: process.stdout.take(), stderr: process.stderr.take() }
 }
 
-/// Waits until a daemon has ended without being asked to, and returns its output and exit code.
+/// Waits until a daemon ends by itself, and returns its output and exit code.
 fn ended(machine: &Machine, daemon: &Daemon) -> Ran {
     let mut code = None;
     let ends = || {
@@ -240,8 +240,9 @@ impl Processes {
         done
     }
 
-    /// Returns the environment, output and logger of the simulated process whose code runs now. Returns `None` while
-    /// the code of the test itself runs.
+    /// Returns the environment, output and logger of the simulated process whose code runs now. The test and its
+    /// simulated processes run in one thread, one after the other. Returns `None` when this thread runs code of the
+    /// test and not of a simulated process.
     pub fn at_work(&self) -> Option<&dyn Surroundings> {
         let is_any = !self.stack.borrow().is_empty();
         is_any.then_some(self as &dyn Surroundings)

@@ -106,7 +106,7 @@ pub struct Start<'a> {
     pub resources: &'a [Resource],
     /// The duration of the action on the real API. It is multiplied by the time scale of the simulated cloud.
     pub takes: Duration,
-    /// The ID of an action that must end before this action begins.
+    /// The ID of an action that must end before this action begins. With `None`, this action begins at once.
     pub after: Option<u64>,
 }
 
@@ -223,7 +223,8 @@ impl Actions {
         }
     }
 
-    /// Returns the error of the newest action of a resource, as code and message, if this action failed.
+    /// Returns the code and the message of the error with which the newest action of a resource has failed. Returns
+    /// `None` when that action has not failed.
     pub fn last_error(&self, resource: Resource) -> Option<&(String, String)> {
         let mut newest_first = self.all.values().rev();
         let newest = newest_first.find(|action| action.resources.contains(&resource))?;

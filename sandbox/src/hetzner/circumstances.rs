@@ -13,8 +13,8 @@ pub struct Circumstances {
     /// The public addresses of dedicated servers. The value is the ID of the Cloud project whose owner also owns the
     /// dedicated server.
     pub dedicated: HashMap<IpAddr, u64>,
-    /// The simulated Robot and the ID of a Cloud project. The owner of this project owns all dedicated servers in
-    /// Robot.
+    /// The simulated Robot, and the ID of the Cloud project whose owner owns all dedicated servers in Robot. `None`
+    /// when no simulated Robot belongs to this cloud.
     pub robot: Option<(u64, Arc<Robot>)>,
     /// Whether Hetzner Cloud cannot reach Robot. The Cloud API then refuses new load balancer targets of type `ip`.
     pub robot_unavailable: bool,

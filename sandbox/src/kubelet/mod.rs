@@ -82,10 +82,13 @@ struct Kubelet {
     hangs: bool,
 }
 
-/// What a check of all kubelets does, in addition to the work that is due.
+/// What a check of all simulated kubelets does in addition to its usual work. The usual work is to make the reports
+/// that are due, and to set the conditions of a Node to `Unknown` when its kubelet was silent for the whole
+/// [`GRACE_PERIOD`].
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
-    /// The check does only the work that is due.
+    /// A kubelet reports only when its report is due, and the conditions of a Node become `Unknown` only after its
+    /// kubelet was silent for the whole [`GRACE_PERIOD`].
     Due,
     /// Each kubelet reports its Node now, even if no report is due. A kubelet that hangs or whose server does not run
     /// does not report.

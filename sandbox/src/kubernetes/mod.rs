@@ -195,8 +195,8 @@ impl Cluster {
         if let Some(corner) = &self.corner {
             let mut directory = self.state().directory.clone();
             directory.grant_in_namespace(user, namespace, rules.clone());
-            // The real API server replaces the whole Role, so the new Role must contain the rules of the earlier calls
-            // too.
+            // The real API server replaces the whole Role, so the new Role must also contain the rules from earlier
+            // calls of this function.
             let all = directory.granted_in_namespace(user, namespace);
             corner.bind(&directory, user, &[], namespace, &all);
         }

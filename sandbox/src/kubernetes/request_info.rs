@@ -96,8 +96,8 @@ fn verb(request: &Request, named: bool) -> Option<&'static str> {
     })
 }
 
-/// Returns the name to which a field selector limits a list. For such a list the caller only needs the right to list
-/// that name.
+/// Returns the name to which a field selector limits a list, or `None` when it is not limited to one name. For a
+/// limited list, the caller only needs the right to list that name.
 fn selected_name(request: &Request) -> Option<String> {
     let selector = request.query("fieldSelector")?;
     let name = selector.split(',').find_map(|term| term.strip_prefix("metadata.name="))?;

@@ -103,7 +103,8 @@ fn a_new_server_is_initializing_then_runs() {
 fn power_actions_change_the_status() {
     let api = Api::new();
     let id = api.cloud.create_server(api.project, ServerSpec::default());
-    // Each case: whether the server is on, the action, its command, and the server's status afterwards.
+    // Each case: whether the server is on, the last segment of the request's path, the `command` of the started action,
+    // and the server's status afterwards.
     let cases = [
         (true, "poweron", "start_server", "running"),
         (false, "poweron", "start_server", "running"),

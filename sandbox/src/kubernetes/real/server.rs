@@ -246,7 +246,7 @@ impl Kubeconfig<'_> {
     }
 
     /// Returns a certificate or key of the kubeconfig. It is the content of the field `{field}-data`, or else of the
-    /// file that `field` names.
+    /// file that `field` names. Returns `None` when the kubeconfig has neither field.
     fn data(&self, part: &Value, field: &str) -> io::Result<Option<Vec<u8>>> {
         if let Some(inline) = self.text(part, &format!("{field}-data")) {
             let decoded = STANDARD.decode(inline.trim());
