@@ -53,7 +53,7 @@ pub struct Identity {
 /// The user and group in a client certificate, from which Kubernetes takes the user and group of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Subject {
-    /// The common name of the certificate.
+    /// The name of the user, which is the common name of the certificate.
     pub user: String,
     /// The organisation of the certificate, or `None` for a certificate without one. Kubernetes reads several
     /// organisations as groups, but the library that makes these certificates writes only one.

@@ -169,7 +169,8 @@ pub fn under_its_role(sandbox: &Sandbox) {
     sandbox.add_user("ccm", &[], rules).unwrap();
 }
 
-/// Returns the environment variables after some were changed. `ccm` treats an empty variable as one that is not set.
+/// Returns the environment variables `env`, in which each variable in `changes` has its new value. `ccm` treats an
+/// empty variable as one that is not set.
 pub fn with(mut env: Env, changes: &[(&str, &str)]) -> Env {
     for (name, value) in changes {
         env.retain(|(other, _)| other != name);
@@ -460,7 +461,8 @@ pub fn on(calls: &str, effect: Effect) -> Rule {
     }
 }
 
-/// Returns a fault effect that makes a change, as a person could, just before the simulated API handles a call.
+/// Returns a fault effect that calls `manual_change` just before the simulated API handles a call. This function
+/// changes something in the sandbox, as a person could.
 pub fn before(
     sandbox: &Arc<Sandbox>,
     manual_change: impl Fn(&Sandbox) + Send + Sync + 'static,
@@ -561,7 +563,7 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     calls.iter().filter(is_such).map(shown).collect()
 }
 
-/// Converts a duration on a program's clock to the clock of the test and of the sandbox's APIs. The durations differ
+/// Returns how long a duration on a program's clock lasts for the test and for the sandbox's APIs. It lasts shorter
 /// when the program is a process whose waits are shortened.
 pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     match sandbox.is_in_memory() {

@@ -232,7 +232,8 @@ impl Processes {
         process.threads.take();
     }
 
-    /// Calls `work` as this simulated process, with the environment, output and logger of the process.
+    /// Calls `work`, whose code then runs as this simulated process: it sees the environment, output and logger of the
+    /// process.
     fn as_process<T>(&self, process: &Rc<Process>, work: impl FnOnce() -> T) -> T {
         self.stack.borrow_mut().push(Rc::clone(process));
         let done = ccm::http::apart(work);

@@ -26,7 +26,7 @@ const MAX_IDS: usize = 25;
 /// A resource that an action changes and locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Resource {
-    /// The kind as in `resources[].type`: `server`, `network`, …
+    /// The kind of the resource, e.g. `server` or `network`. An action shows it in its field `resources[].type`.
     pub kind: &'static str,
     pub id: u64,
 }

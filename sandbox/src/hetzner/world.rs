@@ -43,7 +43,7 @@ pub struct World {
     next_correlation: u64,
 }
 
-/// The project and the rights of a token.
+/// The project and the rights of an API token.
 #[derive(Clone, Copy, Debug)]
 pub struct Token {
     pub project: u64,

@@ -13,8 +13,8 @@ use super::{Config, Ending, Exchanged, Shared};
 use crate::exchange::{Request, Response};
 use crate::faults::{Delivery, Outcome};
 
-/// How long the server keeps a connection open after it has answered a request with an error because the request is
-/// malformed or too large. In this time the client can read the answer, even if it is still sending the request.
+/// How long the server keeps a connection open after it has answered a request with an error because it cannot read the
+/// request. In this time the client can read the answer, even if it is still sending the request.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
 /// How long the server waits for the client to close the connection after the last answer.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(100);

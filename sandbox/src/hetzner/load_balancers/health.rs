@@ -82,8 +82,8 @@ pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine
     Text::part(&one.services.iter().map(entry).collect::<Vec<_>>())
 }
 
-/// Returns the result of a health check that follows from the state of the target's server. The API shows this result
-/// unless a test has set another one.
+/// Computes the result of a health check from the state of the target's server. The API shows this result unless a test
+/// has set another one.
 fn natural(
     world: &World,
     one: &LoadBalancer,

@@ -215,7 +215,7 @@ fn text(bytes: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(bytes).map_err(|why| why.to_string())
 }
 
-/// The value of a field in the wire format.
+/// The value of a field as it is encoded in protobuf: a number, or bytes.
 enum Raw<'a> {
     Number(i64),
     Bytes(&'a [u8]),
