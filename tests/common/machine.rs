@@ -34,8 +34,8 @@ pub struct Machine {
     begun_wall: SystemTime,
     /// The simulated time in nanoseconds since the creation of the machine. The simulated APIs use this time, too.
     time: Arc<AtomicU64>,
-    /// For how long the simulated computer was suspended in total, like a laptop that sleeps. Its monotonic clock does
-    /// not count this time.
+    /// For how long the simulated machine was suspended in total, as a sleeping laptop is. The monotonic clock of the
+    /// machine does not count this time.
     pub suspended: Cell<Duration>,
     random: RefCell<Random>,
     sandboxes: RefCell<Vec<Weak<Sandbox>>>,

@@ -563,8 +563,8 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     calls.iter().filter(is_such).map(shown).collect()
 }
 
-/// Returns how long a duration on a program's clock lasts for the test and for the sandbox's APIs. It lasts shorter
-/// when the program is a process whose waits are shortened.
+/// Returns how long a duration on a program's clock lasts for the test and for the sandbox's APIs. This is shorter when
+/// the program is a process whose waits are shortened.
 pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     match sandbox.is_in_memory() {
         true => time,

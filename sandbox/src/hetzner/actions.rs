@@ -207,8 +207,8 @@ impl Actions {
         self.failures.entry(command.into()).or_default().push_back((code.into(), message.into()));
     }
 
-    /// Sets the duration of later actions with this command. It is multiplied by the time scale. `None` restores the
-    /// usual duration. Running actions keep their duration.
+    /// Sets the duration of later actions with this command. The duration is multiplied by the time scale. `None`
+    /// restores the usual duration. Running actions keep their duration.
     pub fn set_duration(&mut self, command: &str, takes: Option<Duration>) {
         match takes {
             Some(takes) => self.durations.insert(command.into(), takes),

@@ -97,7 +97,7 @@ impl<'d> Schemas<'d> {
         let rules = self.object_rules(schema);
         let missing = rules.required.iter().filter(|name| !fields.contains_key(**name));
         let mut found: Vec<_> = missing.map(|name| (name.to_string(), "is required")).collect();
-        // An object schema that lists no properties accepts all of them.
+        // An object schema that lists no properties accepts every property.
         if rules.additional.is_none() && !rules.properties.is_empty() {
             let unknown =
                 fields.keys().filter(|name| !rules.properties.contains_key(name.as_str()));

@@ -37,8 +37,8 @@ pub struct Offer {
     pub deprecation: Option<Deprecation>,
 }
 
-/// Two dates of a server type that is being retired, as RFC 3339 timestamps: when the end was announced, and until when
-/// the type is sold.
+/// Two dates of a server type that is being retired, as RFC 3339 timestamps: when the end of its sale was announced,
+/// and until when the type is sold.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Deprecation {

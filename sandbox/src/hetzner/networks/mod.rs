@@ -47,8 +47,7 @@ pub struct Network {
     /// The addresses that are in use or reserved by a running action, each with the server or load balancer to which it
     /// belongs.
     pub addresses: BTreeMap<Ipv4Addr, Resource>,
-    /// The IDs of the servers in this network. A server is included only after its action `attach_to_network` has
-    /// ended.
+    /// The IDs of the servers in this network. A server is included only after the action that attaches it has ended.
     pub servers: BTreeSet<u64>,
     /// The IDs of the load balancers in this network. A load balancer is included only after the action that attaches
     /// it has ended.

@@ -1,8 +1,8 @@
 //! Decodes request bodies in protobuf. A few commands of kubectl send no JSON: `auth can-i`, `create namespace` and
 //! `create service`. They accept answers in JSON.
 //!
-//! The tables contain only the kinds that these commands send. A field that is missing in the tables is reported as an
-//! error.
+//! Tables in this module list the fields of each kind, but only for the kinds that these commands send. A field that is
+//! missing in the tables is reported as an error.
 
 use serde_json::{Map, Value};
 
