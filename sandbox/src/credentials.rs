@@ -185,8 +185,9 @@ pub(crate) struct Material {
 impl ServerTls {
     /// Creates the TLS configuration, for HTTP/1.1 only.
     ///
-    /// The server asks for a client certificate. The handshake also succeeds without a certificate or with an untrusted
-    /// one, as with a Kubernetes API server, which then answers 401 to requests with an untrusted certificate.
+    /// The server asks for a client certificate. The handshake also succeeds when the client has no certificate or an
+    /// untrusted one. A Kubernetes API server does the same: it answers 401 to requests with an untrusted certificate
+    /// only after the handshake.
     pub fn new(server: &Identity, clients: &Authority) -> Result<ServerTls, Error> {
         let material = Material::new(server, clients)?;
         Ok(ServerTls(Arc::new(Mutex::new(Arc::new(material)))))

@@ -499,8 +499,8 @@ pub fn builder() -> Builder {
     }
 }
 
-/// The text with which skipped tests are reported that need a lagging watch cache. The watch cache of a real API server
-/// cannot be made to lag.
+/// The name under which a test is reported as skipped because it needs a watch cache that lags behind. The watch cache
+/// of a real API server cannot be made to lag.
 pub const STALE_CACHE: &str = "a cache that lags";
 
 /// Returns whether the API server is real. If so, this function also reports that the test is skipped, because only a

@@ -69,8 +69,8 @@ struct End {
 #[derive(Default)]
 pub struct Actions {
     all: BTreeMap<u64, Action>,
-    /// The scheduled work. The key is the time at which the work is due, and a number that grows with every entry, so
-    /// that two entries can have the same time.
+    /// The scheduled work. The key consists of the time at which the work is due, and of a number that is larger for
+    /// each later entry. Because of this number, two entries can have the same time.
     agenda: BTreeMap<(Instant, u64), Work>,
     /// The number of running actions on each resource.
     locks: HashMap<Resource, usize>,

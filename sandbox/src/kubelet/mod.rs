@@ -90,8 +90,8 @@ enum Pass {
     /// A kubelet reports only when its report is due, and the conditions of a Node become `Unknown` only after its
     /// kubelet was silent for the whole [`GRACE_PERIOD`].
     Due,
-    /// Each kubelet reports its Node now, even if no report is due. A kubelet that hangs or whose server does not run
-    /// does not report.
+    /// Every kubelet reports its Node now, even if no report is due. The only exceptions are kubelets that hang or
+    /// whose server does not run.
     Report,
     /// Each kubelet that does not report is treated as if it had been silent for the whole [`GRACE_PERIOD`].
     Expire,

@@ -338,9 +338,9 @@ impl Sandbox {
         number
     }
 
-    /// Creates the Node of a dedicated server that already exists. When the Network has a subnet for dedicated servers
-    /// with a free address, the server gets this address, and its kubelet uses it as with the flag `--node-ip`.
-    /// Otherwise the kubelet uses the server's public IPv4 address, if there is one.
+    /// Creates the Node of a dedicated server that already exists. If the Network has a subnet for dedicated servers,
+    /// the server gets a free address of this subnet, and its kubelet uses the address as with the flag `--node-ip`. If
+    /// there is no free address or no such subnet, the kubelet uses the server's public IPv4 address, if there is one.
     ///
     /// # Panics
     /// Panics when [`Kubelets::register`] does.

@@ -47,9 +47,9 @@ pub struct Deprecation {
 }
 
 impl ServerType {
-    /// Returns the JSON of the server type. The JSON is made only once, because every server in a list contains the
-    /// JSON of its type with all prices. There is one JSON for the real date and one for the date in tests with
-    /// simulated time, because the date decides which types are still sold.
+    /// Returns the JSON of the server type. Every server in a list contains the JSON of its type with all prices, so
+    /// the JSON is made only once. The date decides which types are still sold, so there is one JSON for the real date
+    /// and another one for the simulated date of tests.
     pub fn json(&self) -> &'static Text {
         static SHOWN: [OnceLock<BTreeMap<u64, Text>>; 2] = [OnceLock::new(), OnceLock::new()];
         static NONE: Text = Text::none();

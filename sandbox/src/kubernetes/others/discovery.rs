@@ -1,7 +1,7 @@
 //! Discovery: the groups, versions and resources of the server.
 //!
-//! Only the older, unaggregated documents are served. A client that asks for aggregated discovery gets such a document
-//! too, and then reads the documents one by one, as it does with an old server.
+//! Only the older, unaggregated documents are served. A client that asks for aggregated discovery also gets an
+//! unaggregated document. It then reads the documents of all groups one by one, as it does with an old API server.
 
 use serde_json::{Value, json};
 
