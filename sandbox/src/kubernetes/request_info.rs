@@ -66,8 +66,8 @@ fn in_group(
     let selected = matches!(verb, "list" | "watch" | "deletecollection")
         .then(|| selected_name(request))
         .flatten();
-    // For a request about a Namespace, the namespace of the request is the Namespace's own name. kube-apiserver asks
-    // RBAC in this way too.
+    // For a request about a Namespace, the namespace of the request is the Namespace's own name. kube-apiserver also
+    // checks RBAC rules with this name as the namespace.
     let namespace = if resource == "namespaces" && group.is_empty() { name } else { namespace };
     Some(ResourceRequest {
         verb: verb.into(),

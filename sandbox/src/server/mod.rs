@@ -113,7 +113,7 @@ pub struct Exchanged {
 pub enum Ending {
     /// The connection stays open for the next request.
     KeepAlive,
-    /// The connection is closed in the usual way.
+    /// The connection is closed in the usual way, without a TCP reset.
     Close,
     /// The connection ends with a TCP reset.
     Reset,
