@@ -181,8 +181,8 @@ impl Machine {
         others_work(false);
         self.pass(time);
         if choice.is_multiple_of(7) {
-            // One pause in seven suspends the whole simulated computer, like a laptop that sleeps. The monotonic clock
-            // does not count the time of such a pause.
+            // One pause in seven suspends the whole simulated machine, as a laptop is suspended when it sleeps. The
+            // monotonic clock does not count the time of such a pause.
             self.suspended.update(|suspended| suspended + time);
         }
         others_work(true);

@@ -57,7 +57,8 @@ fn resources(group: &str) -> Value {
     let resources: Vec<Value> = rows.into_iter().flat_map(entries).collect();
     let mut list =
         json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources});
-    // The list of the core group has no field `apiVersion`, as in kube-apiserver.
+    // In kube-apiserver, the document with the resources of the core group has no field `apiVersion`, so it has none
+    // here.
     if !group.is_empty() {
         list["apiVersion"] = "v1".into();
     }

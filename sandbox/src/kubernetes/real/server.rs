@@ -94,8 +94,8 @@ impl Server {
             url = format!("{url}?{}", query.join("&"));
         }
         let mut sent = ureq::http::Request::builder().method(request.method.as_str()).uri(url);
-        // Formats other than JSON are removed from the `Accept` header, because the sandbox can only translate names in
-        // JSON.
+        // Formats other than JSON are removed from the `Accept` header, because the sandbox can remove its prefix from
+        // names only in JSON.
         let accept = request.header("accept").unwrap_or("application/json");
         let accept: Vec<&str> = accept
             .split(',')
