@@ -53,10 +53,10 @@ pub struct Identity {
 /// The user and group in a client certificate, from which Kubernetes takes the user and group of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Subject {
-    /// The common name of the certificate.
+    /// The name of the user, which is the common name of the certificate.
     pub user: String,
-    /// The organisation of the certificate. Kubernetes reads several organisations as groups, but the library that
-    /// makes these certificates writes only one.
+    /// The organisation of the certificate, or `None` for a certificate without one. Kubernetes reads several
+    /// organisations as groups, but the library that makes these certificates writes only one.
     pub group: Option<String>,
 }
 
@@ -185,8 +185,9 @@ pub(crate) struct Material {
 impl ServerTls {
     /// Creates the TLS configuration, for HTTP/1.1 only.
     ///
-    /// The server asks for a client certificate. The handshake also succeeds without a certificate or with an untrusted
-    /// one, as with a Kubernetes API server, which then answers 401 to requests with an untrusted certificate.
+    /// The server asks for a client certificate. The handshake also succeeds when the client has no certificate or an
+    /// untrusted one. A Kubernetes API server does the same: it answers 401 to requests with an untrusted certificate
+    /// only after the handshake.
     pub fn new(server: &Identity, clients: &Authority) -> Result<ServerTls, Error> {
         let material = Material::new(server, clients)?;
         Ok(ServerTls(Arc::new(Mutex::new(Arc::new(material)))))

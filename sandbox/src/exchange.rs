@@ -29,8 +29,8 @@ impl Request {
     }
 }
 
-/// An answer that the server has not written yet. The server adds `Content-Length`, and also `Date` when the handler
-/// has not set it.
+/// An answer that the HTTP server has not written yet. The HTTP server adds `Content-Length`, and also `Date` when the
+/// simulated API has not set it.
 #[derive(Clone, Debug, Default)]
 pub struct Response {
     pub status: u16,

@@ -1,4 +1,4 @@
-//! The command line of the program.
+//! The command line of the program `sandbox`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use sandbox::{Builder, Half, Sandbox};
 /// over the defaults.
 #[derive(Debug, Default)]
 pub struct Flags {
-    /// The values of those flags that a scenario file can set too.
+    /// The values that the command line sets for settings that a scenario file can contain, too.
     pub typed: Scenario,
     pub only: Option<Half>,
     pub address: Option<IpAddr>,

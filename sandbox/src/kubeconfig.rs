@@ -28,7 +28,7 @@ pub struct Context {
 #[derive(Clone, Debug)]
 pub enum Login {
     Token(String),
-    /// The path of a file that contains the token.
+    /// The path of a file that contains the user's bearer token.
     TokenFile(String),
     Certificate {
         certificate: Material,

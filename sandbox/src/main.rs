@@ -35,13 +35,13 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> io::Result<()> {
-    // The signal handler is installed before the first file is written. A signal at any later moment then ends the
-    // program in order, and the file is removed.
+    // The signal handler is installed before any file is written. A signal that comes later then ends the program in
+    // the usual way, and the program removes its files.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let env_file = flags.env_file.as_deref();
     if let Some(path) = env_file {
-        // A file of an earlier run is removed first. Another program can wait for this file, and must not read the
-        // values of the earlier run.
+        // If an earlier run has left its `--env-file`, that file is removed first. Otherwise, another program that
+        // waits for the file could read the values of the earlier run.
         remove(path)?;
     }
     let sandbox = flags.builder().try_start()?;
@@ -100,7 +100,7 @@ fn summary(sandbox: &Sandbox) -> String {
 }
 
 /// Writes a file under a temporary name and then renames it, so that nobody reads a half-written file. Only the owner
-/// can read it, because it contains a token.
+/// can read the file, because it contains a Hetzner Cloud token.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}", std::process::id()));

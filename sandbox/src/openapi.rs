@@ -1,8 +1,8 @@
-//! Checks requests and answers against an OpenAPI 3 document. Only the part of JSON Schema that the document of the
-//! Hetzner Cloud API uses is supported.
+//! Checks requests and answers against an OpenAPI 3 document. Only the part of JSON Schema that the OpenAPI document of
+//! the Hetzner Cloud API uses is supported.
 //!
 //! The check is stricter than the standard in one point: a property that is not in the document is an error. A client
-//! that reads such a property would get nothing from the real API. Patterns are not checked.
+//! that reads such a property would get nothing from the real API. Regular expressions (`pattern`) are not checked.
 
 mod schema;
 
@@ -18,15 +18,15 @@ pub struct Spec {
     document: Value,
 }
 
-/// Properties that the API got after the document was written: each with its schema, its name and its type. They are
-/// added to the document, because official clients need them.
+/// Properties that the API got after the OpenAPI document was written: each with the name of its schema, its own name
+/// and its type. They are added to the document, because official clients need them.
 const GROWN: [(&str, &str, &str); 2] = [
     ("server_type_location", "available", "boolean"),
     ("server_type_location", "recommended", "boolean"),
 ];
 
-/// The phrases by which the document describes a field for an ID or a name. The document's type of such a field allows
-/// only a name, but the real API also accepts an ID as a number, and official clients send numbers.
+/// The phrases by which the API's OpenAPI document describes a field for an ID or a name. The document's type of such a
+/// field allows only a name, but the real API also accepts an ID as a number, and official clients send numbers.
 const ID_OR_NAME: [&str; 2] = ["ID or name", "IDs (`integer`) or names"];
 
 /// The errors that a check found. An error about a JSON value begins with the path of the wrong part, e.g.
@@ -61,7 +61,7 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Whether the document describes this method of this path. A prefix `/v1` of the path is ignored.
+    /// Whether the OpenAPI document describes this method of this path. A prefix `/v1` of the path is ignored.
     pub fn knows(&self, method: &str, path: &str) -> bool {
         self.operation(method, path).is_some()
     }

@@ -10,8 +10,8 @@ pub const VARIABLE: &str = "CCM_TEST_SKIPPED";
 /// The environment variable that lists the tools that a test run must have, separated by commas. A test that needs a
 /// listed tool fails when the tool is missing, and is not skipped.
 ///
-/// The tools are `kubectl`, `python` (Hetzner's client), `openapi` (the API's own document), `cluster` (a real API
-/// server), `helm`, `promtool`, `buildah`, `hcloud`, `cloud-init`, `zsh` and `fish`.
+/// The tools are `kubectl`, `python` (Hetzner's client), `openapi` (the OpenAPI document of the Hetzner Cloud API),
+/// `cluster` (a real API server), `helm`, `promtool`, `buildah`, `hcloud`, `cloud-init`, `zsh` and `fish`.
 pub const REQUIRED: &str = "CCM_TEST_REQUIRE";
 
 /// Reports that the test `what` is skipped, because the tool `needs` is missing. `needs` is empty when the reason is

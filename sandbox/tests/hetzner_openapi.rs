@@ -19,11 +19,12 @@ use serde_json::{Value, json};
 
 use api::{Answer, Api, request};
 
-/// Paths that the real API has removed. The real API answers 410 to them, and the document does not contain them.
+/// Paths that the real API has removed. The real API answers 410 to them, and its OpenAPI document does not contain
+/// them.
 const REMOVED: [&str; 2] = ["/datacenters", "/datacenters/1"];
 
-/// Error codes for requests that fit the document and are refused because of the current state, e.g. because a resource
-/// is locked.
+/// Error codes for requests that fit the OpenAPI document and are refused because of the current state, e.g. because a
+/// resource is locked.
 const REFUSED_BY_STATE: [&str; 12] = [
     "not_found",
     "locked",
@@ -239,7 +240,7 @@ fn networks(tour: &mut Tour) {
 
 fn servers(tour: &mut Tour) {
     let network = tour.api.cloud.create_network(tour.api.project, "net", "10.0.0.0/16");
-    // These requests are not checked against the document, because the document has no paths for creating SSH keys and
+    // These requests are not checked against the OpenAPI document, because it has no paths for creating SSH keys and
     // firewalls.
     let key = json!({"name": "key", "public_key": "ssh-ed25519 AAAAx"});
     tour.api.post("/ssh_keys", key);
@@ -366,8 +367,8 @@ impl Tour {
     }
 }
 
-/// Returns the path under which the document describes a request. The document leaves out the actions of one server,
-/// which the API's reference describes exactly like those of one network.
+/// Returns the path under which the OpenAPI document describes a request. The document leaves out the actions of one
+/// server, which the API's reference describes exactly like those of one network.
 fn in_document(path: &str) -> String {
     let is_left_out = |rest: &str| {
         let parts: Vec<&str> = rest.split('/').collect();

@@ -266,7 +266,7 @@ impl State {
     fn give_up(&mut self) {
         self.nodes = Arc::default();
         self.notes = Vec::new();
-        (self.polled, self.shown, self.listed) = (None, None, None);
+        (self.polled, self.shown, self.listed, self.listed_latest) = (None, None, None, None);
         self.agreed = Default::default();
     }
 

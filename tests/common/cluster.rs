@@ -207,8 +207,8 @@ pub trait Cluster {
         let annotations = service["metadata"]["annotations"].as_object();
         let mut keys = annotations.into_iter().flat_map(|all| all.keys());
         // When several Services want the same port of a shared load balancer, `ccm` gives the port to the oldest
-        // Service. Creation times have whole seconds, so with a real API server the test waits until the new Service
-        // gets a later time than all existing ones.
+        // Service. Creation times have whole seconds. With a real API server, the test therefore waits until the next
+        // second has begun, so that the new Service is younger than all existing ones.
         if keys.any(|key| key.ends_with("/share") || key.ends_with("/external")) {
             cluster.await_next_second();
         }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-/// Asserts that the help page `src/help/PAGE.md` contains exactly this table between the begin and end markers of
-/// `subject`. When the variable `CCM_UPDATE_HELP` is set, the table is written into the page instead.
+/// Asserts that the help page `src/help/PAGE.md` contains exactly this table between the markers `<!-- SUBJECT:begin
+/// -->` and `<!-- SUBJECT:end -->`. When the variable `CCM_UPDATE_HELP` is set, the table is written into the page
+/// instead.
 #[track_caller]
 pub fn has_table(page: &str, subject: &str, table: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/help");
@@ -20,8 +21,8 @@ pub fn has_table(page: &str, subject: &str, table: &str) {
     }
 }
 
-/// Replaces the text between the begin and end markers of `subject` by this table, and returns the whole page. Returns
-/// `None` when a marker is missing or occurs twice, or when the markers are in the wrong order.
+/// Replaces the text between the markers `<!-- SUBJECT:begin -->` and `<!-- SUBJECT:end -->` by this table, and returns
+/// the whole page. Returns `None` when a marker is missing or occurs twice, or when the markers are in the wrong order.
 pub fn with_table(page: &str, subject: &str, table: &str) -> Option<String> {
     let begin = format!("<!-- {subject}:begin -->");
     let end = format!("<!-- {subject}:end -->");

@@ -20,8 +20,9 @@ struct Counts {
 }
 
 impl InFlight {
-    /// Makes the simulated API server delay all writes to Nodes that have this HTTP method. A write is handled as soon
-    /// as `wanted` such writes have been in flight at the same time, or after `patience_s` seconds.
+    /// Makes the simulated API server delay every write with this HTTP method to a Node. The server handles the delayed
+    /// writes once `wanted` of them have been in flight at the same time. It handles a write after `patience_s` seconds
+    /// in any case.
     pub fn of(sandbox: &Sandbox, method: &str, wanted: usize, patience_s: u64) -> Arc<InFlight> {
         let patience = Duration::from_secs(patience_s);
         let all = Arc::<InFlight>::default();

@@ -31,7 +31,7 @@ pub struct SandboxAccess {
     token: Mutex<String>,
     /// The API token of another Hetzner Cloud project.
     pub other_token: String,
-    /// The URL of the Robot web service, when the sandbox simulates dedicated servers.
+    /// The URL of the Robot web service. `None` when the sandbox does not serve Robot.
     robot: Option<String>,
     /// The logins to the Robot web service. Each has the kind of its credentials, its user and its password.
     logins: Vec<(Credentials, (String, String))>,
@@ -52,7 +52,8 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    /// All kinds of credentials except `Right`. With each of them, a process sees fewer dedicated servers or none.
+    /// All kinds of credentials except `Right`. A process with any of them sees fewer dedicated servers than with
+    /// `Right`, or none.
     pub const ALL: [Credentials; 5] = [
         Credentials::WrongPassword,
         Credentials::OtherAccount,
@@ -62,8 +63,8 @@ impl Credentials {
     ];
 }
 
-/// Returns the settings of an HTTP client without TLS and without a proxy. Its gate, which can refuse writes, refuses
-/// none. Each call takes at most `timeout`.
+/// Returns the settings of an HTTP client without TLS and without a proxy. Its gate decides whether a write is sent,
+/// and allows all writes. Each call takes at most `timeout`.
 pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> http::HttpSettings {
     http::HttpSettings {
         base,
@@ -182,7 +183,7 @@ impl SandboxAccess {
     }
 
     /// Returns new API clients, which have read nothing yet, like those of a process that has just started. The Robot
-    /// credentials are right, and every write is sent.
+    /// credentials are right, and every write is sent. `load_balancers` is `None` when load balancers are disabled.
     pub fn world(&self, token: &str, load_balancers: Option<Defaults>) -> Apis {
         self.world_of(WriteLimit::after(None), token, load_balancers)
     }

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// The simulated time that an API call spends on the network, in both directions together.
 const CALL: Duration = Duration::from_millis(4);
 
-/// The largest number of API calls that the programs on one simulated machine can make. More calls mean that a program
-/// repeats something endlessly.
+/// The largest number of API calls that the programs on one simulated machine are allowed to make. A test with more
+/// calls fails, because one of its programs repeats something endlessly.
 const CALLS_AT_MOST: u64 = 100_000;
 
 const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
@@ -34,19 +34,21 @@ pub struct Machine {
     begun_wall: SystemTime,
     /// The simulated time in nanoseconds since the creation of the machine. The simulated APIs use this time, too.
     time: Arc<AtomicU64>,
-    /// For how long the simulated computer was suspended in total, like a laptop that sleeps. Its monotonic clock does
-    /// not count this time.
+    /// For how long the simulated machine was suspended in total, as a sleeping laptop is. The monotonic clock of the
+    /// machine does not count this time.
     pub suspended: Cell<Duration>,
     random: RefCell<Random>,
     sandboxes: RefCell<Vec<Weak<Sandbox>>>,
     /// The programs that run on this machine as simulated processes. There are none when the test only calls functions
     /// of the library.
     pub processes: Processes,
-    /// In how many of a thousand cases a simulated process is paused for a while when it reads a clock.
+    /// How many of a thousand clock readings, chosen at random, pause the simulated process that reads the clock.
     pauses_per_thousand: Cell<u64>,
-    /// The function that does the work of other processes while a process is paused.
+    /// The function that does the work of other processes while a process is paused. With `None`, no other process
+    /// works during a pause.
     meanwhile: RefCell<Option<Meanwhile>>,
-    /// The function that runs the other threads of a process while one of its threads waits for them.
+    /// The function that runs the other threads of a process while one of its threads waits for them. `None` when the
+    /// test has set no such function.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub pauses: Cell<u64>,
     calls: Cell<u64>,
@@ -145,8 +147,9 @@ impl Machine {
         sandboxes.len()
     }
 
-    /// From now on, a simulated process is paused for a while in `of_a_thousand` of a thousand cases when it reads a
-    /// clock. The function `meanwhile` does the work of other processes during each pause.
+    /// From now on, `of_a_thousand` of a thousand clock readings, chosen at random, pause the simulated process that
+    /// reads the clock. The function `meanwhile` does the work of other processes during each pause. With `None`, no
+    /// other process works during a pause.
     pub fn pause_randomly(&self, of_a_thousand: u64, meanwhile: Option<Meanwhile>) {
         self.pauses_per_thousand.set(of_a_thousand);
         *self.meanwhile.borrow_mut() = meanwhile;
@@ -178,8 +181,8 @@ impl Machine {
         others_work(false);
         self.pass(time);
         if choice.is_multiple_of(7) {
-            // One pause in seven suspends the whole simulated computer, like a laptop that sleeps. The monotonic clock
-            // does not count the time of such a pause.
+            // One pause in seven suspends the whole simulated machine, as a laptop is suspended when it sleeps. The
+            // monotonic clock does not count the time of such a pause.
             self.suspended.update(|suspended| suspended + time);
         }
         others_work(true);

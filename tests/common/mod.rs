@@ -162,14 +162,15 @@ pub fn documents(text: &str) -> Vec<Value> {
     documents.filter(|one| !one.is_null()).collect()
 }
 
-/// Gives the Kubernetes user `ccm` the role of hcloud-cloud-controller-manager and a new token. This function must be
-/// called before [`env`], which returns the token.
+/// Gives the Kubernetes user `ccm` the role of hcloud-cloud-controller-manager and a new bearer token. This function
+/// must be called before [`env`], because [`env`] writes the token into a kubeconfig.
 pub fn under_its_role(sandbox: &Sandbox) {
     let rules = sandbox::world::official_rules();
     sandbox.add_user("ccm", &[], rules).unwrap();
 }
 
-/// Returns the environment variables after some were changed. `ccm` treats an empty variable as one that is not set.
+/// Returns the environment variables `env`, in which each variable in `changes` has its new value. `ccm` treats an
+/// empty variable as one that is not set.
 pub fn with(mut env: Env, changes: &[(&str, &str)]) -> Env {
     for (name, value) in changes {
         env.retain(|(other, _)| other != name);
@@ -460,7 +461,8 @@ pub fn on(calls: &str, effect: Effect) -> Rule {
     }
 }
 
-/// Returns a fault effect that makes a change, as a person could, just before the simulated API handles a call.
+/// Returns a fault effect that calls `manual_change` just before the simulated API handles a call. This function
+/// changes something in the sandbox, as a person could.
 pub fn before(
     sandbox: &Arc<Sandbox>,
     manual_change: impl Fn(&Sandbox) + Send + Sync + 'static,
@@ -497,8 +499,8 @@ pub fn builder() -> Builder {
     }
 }
 
-/// What a skipped test needs, as its report says: a watch cache that lags behind. The watch cache of a real API server
-/// cannot be made to lag.
+/// The name under which a test is reported as skipped because it needs a watch cache that lags behind. The watch cache
+/// of a real API server cannot be made to lag.
 pub const STALE_CACHE: &str = "a cache that lags";
 
 /// Returns whether the API server is real. If so, this function also reports that the test is skipped, because only a
@@ -561,8 +563,8 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     calls.iter().filter(is_such).map(shown).collect()
 }
 
-/// Converts a duration on a program's clock to the clock of the test and of the sandbox's APIs. The durations differ
-/// when the program is a process whose waits are shortened.
+/// Returns how long a duration on a program's clock lasts for the test and for the sandbox's APIs. This is shorter when
+/// the program is a process whose waits are shortened.
 pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     match sandbox.is_in_memory() {
         true => time,

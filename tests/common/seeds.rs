@@ -1,4 +1,4 @@
-//! Chooses the seeds of a test run.
+//! Chooses the seeds of the random numbers in a test run.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 /// Returns the seeds in the variable `CCM_TEST_SEED`, or `seeds` when the variable is not set or empty. The variable

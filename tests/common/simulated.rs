@@ -106,7 +106,7 @@ pub fn command(env: &super::Env, words: &[&str]) -> Ran {
     Ran { code: code.into(), stdout: process.stdout.take(), stderr: process.stderr.take() }
 }
 
-/// Waits until a daemon has ended without being asked to, and returns its output and exit code.
+/// Waits until a daemon ends by itself, and returns its output and exit code.
 fn ended(machine: &Machine, daemon: &Daemon) -> Ran {
     let mut code = None;
     let ends = || {
@@ -232,7 +232,8 @@ impl Processes {
         process.threads.take();
     }
 
-    /// Calls `work` as this simulated process, with the environment, output and logger of the process.
+    /// Calls `work`, whose code then runs as this simulated process: it sees the environment, output and logger of the
+    /// process.
     fn as_process<T>(&self, process: &Rc<Process>, work: impl FnOnce() -> T) -> T {
         self.stack.borrow_mut().push(Rc::clone(process));
         let done = ccm::http::apart(work);
@@ -240,8 +241,9 @@ impl Processes {
         done
     }
 
-    /// Returns the environment, output and logger of the simulated process whose code runs now. Returns `None` while
-    /// the code of the test itself runs.
+    /// Returns the environment, output and logger of the simulated process whose code runs now. The test and its
+    /// simulated processes run in one thread, one after the other. Returns `None` when this thread runs code of the
+    /// test and not of a simulated process.
     pub fn at_work(&self) -> Option<&dyn Surroundings> {
         let is_any = !self.stack.borrow().is_empty();
         is_any.then_some(self as &dyn Surroundings)

@@ -14,7 +14,8 @@ pub const NO_REFRESH: &str = "--node-status-update-frequency=100h";
 /// would be counted too.
 const NODES_ALONE: &str = "--controllers=*,-service";
 
-/// How an API call reads nodes: as a table, as whole objects, or a single node.
+/// How an API call reads nodes: all nodes as a table, which is the format for `kubectl get`, all nodes as whole
+/// objects, or one node by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     Table,
@@ -65,7 +66,8 @@ impl SteadyState {
         reads.iter().filter(|read| **read == Read::Whole).count()
     }
 
-    /// Waits until the daemon has read the nodes as a table `count` more times.
+    /// Waits until the daemon has listed the nodes `count` more times as a table, which is the format for `kubectl
+    /// get`. The daemon polls the nodes in this format.
     pub fn wait_for_polls(&self, count: usize) {
         let tables = || {
             let reads = self.reads();

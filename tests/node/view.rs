@@ -3,12 +3,13 @@
 
 use crate::common::fake_provider::FakeProvider;
 use crate::common::library::SandboxAccess;
-use crate::common::{Cluster, socket_cluster};
+use crate::common::{Cluster, on, simulated_cluster, socket_cluster};
 use ccm::cache::{Apis, Poll, ReadFrom};
 use ccm::http::Proxies;
 use ccm::kube::{self, KubeNode, Labels};
 use ccm::provider::{OpenGate, clock};
 use sandbox::Sandbox;
+use sandbox::faults::Effect;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,6 +109,24 @@ fn a_write_s_answer_is_kept_unless_something_newer_was_read() {
     assert_eq!((seen().is_some(), reads_by_name(&sandbox)), (true, 0));
     world.nodes.again(&names, Duration::ZERO).unwrap();
     assert_eq!((seen(), reads_by_name(&sandbox)), (None, 1));
+}
+
+/// A large list is dropped before the next list is read. When that read fails, the cache has no nodes, and must not say
+/// that there are none: routes and targets of all nodes would be removed.
+#[test]
+fn a_list_that_was_dropped_for_a_failed_read_is_read_again() {
+    const NODES: usize = 501;
+    let sandbox = simulated_cluster(NODES);
+    let world = world(&sandbox);
+    let list = |max_age| world.nodes.whole(max_age, ReadFrom::Latest).map(|all| all.value.len());
+    assert_eq!(list(Duration::ZERO).ok(), Some(NODES));
+    sandbox
+        .faults()
+        .add(on("GET /api/v1/nodes", Effect::kubernetes_status(500, "InternalError", "no")));
+    assert_eq!(list(Duration::ZERO).ok(), None);
+    assert_eq!(list(Duration::from_secs(60)).ok(), None);
+    sandbox.faults().clear();
+    assert_eq!(list(Duration::from_secs(60)).ok(), Some(NODES));
 }
 
 /// The node is known by its UID. A list of servers that was requested later contains its machine.

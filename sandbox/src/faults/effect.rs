@@ -14,8 +14,8 @@ use crate::time;
 /// A function that makes another answer from the answer of the simulated API.
 pub type Change = Arc<dyn Fn(Response) -> Response + Send + Sync>;
 
-/// A function that a test wants to be called during an API call. It runs in the server's thread, and the client waits
-/// for it.
+/// A function that a test wants to be called during an API call. It runs in a thread of the HTTP server, and the client
+/// waits for it.
 pub type Hook = Arc<dyn Fn(&Request) + Send + Sync>;
 
 /// What a fault does to an API call.

@@ -96,7 +96,8 @@ fn effect(half: Half, generator: &mut SplitMix64) -> Effect {
             0 => Effect::hetzner_error(500, "server_error", "an unexpected error occurred"),
             1 => Effect::hetzner_error(502, "bad_gateway", "bad gateway"),
             2 => Effect::hetzner_error(503, "maintenance", "maintenance"),
-            // This answer imitates a time-out of a server behind the API, whose request has taken effect nevertheless.
+            // This answer imitates a time-out inside the API: the client gets an error, although the request has taken
+            // effect.
             _ => Effect::AfterAll(hetzner_error(504, "timeout", "the request timed out")),
         },
         (_, Half::Kubernetes) => match generator.below(3) {

@@ -26,7 +26,7 @@ const MAX_IDS: usize = 25;
 /// A resource that an action changes and locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Resource {
-    /// The kind as in `resources[].type`: `server`, `network`, …
+    /// The kind of the resource, e.g. `server` or `network`. An action shows it in its field `resources[].type`.
     pub kind: &'static str,
     pub id: u64,
 }
@@ -69,8 +69,8 @@ struct End {
 #[derive(Default)]
 pub struct Actions {
     all: BTreeMap<u64, Action>,
-    /// The scheduled work. The key is the time at which the work is due, and a number that grows with every entry, so
-    /// that two entries can have the same time.
+    /// The scheduled work. The key consists of the time at which the work is due, and of a number that is larger for
+    /// each later entry. Because of this number, two entries can have the same time.
     agenda: BTreeMap<(Instant, u64), Work>,
     /// The number of running actions on each resource.
     locks: HashMap<Resource, usize>,
@@ -106,7 +106,7 @@ pub struct Start<'a> {
     pub resources: &'a [Resource],
     /// The duration of the action on the real API. It is multiplied by the time scale of the simulated cloud.
     pub takes: Duration,
-    /// The ID of an action that must end before this action begins.
+    /// The ID of an action that must end before this action begins. With `None`, this action begins at once.
     pub after: Option<u64>,
 }
 
@@ -207,8 +207,8 @@ impl Actions {
         self.failures.entry(command.into()).or_default().push_back((code.into(), message.into()));
     }
 
-    /// Sets the duration of later actions with this command. It is multiplied by the time scale. `None` restores the
-    /// usual duration. Running actions keep their duration.
+    /// Sets the duration of later actions with this command. The duration is multiplied by the time scale. `None`
+    /// restores the usual duration. Running actions keep their duration.
     pub fn set_duration(&mut self, command: &str, takes: Option<Duration>) {
         match takes {
             Some(takes) => self.durations.insert(command.into(), takes),
@@ -223,7 +223,8 @@ impl Actions {
         }
     }
 
-    /// Returns the error of the newest action of a resource, as code and message, if this action failed.
+    /// Returns the code and the message of the error with which the newest action of a resource has failed. Returns
+    /// `None` when that action has not failed.
     pub fn last_error(&self, resource: Resource) -> Option<&(String, String)> {
         let mut newest_first = self.all.values().rev();
         let newest = newest_first.find(|action| action.resources.contains(&resource))?;

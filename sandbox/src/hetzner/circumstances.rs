@@ -14,8 +14,8 @@ pub struct Circumstances {
     /// The public addresses of dedicated servers. The value is the ID of the Cloud project whose owner also owns the
     /// dedicated server.
     pub dedicated: HashMap<IpAddr, u64>,
-    /// The simulated Robot and the ID of a Cloud project. The owner of this project owns all dedicated servers in
-    /// Robot.
+    /// The simulated Robot, and the ID of the Cloud project whose owner owns all dedicated servers in Robot. `None`
+    /// when no simulated Robot belongs to this cloud.
     pub robot: Option<(u64, Arc<Robot>)>,
     /// The programs on the machines, if any are simulated.
     pub port_checks: Option<Weak<dyn PortChecks>>,
@@ -25,8 +25,8 @@ pub struct Circumstances {
     pub load_balancer_limits: HashMap<u64, usize>,
     /// The load balancer types that are sold out, each with the location in which no more of them can be created.
     pub sold_out: HashSet<(String, String)>,
-    /// The load balancer types that are being retired, by name. The value contains two dates: when the end was
-    /// announced, and until when the type is sold.
+    /// The load balancer types that are being retired, by name. The value contains two dates: when the end of the
+    /// type's sale was announced, and until when the type is sold.
     pub deprecated: HashMap<String, (String, String)>,
     /// The DNS zones of each project. In a project without an entry, every domain counts as being in a zone.
     pub zones: HashMap<u64, Vec<String>>,

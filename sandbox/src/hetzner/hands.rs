@@ -206,8 +206,8 @@ impl Cloud {
         }
     }
 
-    /// Retires a load balancer type. The end was announced at the time `announced`, and the type is sold until
-    /// `unavailable_after`. Both are RFC 3339 timestamps.
+    /// Retires a load balancer type. The end of its sale was announced at the time `announced`, and the type is sold
+    /// until `unavailable_after`. Both are RFC 3339 timestamps.
     pub fn deprecate_load_balancer_type(
         &self,
         name: &str,
@@ -237,8 +237,8 @@ impl Cloud {
         self.lock().circumstances.clock_ahead_s = seconds;
     }
 
-    /// Sets the duration of later actions with this command. It is multiplied by the time scale. `None` restores the
-    /// usual duration.
+    /// Sets the duration of later actions with this command. The duration is multiplied by the time scale. `None`
+    /// restores the usual duration.
     pub fn set_action_duration(&self, command: &str, takes: Option<Duration>) {
         self.lock().actions.set_duration(command, takes);
     }

@@ -2,7 +2,7 @@
 //!
 //! | file | what it decides |
 //! |---|---|
-//! | `mod` | authentication, authorization, the choice of the resource that answers; functions for tests |
+//! | `mod` | authentication, authorization, which module answers a request; functions for tests |
 //! | `world` | the state of the cloud |
 //! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips` | the routes, rules and JSON of a resource |
 //! | `others` | the routes, rules and JSON of resources that only clients other than ccm use: SSH keys, firewalls |
@@ -101,7 +101,8 @@ pub struct ServerSummary {
 /// The facts about a server that the simulated kubelet on this server needs for its Node.
 pub(crate) struct SeenServer {
     pub name: String,
-    /// The server's private address, or its public IPv4 address when it has no private address.
+    /// The server's private address, or its public IPv4 address when it has no private address. `None` when it has
+    /// neither.
     pub ip: Option<Ipv4Addr>,
     pub architecture: &'static str,
 }

@@ -78,8 +78,8 @@ pub fn find<'c, T: Owned>(call: &'c Call, id: u64) -> Result<&'c T, ApiError> {
         .ok_or_else(|| ApiError::not_found(T::KIND, id))
 }
 
-/// Returns the resources that match the query parameters `name` and `label_selector` of a request. They are sorted by
-/// the parameter `sort`.
+/// Returns the resources that match the query parameters `name` and `label_selector` of a request. They have the order
+/// that the parameter `sort` asks for.
 pub fn select<'w, T: Owned>(
     query: &Query,
     all: impl Iterator<Item = &'w T>,

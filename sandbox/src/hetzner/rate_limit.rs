@@ -1,4 +1,5 @@
-//! The rate limit of a project: a number of requests that refills evenly over an hour.
+//! The rate limit of a project. A project has a number of requests that it can still make. Each request lowers this
+//! number, and the number rises evenly to the limit over an hour.
 
 use std::time::{Duration, Instant};
 

@@ -23,7 +23,7 @@ const FIRST_ID: u64 = 1_000_001;
 pub struct World {
     pub clock: Clock,
     pub tokens: HashMap<String, Token>,
-    /// The rate limit of each project, by its ID. Requests with an unknown token count for the ID 0.
+    /// The rate limit of each project, by the project's ID. Requests with an unknown token count for the ID 0.
     pub budgets: BTreeMap<u64, Budget>,
     pub servers: BTreeMap<u64, Server>,
     pub networks: BTreeMap<u64, Network>,
@@ -35,14 +35,15 @@ pub struct World {
     pub actions: Actions,
     pub pool: Pool,
     pub circumstances: Circumstances,
-    /// The ID of the server that the metadata service describes.
+    /// The ID of the server that the metadata service describes. With `None`, the metadata service answers every
+    /// request with 404.
     pub metadata_server: Option<u64>,
     next_id: u64,
     chosen_id: Option<u64>,
     next_correlation: u64,
 }
 
-/// The project and the rights of a token.
+/// The project and the rights of an API token.
 #[derive(Clone, Copy, Debug)]
 pub struct Token {
     pub project: u64,

@@ -82,17 +82,20 @@ struct Kubelet {
     silent: Option<Instant>,
     /// Whether the node controller has already set the node's conditions to `Unknown`.
     unknown: bool,
-    /// Whether the kubelet hangs, which means that it reports nothing although its machine runs.
+    /// Whether the kubelet hangs, which means that it reports nothing although its server runs.
     hangs: bool,
 }
 
-/// What a check of all kubelets does, in addition to the work that is due.
+/// What a check of all simulated kubelets does in addition to its usual work. The usual work is to make the reports
+/// that are due, and to set the conditions of a Node to `Unknown` when its kubelet was silent for the whole
+/// [`GRACE_PERIOD`].
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
-    /// The check does only the work that is due.
+    /// A kubelet reports only when its report is due, and the conditions of a Node become `Unknown` only after its
+    /// kubelet was silent for the whole [`GRACE_PERIOD`].
     Due,
-    /// Each kubelet reports its Node now, even if no report is due. A kubelet that hangs or whose server does not run
-    /// does not report.
+    /// Every kubelet reports its Node now, even if no report is due. The only exceptions are kubelets that hang or
+    /// whose server does not run.
     Report,
     /// Each kubelet that does not report is treated as if it had been silent for the whole [`GRACE_PERIOD`].
     Expire,

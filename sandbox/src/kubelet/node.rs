@@ -10,23 +10,25 @@ use super::weight::pad;
 #[derive(Clone, Debug, Default)]
 pub struct NodeSpec {
     pub name: String,
-    /// The ID of the cloud server on which the kubelet runs. A kubelet without a cloud server and without a dedicated
-    /// server always reports.
+    /// The ID of the cloud server on which the kubelet runs. `None` when it runs on no cloud server. A kubelet without
+    /// a cloud server and without a dedicated server always reports.
     pub server: Option<u64>,
     /// The machine number of the dedicated server on which the kubelet runs, see
-    /// [`DedicatedServer::machine`](crate::robot::DedicatedServer::machine).
+    /// [`DedicatedServer::machine`](crate::robot::DedicatedServer::machine). `None` when it runs on no dedicated
+    /// server.
     pub machine: Option<u64>,
-    /// The address that the kubelet reports when it is started without `--node-ip`.
+    /// The address that the kubelet reports when it is started without `--node-ip`. With `None`, it then reports only
+    /// its host name.
     pub internal_ip: Option<String>,
-    /// The value of the kubelet's flag `--node-ip`. The kubelet reports this address instead of `internal_ip`. It also
-    /// writes the address into the annotation `alpha.kubernetes.io/provided-node-ip`.
+    /// The value of the kubelet's flag `--node-ip`, or `None` without the flag. The kubelet reports this address
+    /// instead of `internal_ip`. It also writes the address into the annotation `alpha.kubernetes.io/provided-node-ip`.
     pub node_ip: Option<String>,
     /// The pod CIDRs of the Node: one of IPv4, or one of IPv4 and one of IPv6.
     pub pod_cidrs: Vec<String>,
     /// Labels of the Node, in addition to those that every kubelet sets.
     pub labels: BTreeMap<String, String>,
-    /// The provider ID of a Node that a cloud controller manager has already initialised. Such a Node has no
-    /// `uninitialized` taint.
+    /// The provider ID of a Node that a cloud controller manager has already initialised. With `None`, the Node is not
+    /// initialised and has the `uninitialized` taint.
     pub provider_id: Option<String>,
     /// The CPU architecture. An empty text means `amd64`.
     pub architecture: String,
@@ -125,7 +127,8 @@ fn architecture(spec: &NodeSpec) -> &str {
     if spec.architecture.is_empty() { "amd64" } else { &spec.architecture }
 }
 
-/// Returns an identifier that looks like a UUID. It depends only on the Node's name and on `which`.
+/// Returns an identifier that looks like a UUID. It is computed from the Node's name and the number `which`, so that
+/// one Node can have several identifiers.
 fn identifier(spec: &NodeSpec, which: u64) -> String {
     let seed = spec.name.bytes().fold(which, |seed, byte| seed.wrapping_mul(257) ^ u64::from(byte));
     let mut generator = crate::faults::SplitMix64::new(seed);

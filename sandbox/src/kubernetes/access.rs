@@ -36,7 +36,7 @@ pub struct PolicyRule {
     pub non_resource_urls: Vec<String>,
 }
 
-/// The rules that a user has in this namespace only. In a real cluster a RoleBinding gives the user a Role with these
+/// The rules that a user has in one namespace only. In a real cluster a RoleBinding gives the user a Role with these
 /// rules.
 #[derive(Clone, Debug)]
 struct NamespaceGrant {

@@ -36,8 +36,8 @@ pub fn read_value(resource: &Resource, given: &Value) -> Result<Read, Refusal> {
     decode(resource, given, FieldValidation::Warn)
 }
 
-/// Reads the object that results from a patch. Errors in its fields are reported with status 422, as errors of the
-/// patch.
+/// Reads the object that results from a patch. An error in one of its fields gets the status 422, and the message says
+/// that the field `patch` is invalid.
 pub fn read_patched(
     resource: &Resource,
     patched: &Value,

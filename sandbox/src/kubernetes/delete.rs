@@ -16,7 +16,7 @@ pub struct DeleteRequest<'a> {
     pub namespace: &'a str,
     pub name: &'a str,
     /// The UID that the client wants the object to have, as a precondition of the deletion. An object with another UID
-    /// is not deleted, and the answer is a conflict (409).
+    /// is not deleted, and the answer is a conflict (409). `None` means that every UID is accepted.
     pub uid: Option<String>,
     pub resource_version: Option<String>,
     pub dry_run: bool,
@@ -108,8 +108,8 @@ pub fn is_finished(object: &Value) -> bool {
         && object["status"]["phase"] != "Terminating"
 }
 
-/// Removes an object. When this was the last object of a namespace that is marked for deletion, the namespace is
-/// removed too.
+/// Removes an object and returns it, or returns `None` when it does not exist. When this was the last object of a
+/// namespace that is marked for deletion, the namespace is removed too.
 pub fn remove(state: &mut State, resource: &Resource, key: &str) -> Option<Value> {
     let removed = state.store.remove(resource, key)?;
     if let Some(namespace) = removed["metadata"]["namespace"].as_str() {

@@ -205,16 +205,16 @@ impl Cluster {
         if let Some(corner) = &self.corner {
             let mut directory = self.state().directory.clone();
             directory.grant_in_namespace(user, namespace, rules.clone());
-            // The real API server replaces the whole Role, so the new Role must contain the rules of the earlier calls
-            // too.
+            // The real API server replaces the whole Role, so the new Role must also contain the rules from earlier
+            // calls of this function.
             let all = directory.granted_in_namespace(user, namespace);
             corner.bind(&directory, user, &[], namespace, &all);
         }
         self.state().directory.grant_in_namespace(user, namespace, rules);
     }
 
-    /// Waits until the next second has begun, if the server is real. Creation times have whole seconds. After the wait,
-    /// new objects have a later creation time than all existing ones. A simulated cluster does not wait.
+    /// Waits until the next second has begun, if the API server is real. Creation times have whole seconds. After the
+    /// wait, new objects have a later creation time than all existing ones. A simulated cluster does not wait.
     pub fn await_next_second(&self) {
         if let Some(corner) = &self.corner {
             corner.await_next_second();
@@ -248,7 +248,8 @@ impl Cluster {
         Some(with_kind(row, object.value.clone()))
     }
 
-    /// Returns the objects of one namespace, or of all namespaces for `None`. They have the order of a LIST.
+    /// Returns the objects of one namespace, or of all namespaces for `None`. They have the same order as in the answer
+    /// to a LIST.
     pub fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value> {
         let row = row(resource);
         if let Some(corner) = &self.corner {

@@ -66,8 +66,8 @@ fn in_group(
     let selected = matches!(verb, "list" | "watch" | "deletecollection")
         .then(|| selected_name(request))
         .flatten();
-    // For a request about a Namespace, the namespace of the request is the Namespace's own name. kube-apiserver asks
-    // RBAC in this way too.
+    // For a request about a Namespace, the namespace of the request is the Namespace's own name. kube-apiserver also
+    // checks RBAC rules with this name as the namespace.
     let namespace = if resource == "namespaces" && group.is_empty() { name } else { namespace };
     Some(ResourceRequest {
         verb: verb.into(),
@@ -96,8 +96,8 @@ fn verb(request: &Request, named: bool) -> Option<&'static str> {
     })
 }
 
-/// Returns the name to which a field selector limits a list. For such a list the caller only needs the right to list
-/// that name.
+/// Returns the name to which a field selector limits a list, or `None` when it is not limited to one name. For a
+/// limited list, the caller only needs the right to list that name.
 fn selected_name(request: &Request) -> Option<String> {
     let selector = request.query("fieldSelector")?;
     let name = selector.split(',').find_map(|term| term.strip_prefix("metadata.name="))?;

@@ -18,7 +18,7 @@ pub struct Refusal {
     /// as `{}`.
     pub details: Option<Value>,
     /// The field `metadata.continue` of an answer with 410 to an expired `continue` token. With it, the client can read
-    /// the rest of the list as it is now.
+    /// the rest of the list as it is now. Other errors have `None`.
     pub continue_token: Option<String>,
 }
 

@@ -84,8 +84,8 @@ pub fn update(
             &0.into(),
             "must be specified for an update",
         );
-        // This message of kube-apiserver names the resource, e.g. `nodes`. Other validation messages name the kind,
-        // e.g. `Node`.
+        // kube-apiserver names the resource, e.g. `nodes`, in the message about a missing `resourceVersion`. Other
+        // validation messages name the kind, e.g. `Node`.
         let resource = target.resource;
         return Err(Refusal::invalid_as(resource.group, resource.plural, target.name, &[error]));
     }

@@ -1,4 +1,4 @@
-//! Checks JSON values against the schemas of a document.
+//! Checks JSON values against the schemas of an OpenAPI document.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 /// The largest number of references that are followed in a row. A longer chain is a cycle.
 const MAX_REFERENCES: usize = 32;
 
-/// The document that contains the schemas. A `$ref` in a schema names a place in this document.
+/// An OpenAPI document, which contains schemas. A `$ref` in a schema names a place in this document.
 #[derive(Clone, Copy)]
 pub struct Schemas<'d> {
     document: &'d Value,
@@ -97,7 +97,7 @@ impl<'d> Schemas<'d> {
         let rules = self.object_rules(schema);
         let missing = rules.required.iter().filter(|name| !fields.contains_key(**name));
         let mut found: Vec<_> = missing.map(|name| (name.to_string(), "is required")).collect();
-        // An object schema that lists no properties accepts all of them.
+        // An object schema that lists no properties accepts every property.
         if rules.additional.is_none() && !rules.properties.is_empty() {
             let unknown =
                 fields.keys().filter(|name| !rules.properties.contains_key(name.as_str()));
@@ -229,7 +229,8 @@ fn check_limits(schema: &Value, value: &Value, at: &str) -> Vec<String> {
     problems
 }
 
-/// Checks timestamps and decimal numbers. Other formats do not restrict strings.
+/// Whether a string has the `format` that its schema demands. Only timestamps (`date-time`) and decimal numbers
+/// (`decimal`) are checked. Every string is accepted for another format.
 fn has_format(format: Option<&str>, text: &str) -> bool {
     match format {
         Some("date-time") => text.parse::<jiff::Timestamp>().is_ok(),

@@ -65,8 +65,8 @@ pub struct DedicatedServer {
     pub operating_status: Option<String>,
     /// The account that owns the server. A new server belongs to [`OWN_ACCOUNT`].
     pub account: u32,
-    /// The server's private address in the vSwitch of a Hetzner Cloud Network. The Robot API does not show this
-    /// address.
+    /// The server's private address in the vSwitch of a Hetzner Cloud Network, or `None` when it has none. The Robot
+    /// API does not show this address.
     pub private_ip: Option<Ipv4Addr>,
     /// A number that stands for the physical machine. After an edit by a test, the same server number can belong to
     /// another machine.

@@ -19,15 +19,18 @@ pub struct FaultEntry {
     pub path: Option<String>,
     pub nth: Option<u64>,
     pub every: Option<u64>,
-    /// The share of the matching calls that fail, from 0 to 1. The field `seed` decides which of them fail.
+    /// The share of the matching calls that fail, from 0 to 1. The field `seed` decides which of them fail. With
+    /// `None`, calls are not chosen at random.
     pub probability: Option<f64>,
     pub seed: u64,
     pub times: Option<u64>,
     /// What happens to the calls: one of the names in [`EFFECTS`].
     pub effect: String,
-    /// The delay of the effects `slow`, `slow-answer` and `drip`, e.g. `500ms`.
+    /// The delay of the effects `slow`, `slow-answer` and `drip`, e.g. `500ms`. These effects need the field, and other
+    /// effects ignore it.
     pub delay: Option<String>,
-    /// The HTTP status of the effect `status`.
+    /// The HTTP status with which calls are answered when `effect` is `status`. This effect needs the field, and other
+    /// effects ignore it.
     pub status: Option<u16>,
 }
 

@@ -72,10 +72,12 @@ pub struct DedicatedEntry {
     pub cancelled: bool,
     #[serde(deserialize_with = "given")]
     pub ip: Option<Option<String>>,
-    /// The server's IPv6 network without `/64` at its end.
+    /// The server's IPv6 network without `/64` at its end. With `None` the server keeps the network that every new
+    /// server gets, and with `Some(None)` Robot shows null.
     #[serde(deserialize_with = "given")]
     pub ipv6_net: Option<Option<String>>,
     /// The ways in which the server can be reset, e.g. `power`. An empty list means that the server cannot be reset.
+    /// With `None` the server keeps the ways that every new server has.
     pub reset_types: Option<Vec<String>>,
     /// Whether the server has no Node in the cluster.
     pub no_node: bool,

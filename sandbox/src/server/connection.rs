@@ -13,8 +13,8 @@ use super::{Config, Ending, Exchanged, Shared};
 use crate::exchange::{Request, Response};
 use crate::faults::{Delivery, Outcome};
 
-/// How long the server waits before it closes a connection whose request it has refused. The client reads the refusal
-/// in this time, and is possibly still sending its request.
+/// How long the server keeps a connection open after it has answered a request with an error because it cannot read the
+/// request. In this time the client can read the answer, even if it is still sending the request.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
 /// How long the server waits for the client to close the connection after the last answer.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
@@ -126,7 +126,8 @@ fn refuse(shared: &Shared, mut stream: Stream, status: u16, sentence: &str) {
     }
 }
 
-/// Writes the answer to a request that the server refuses. Returns false when the answer could not be written.
+/// Writes the error answer to a request that the server cannot read, e.g. because it is malformed or too large. Returns
+/// false when the answer could not be written.
 fn write_refusal(
     stream: &mut impl Bytes,
     status: u16,

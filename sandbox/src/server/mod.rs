@@ -9,7 +9,7 @@
 //! | `connection` | one connection from its first byte to its last |
 //! | `bytes` | the source of requests and the destination of answers: a connection, or memory |
 //! | `stream` | a connection: plain or TLS, buffered, with deadlines |
-//! | `request` | bytes → [`Request`](crate::exchange::Request), or the refusal a client gets |
+//! | `request` | bytes → [`Request`](crate::exchange::Request), or the error answer that the client gets |
 //! | `answer` | [`Response`](crate::exchange::Response) → bytes, whole or broken on purpose |
 
 mod answer;
@@ -113,7 +113,7 @@ pub struct Exchanged {
 pub enum Ending {
     /// The connection stays open for the next request.
     KeepAlive,
-    /// The connection is closed in the usual way.
+    /// The connection is closed in the usual way, without a TCP reset.
     Close,
     /// The connection ends with a TCP reset.
     Reset,

@@ -1,5 +1,5 @@
 //! Reads one HTTP request from a connection. It supports the parts of RFC 9112 that clients of the simulated APIs use,
-//! and refuses everything else.
+//! and answers everything else with an error status.
 
 use std::io;
 use std::time::Instant;
@@ -14,7 +14,7 @@ pub(super) struct Received {
     pub keep_alive: bool,
 }
 
-/// Why no request was received.
+/// Why the server could not read a request: the client is gone, or the request gets an error answer.
 pub(super) enum Refusal {
     /// The client has closed the connection, has sent nothing for too long, or has stopped in the middle of a request.
     /// No answer is sent, because no client waits for it.

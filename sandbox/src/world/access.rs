@@ -98,7 +98,7 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Generates the tokens of a sandbox from a seed. All tokens are different.
+/// Generates the API tokens of a sandbox from a seed. All tokens are different.
 pub(super) struct Tokens(Mutex<SplitMix64>);
 
 impl Tokens {

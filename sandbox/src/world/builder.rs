@@ -340,8 +340,8 @@ impl Projects {
         projects
     }
 
-    /// Returns a new log of API calls. The log shows a name for each token of the two projects, and not the token
-    /// itself.
+    /// Returns a new log of API calls. Callers with a Hetzner Cloud token appear in the log under a name, e.g.
+    /// `read-only`, and not with their token.
     fn calls(&self) -> crate::calls::CallLog {
         let calls = crate::calls::CallLog::default();
         calls.name_caller(self.token.as_str(), "project");

@@ -41,13 +41,14 @@ pub struct Sandbox {
     // Rust drops the fields in their order. This field is first, because the simulated kubelets write to the cluster
     // and must end before the cluster is dropped.
     kubelets: Kubelets,
-    /// The APIs that answer requests now, each with its HTTP server. A sandbox in memory has no HTTP servers.
+    /// The APIs that answer requests now, each with its HTTP server. The server is `None` in a sandbox in memory.
     served: Mutex<HashMap<Half, Option<Server>>>,
     /// The ports of the APIs that a test has stopped. The sandbox keeps these ports, so that no other program gets them
     /// before the APIs are served again.
     kept: Mutex<HashMap<Half, KeptPort>>,
-    /// The address and ports on which the APIs listen. When an API is first served on any free port, the number of that
-    /// port is stored here. After a stop, the API is served on the same port again.
+    /// The address and ports on which the APIs listen. An API with the port 0 gets any free port when it is first
+    /// served, and the number of that port then replaces the 0. After a stop, the API is therefore served on the same
+    /// port again.
     ports: Mutex<Ports>,
     cloud: Arc<Cloud>,
     cluster: Arc<Cluster>,
@@ -55,7 +56,7 @@ pub struct Sandbox {
     serves_robot: bool,
     projects: Projects,
     network: Option<u64>,
-    /// The IP range of the Network's subnet for dedicated servers.
+    /// The IP range of the Network's subnet for dedicated servers. `None` when there is no such subnet.
     vswitch: Option<Ipv4Net>,
     node_bytes: usize,
     only: Option<Half>,
@@ -337,9 +338,9 @@ impl Sandbox {
         number
     }
 
-    /// Creates the Node of a dedicated server that already exists. When the Network has a subnet for dedicated servers
-    /// with a free address, the server gets this address, and its kubelet uses it as with the flag `--node-ip`.
-    /// Otherwise the kubelet uses the server's public IPv4 address, if there is one.
+    /// Creates the Node of a dedicated server that already exists. If the Network has a subnet for dedicated servers,
+    /// the server gets a free address of this subnet, and its kubelet uses the address as with the flag `--node-ip`. If
+    /// there is no free address or no such subnet, the kubelet uses the server's public IPv4 address, if there is one.
     ///
     /// # Panics
     /// Panics when [`Kubelets::register`] does.
@@ -415,8 +416,8 @@ impl Sandbox {
         Ok(account)
     }
 
-    /// Returns the token and the certificate of a user of the Kubernetes API. The users are `admin`, `ccm`, and those
-    /// that tests have added.
+    /// Returns the token and the certificate of a user of the Kubernetes API, or `None` when there is no such user. The
+    /// users are `admin`, `ccm`, and those that tests have added.
     pub fn account(&self, user: &str) -> Option<Account> {
         self.accounts().get(user).cloned()
     }

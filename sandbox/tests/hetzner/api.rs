@@ -81,7 +81,7 @@ impl Answer {
     }
 }
 
-/// Creates a request with the token that is allowed to write. A `+` in the query stands for a space.
+/// Creates a request with an API token that allows reads and writes. A `+` in the query stands for a space.
 pub fn request(method: &str, path: &str, body: &Value) -> Request {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let pairs = query.split('&').filter(|pair| !pair.is_empty());

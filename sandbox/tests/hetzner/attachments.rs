@@ -27,7 +27,7 @@ fn servers_are_attached_by_the_rules() {
     let (a, b, far) =
         (server("a", "fsn1", "cx22"), server("b", "hel1", "cx22"), server("far", "ash", "ccx13"));
     // The requests run in this order. Each case has the server, the request, and the expected status, error code and
-    // private address. The address is empty for a refusal.
+    // private address. The address is empty when the request must fail.
     let cases = [
         (a, json!({}), 422, "invalid_input", ""),
         (a, json!({"network": 1}), 404, "not_found", ""),

@@ -235,7 +235,7 @@ fn five_thousand_servers_are_listed_quickly() {
         let request = request("GET", &format!("/servers?per_page=50&page={page}"), &Value::Null);
         assert_eq!(api.cloud.handle(&request).status, 200);
     }
-    // The limit is generous, because this is an unoptimised build that runs beside other tests.
+    // The limit of ten seconds is generous, because this is an unoptimised build that runs beside other tests.
     assert!(start.elapsed() < Duration::from_secs(10), "took {:?}", start.elapsed());
 }
 

@@ -91,7 +91,8 @@ fn reverse_dns_is_set_for_its_own_addresses() {
     );
     let default = shown.at("/load_balancer/public_net/ipv4/dns_ptr").clone();
     assert!(default.is_string());
-    // Each case: the address, its new name, and the names that the IPv4 and the IPv6 address have afterwards.
+    // Each case: the public address, its new reverse DNS name, and the reverse DNS names that the IPv4 and the IPv6
+    // address have afterwards.
     let cases = [
         (&v4, json!("lb.example.com"), json!("lb.example.com"), Value::Null),
         (&v6, json!("six.example.com"), json!("lb.example.com"), json!("six.example.com")),

@@ -124,6 +124,7 @@ fn servers_have_primary_ips_too() {
     let assign = |server: u64| json!({"assignee_id": server, "assignee_type": "server"});
     let target = json!({"targets": [{"type": "server", "server": {"id": plain}}]});
     let load_balancer = create(&api, "web", target);
+    // Each step: the command of an action of the Primary IP, the body of the request, and the error code of the answer.
     // The steps run in this order.
     let steps: [(&str, Value, &str); 3] = [
         ("assign", assign(plain), "server_not_stopped"),

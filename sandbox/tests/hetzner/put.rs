@@ -75,7 +75,7 @@ fn a_document_that_is_put_is_shown_and_can_be_changed() {
     assert_eq!(api.get("/certificates/6").at("/certificate/used_by/0/id"), 8);
     assert_eq!(api.call("DELETE", "/load_balancers/8", Value::Null).code(), "protected");
 
-    // A new load balancer gets an ID and addresses that the documents do not contain.
+    // A new load balancer gets an ID and addresses that none of the resources from the documents has.
     let request =
         json!({"name": "new", "load_balancer_type": "lb11", "location": "fsn1", "network": 4});
     let new = api.post("/load_balancers", request);

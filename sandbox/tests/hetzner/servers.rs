@@ -103,7 +103,8 @@ fn a_new_server_is_initializing_then_runs() {
 fn power_actions_change_the_status() {
     let api = Api::new();
     let id = api.cloud.create_server(api.project, ServerSpec::default());
-    // Each case: whether the server is on, the action, its command, and the server's status afterwards.
+    // Each case: whether the server is on, the last segment of the request's path, the `command` of the started action,
+    // and the server's status afterwards.
     let cases = [
         (true, "poweron", "start_server", "running"),
         (false, "poweron", "start_server", "running"),
@@ -206,7 +207,7 @@ fn a_test_can_set_any_field_of_a_server() {
     assert_eq!(api.get("/servers?label_selector=edited=yes").names("servers"), ["server"]);
     assert_eq!(api.get(&format!("/networks/{net}")).at("/network/servers"), &json!([]));
 
-    // A test has set the status of this server by hand. That status is shown only until the API changes the status
+    // The test has edited the status of this server. The API shows the edited status only until it changes the status
     // itself.
     assert_eq!(api.post(&format!("{path}/actions/poweroff"), Value::Null).status, 201);
     assert_eq!(api.get(&path).at("/server/status"), "off");

@@ -122,7 +122,8 @@ fn fields_of_a_service_that_were_set_stay() {
     let (_, shown) = world.get(&format!("{SERVICES}/web"));
     assert_eq!(shown["spec"]["clusterIP"], made["spec"]["clusterIP"]);
     assert_eq!(shown["spec"].get("healthCheckNodePort"), None);
-    // The Service has released its node port, so another Service can have it.
+    // The Service `web` now has the type `ClusterIP` and has released its node port, so another Service can have that
+    // port.
     let port = made["spec"]["ports"][0]["nodePort"].clone();
     assert_eq!(post(&world, "next", json!({"ports": [{"port": 80, "nodePort": port}]})).0, 201);
 }

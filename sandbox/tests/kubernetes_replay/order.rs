@@ -8,7 +8,8 @@ pub struct Case {
     /// The path of the recording as `FOLDER/FILE`, without the file's ending.
     pub name: &'static str,
     pub who: Who,
-    /// A change of the cluster that happened before this request and was not recorded.
+    /// A change of the cluster that happened before this request and was not recorded. `None` when there was no such
+    /// change.
     pub before: Option<fn(&Cluster)>,
     pub exempt: Option<Exemption>,
     /// Whether the answer is a discovery document, of which only the part that the sandbox serves is compared.
@@ -27,7 +28,8 @@ pub enum Who {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Exemption {
-    /// The whole answer is expected to differ, for this reason. The case is reported as a skipped test.
+    /// The whole answer is expected to differ. The text says why, and the case is reported as a skipped test with this
+    /// text.
     Whole(&'static str),
     /// The message is not compared, because it quotes `managedFields`. The rest of the answer is compared.
     Message,

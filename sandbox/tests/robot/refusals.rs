@@ -157,7 +157,8 @@ fn servers_and_resets_have_a_limit_each() {
 
 #[test]
 fn robot_s_limits_are_the_documented_ones_and_end_after_their_interval() {
-    // At this scale the interval of a limit, one hour, takes 1.08 s. An answer shows it as 2 seconds.
+    // At this scale the interval of a limit, one hour, takes 1.08 s. Robot's error answer shows the interval in whole
+    // seconds, rounded up to 2.
     let sandbox = servers(1).scale(0.0003).start();
     for (path, limit) in [("/server", 200), ("/reset", 500)] {
         let begun = Instant::now();
@@ -166,7 +167,7 @@ fn robot_s_limits_are_the_documented_ones_and_end_after_their_interval() {
         }
         let (status, refusal) = get(&sandbox, path);
         // On a busy machine the calls take longer than the interval of the limit. The oldest calls then no longer
-        // count, and no call is refused.
+        // count, Robot refuses no call, and the answer is not checked.
         if begun.elapsed() < Duration::from_secs(1) {
             let error = &refusal["error"];
             assert_eq!((status, &error["max_request"]), (403, &json!(limit)));

@@ -92,8 +92,8 @@ fn read_exactly(stream: &mut impl Read, bytes: usize) -> std::io::Result<Vec<u8>
     Ok(read)
 }
 
-/// A handler for tests. It answers with the request as JSON, except for `/large/N` with N bytes, `/nothing` with 204,
-/// `/panic` with a panic, and `/split` with a line break in a header.
+/// A handler for tests. It usually answers with the request as JSON. For `/large/N` it answers with N bytes, for
+/// `/nothing` with status 204, and for `/split` with a line break in a header. For `/panic` it panics.
 pub struct Echo;
 
 impl Handler for Echo {

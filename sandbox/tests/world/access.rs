@@ -12,7 +12,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use sandbox::credentials::Identity;
 use sandbox::{Half, Sandbox};
 
-/// Sends a GET to the simulated Kubernetes API and returns the status of the answer.
+/// Sends a GET to the simulated Kubernetes API, with the bearer token and the client certificate if they are given.
+/// Returns the status of the answer.
 fn status(sandbox: &Sandbox, path: &str, token: Option<&str>, identity: Option<&Identity>) -> u16 {
     let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
     let mut roots = RootCertStore::empty();

@@ -1,5 +1,5 @@
-//! Sandboxes that store their objects in a part of a real cluster. The part is called a corner. In these tests, another
-//! sandbox plays the real cluster.
+//! Sandboxes that store their objects in a part of a real cluster. The part is called a corner. These tests use another
+//! sandbox in the place of a real cluster.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ fn a_change_is_made_again_when_somebody_was_faster() {
     assert_eq!((&labels["theirs"], &labels["mine"]), (&json!("kept"), &json!("too")));
 }
 
-/// Makes `theirs`, the sandbox that plays the real cluster, accept requests about Roles. A sandbox has no Roles, so
+/// Makes `theirs`, the sandbox in the place of a real cluster, accept requests about Roles. A sandbox has no Roles, so
 /// simulated faults answer these requests.
 fn answers_for_roles(theirs: &Sandbox) {
     let answer = |status: u16, body: Value| Effect::Instead(Response::json(status, &body));

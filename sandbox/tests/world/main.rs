@@ -1,4 +1,4 @@
-//! Tests of a whole sandbox: its start, its machines, its users, and the program `sandbox`.
+//! Tests of a whole sandbox: its start, its servers, its users, and the program `sandbox`.
 
 mod access;
 mod corner;

@@ -163,7 +163,8 @@ fn a_half_that_was_stopped_starts_again_at_its_address() {
     }
 }
 
-/// While an API is stopped, no other program can get its port. Such a program would answer in the place of the API.
+/// While an API is stopped, no other program can get its port. Otherwise, such a program could answer in the place of
+/// the API.
 #[test]
 fn a_half_that_was_stopped_keeps_its_port() {
     let sandbox = Sandbox::builder().heartbeats(false).start();

@@ -85,7 +85,7 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
             let (id, ours) = (&node.spec.provider_id, provider.name());
             let message = format!(
                 "provider ID {id:?} belongs to another cloud provider (ours begin with {ours}://): ccm does not \
-                 change the node"
+                 change the node, which is right when it runs in another cloud"
             );
             plan.warn(Reason::UnknownProviderIDPrefix, message);
         }

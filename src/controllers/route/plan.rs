@@ -602,7 +602,7 @@ fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
             let why = match row.state {
                 State::Blackhole => "its gateway is no server's address",
                 State::WrongGateway => "these pods are on another server",
-                _ => "the node at this gateway does not have these pods",
+                _ => "no node at this gateway has this pod CIDR",
             };
             let delete = |route| change(true, route, why);
             let add = |route| change(false, route, "the node's pods are there");

@@ -301,7 +301,7 @@ impl TakenOff<'_> {
             let event = format!(
                 "Left load balancer {shown}: the ports of this Service were removed; {why}"
             );
-            (WriteVerb::LEAVE, format!("; {why}"), event)
+            (WriteVerb::LEAVE, format!("; it stays, because {why}"), event)
         };
         let guard = Guard::to(Some(balancer), &to);
         let has_labels = self.is_kept || guard.changes_labels();

@@ -85,7 +85,7 @@ fn a_primary_ip_that_cannot_be_claimed_is_an_error_that_says_what_to_do() {
         ("public-net-ipv4=nobody", |_| {}, &["the project has no Primary IP \"nobody\";"]),
         ("public-net-ipv6=nobody", |w| w.state.primary_ips = Some(vec![]), &["the project has no Primary IP \"nobody\";"]),
         ("public-net-ipv4=kept", |w| edit(w, "kept", |one| one.auto_delete = true),
-            &["kept (41, 198.51.100.41)", "would be deleted together with the load balancer", "hcloud primary-ip update --auto-delete=false 41"]),
+            &["kept (41, 198.51.100.41)", "it would be deleted together with the load balancer", "hcloud primary-ip update --auto-delete=false 41"]),
         ("", |w| {
             w.service.load_balancer_ip = "198.51.100.41".into();
             edit(w, "kept", |one| one.auto_delete = true);

@@ -41,7 +41,7 @@ impl Image {
     }
 }
 
-/// The JSON of an image says that it is an available system image that belongs to no project and has no labels.
+/// All images are system images that are available to every project. They have no labels.
 impl Entry for Image {
     const KIND: &'static str = "image";
     const PARAMETERS: &'static [&'static str] = &[

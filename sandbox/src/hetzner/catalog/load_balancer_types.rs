@@ -77,7 +77,8 @@ impl Entry for LoadBalancerType {
         self.name
     }
 
-    /// A list of load balancer types contains only those that are still sold, like a list of server types.
+    /// A list of load balancer types leaves out the types that are no longer sold. A list of server types does the
+    /// same.
     fn is_offered(&self, world: &World) -> bool {
         self.is_sold(world)
     }

@@ -37,8 +37,8 @@ pub struct Offer {
     pub deprecation: Option<Deprecation>,
 }
 
-/// Two dates of a server type that is being retired, as RFC 3339 timestamps: when the end was announced, and until when
-/// the type is sold.
+/// Two dates of a server type that is being retired, as RFC 3339 timestamps: when the end of its sale was announced,
+/// and until when the type is sold.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Deprecation {
@@ -47,9 +47,9 @@ pub struct Deprecation {
 }
 
 impl ServerType {
-    /// Returns the JSON of the server type. The JSON is made only once, because every server in a list contains the
-    /// JSON of its type with all prices. There is one JSON for the real date and one for the date in tests with
-    /// simulated time, because the date decides which types are still sold.
+    /// Returns the JSON of the server type. Every server in a list contains the JSON of its type with all prices, so
+    /// the JSON is made only once. The date decides which types are still sold, so there is one JSON for the real date
+    /// and another one for the simulated date of tests.
     pub fn json(&self) -> &'static Text {
         static SHOWN: [OnceLock<BTreeMap<u64, Text>>; 2] = [OnceLock::new(), OnceLock::new()];
         static NONE: Text = Text::none();

@@ -43,8 +43,9 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
         return Err(ApiError::wrong_method(call.method));
     }
     let fields = Fields::parse(call.body)?;
-    // The lock is checked before the request. A request that is invalid now can become valid by the change that is
-    // still running. The client therefore gets the error of a locked resource, after which clients retry.
+    // The server checks whether an action still changes the load balancer before it checks the fields of the request.
+    // That action can make a request valid that is invalid now. The client therefore gets the error of a locked
+    // resource, after which clients retry.
     check_unlocked(call, one)?;
     let change = read(fields, call.world, one)?;
     let id = one.id;
@@ -57,8 +58,8 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
     Ok(call.world.action_reply(201, action))
 }
 
-/// Wraps a change of the load balancer's own data. When a test has made the API show another value of `field`, the
-/// returned change also removes that value, so that the API shows the changed data.
+/// Makes a change of the simulated cloud from `change`, which changes one load balancer. When a test has made the API
+/// show another value of `field`, that value is removed, so that the API shows the changed load balancer.
 fn on(field: &'static str, change: impl FnOnce(&mut LoadBalancer) + Send + 'static) -> Change {
     Box::new(move |world, id| {
         if let Some(one) = world.load_balancers.get_mut(&id) {

@@ -46,7 +46,8 @@ pub struct Health {
     pub status: String,
     /// Why the health check has failed, e.g. `layer4_timeout`. `None` when it has not failed.
     pub detail: Option<String>,
-    /// The HTTP status code that a failed HTTP health check has received.
+    /// The HTTP status code that a failed HTTP health check has received. `None` when it has received none, or has not
+    /// failed.
     pub http_status_code: Option<u16>,
 }
 
@@ -55,12 +56,14 @@ impl Health {
         Health::new("healthy", None)
     }
 
-    /// Returns an entry with the status `unhealthy`. `detail` is one of the API's reasons, e.g. `layer4_no_connection`.
+    /// Returns an entry with the status `unhealthy`. `detail` is the value of the API's field `detail`, which says why
+    /// the health check has failed, e.g. `layer4_no_connection`.
     pub fn unhealthy(detail: &str) -> Health {
         Health::new("unhealthy", Some(detail))
     }
 
-    /// Whether `detail` is one of the reasons that the API can show.
+    /// Whether the field `detail`, which says why a health check has failed, is absent or has a value that the API can
+    /// show.
     pub fn is_a_word_of_the_api(&self) -> bool {
         let detail = self.detail.as_deref();
         detail.is_none_or(|detail| DETAILS.contains(&detail))
@@ -86,8 +89,8 @@ pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine
     Text::part(&one.services.iter().map(entry).collect::<Vec<_>>())
 }
 
-/// Returns the health that follows from the state of the machine, and from the program at the port of the check. The API
-/// shows this health when no test has set another one. A change of the program is seen at once.
+/// Computes the result of a health check from the state of the target's server. The API shows this result unless a test
+/// has set another one.
 fn natural(
     world: &World,
     one: &LoadBalancer,

@@ -106,8 +106,8 @@ impl Target {
     }
 
     /// Whether the load balancer sends traffic to this server because of this target. A target with a label selector
-    /// stands for each server that has the labels and the needed interface: in the load balancer's network with
-    /// `use_private_ip`, or else with a public IPv4 address.
+    /// stands for each server that has the labels and that the load balancer can reach. With `use_private_ip`, such a
+    /// server must be in the load balancer's network. Otherwise, it must have a public IPv4 address.
     pub fn covers(&self, server: &Server, one: &LoadBalancer) -> bool {
         match &self.kind {
             Kind::Server(id) => *id == server.id,
@@ -224,8 +224,9 @@ fn check_ip(world: &World, one: &LoadBalancer, ip: IpAddr) -> Result<(), ApiErro
     if one.public_enabled { Ok(()) } else { Err(public_disabled()) }
 }
 
-/// Checks that Hetzner Cloud can reach Robot, because only Robot knows who owns the address of a dedicated server. The
-/// API's documentation does not say which HTTP status this error has, so 503 was chosen.
+/// Checks that Hetzner Cloud can reach Robot, because only Robot knows who owns the address of a dedicated server. If
+/// not, the error is `robot_unavailable`. The API's documentation does not say which HTTP status this error has, so 503
+/// was chosen.
 fn available(world: &World) -> Result<(), ApiError> {
     match world.circumstances.robot_unavailable {
         true => Err(ApiError::new(503, "robot_unavailable", "Robot is not available")),

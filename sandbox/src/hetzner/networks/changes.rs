@@ -31,8 +31,9 @@ pub fn start(call: &mut Call, network: &Network, command: &str) -> Result<Reply,
         return Err(ApiError::wrong_method(call.method));
     }
     let fields = Fields::parse(call.body)?;
-    // The lock is checked before the request. A request that is invalid now can become valid by the change that is
-    // still running. The client therefore gets the error of a conflict, after which clients retry.
+    // The server checks whether an action still changes the network before it checks the fields of the request. That
+    // action can make a request valid that is invalid now. The client therefore gets the error `conflict`, after which
+    // clients retry.
     if call.world.is_locked(network.resource()) {
         return Err(ApiError::conflict("network"));
     }

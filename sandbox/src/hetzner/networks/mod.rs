@@ -47,10 +47,10 @@ pub struct Network {
     /// The addresses that are in use or reserved by a running action, each with the server or load balancer to which it
     /// belongs.
     pub addresses: BTreeMap<Ipv4Addr, Resource>,
-    /// The IDs of the servers in this network. A server whose attachment is still running is not included.
+    /// The IDs of the servers in this network. A server is included only after the action that attaches it has ended.
     pub servers: BTreeSet<u64>,
-    /// The IDs of the load balancers in this network. A load balancer whose attachment is still running is not
-    /// included.
+    /// The IDs of the load balancers in this network. A load balancer is included only after the action that attaches
+    /// it has ended.
     pub load_balancers: BTreeSet<u64>,
 }
 

@@ -70,7 +70,8 @@ struct Order {
     start_after_create: bool,
 }
 
-/// Where a new server gets its public IPv4 address or IPv6 range from.
+/// The source of a new server's public IPv4 address or IPv6 range. `None` means that the server gets no such address,
+/// and `New` means that a Primary IP is created for it.
 #[derive(Clone, Copy, PartialEq)]
 enum Public {
     None,
@@ -307,7 +308,8 @@ fn read_location(
     })
 }
 
-/// Reads from a request where the new server gets its IPv4 address and its IPv6 range from.
+/// Reads the field `public_net` of a request. Returns the source of the new server's IPv4 address, and the source of
+/// its IPv6 range.
 fn read_public_net(
     call: &Call,
     fields: &mut Fields,

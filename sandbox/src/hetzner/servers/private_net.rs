@@ -22,7 +22,8 @@ const MAX_ALIAS_IPS: usize = 5;
 pub struct Wish {
     pub network: u64,
     pub ip: Option<Ipv4Addr>,
-    /// The range of the subnet from which the server's address must be taken.
+    /// The range of the subnet from which the server's address must be taken. `None` means any subnet in the server's
+    /// network zone.
     pub ip_range: Option<Ipv4Net>,
     pub alias_ips: Vec<Ipv4Addr>,
 }

@@ -1,7 +1,7 @@
 //! Discovery: the groups, versions and resources of the server.
 //!
-//! Only the older, unaggregated documents are served. A client that asks for aggregated discovery gets such a document
-//! too, and then reads the documents one by one, as it does with an old server.
+//! Only the older, unaggregated documents are served. A client that asks for aggregated discovery also gets an
+//! unaggregated document. It then reads the documents of all groups one by one, as it does with an old API server.
 
 use serde_json::{Value, json};
 
@@ -57,7 +57,8 @@ fn resources(group: &str) -> Value {
     let resources: Vec<Value> = rows.into_iter().flat_map(entries).collect();
     let mut list =
         json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources});
-    // The list of the core group has no field `apiVersion`, as in kube-apiserver.
+    // In kube-apiserver, the document with the resources of the core group has no field `apiVersion`, so it has none
+    // here.
     if !group.is_empty() {
         list["apiVersion"] = "v1".into();
     }

@@ -1,8 +1,8 @@
 //! Decodes request bodies in protobuf. A few commands of kubectl send no JSON: `auth can-i`, `create namespace` and
 //! `create service`. They accept answers in JSON.
 //!
-//! The tables contain only the kinds that these commands send. A field that is missing in the tables is reported as an
-//! error.
+//! Tables in this module list the fields of each kind, but only for the kinds that these commands send. A field that is
+//! missing in the tables is reported as an error.
 
 use serde_json::{Map, Value};
 
@@ -215,7 +215,7 @@ fn text(bytes: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(bytes).map_err(|why| why.to_string())
 }
 
-/// The value of a field in the wire format.
+/// The value of a field as it is encoded in protobuf: a number, or bytes.
 enum Raw<'a> {
     Number(i64),
     Bytes(&'a [u8]),

@@ -20,7 +20,7 @@ pub fn apply(schema: &Object, current: Value, patch: &Value) -> Result<Value, Re
 }
 
 /// Patches an object. `schema` is `None` inside maps and inside fields whose type the schema does not describe. There,
-/// the patch is applied as a JSON merge patch with directives.
+/// the patch works like a JSON merge patch, but directives such as `$patch` still have their effect.
 fn object(schema: Option<&Object>, current: Value, patch: &Value) -> Result<Value, Refusal> {
     let Some(changes) = patch.as_object() else {
         return Ok(patch.clone());

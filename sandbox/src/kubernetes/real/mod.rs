@@ -1,11 +1,12 @@
 //! The Kubernetes API of a sandbox that uses a real cluster. The HTTP server, users, call log and faults are those of
 //! the simulation, but a real API server answers the requests.
 //!
-//! Several tests use that server at the same time, and other objects exist there too, while `ccm` reads all nodes that
-//! it sees. Each sandbox therefore has a [`Corner`] with its own prefix. Names get the prefix in requests and lose it
-//! in answers, and a list leaves out objects without the prefix. Everything else comes from the real server: patches,
-//! conflicts, validation, refusals and watch caches. A user is impersonated under a name with the prefix, to which real
-//! Roles give the user's rules. When the corner is dropped, its objects and Roles are deleted.
+//! Several tests use that server at the same time, and other objects exist there too. `ccm` works on all nodes that it
+//! sees, so it must not see those of others. Each sandbox therefore has a [`Corner`] with its own prefix. Names get the
+//! prefix in requests and lose it in answers, and a list leaves out objects without the prefix. Everything else comes
+//! from the real server: patches, conflicts, validation, refusals and watch caches. For a user of the sandbox, the
+//! request impersonates a user whose name has the prefix, and real Roles give this user its rules. When the corner is
+//! dropped, its objects and Roles are deleted.
 //!
 //! | file | what it knows |
 //! |---|---|
@@ -226,8 +227,8 @@ impl Corner {
         let cached = format!("{path}?resourceVersion=0");
         roles::poll("the cache to know of a deletion", || {
             let (status, object) = self.server.json("GET", &cached, None);
-            // The cache knows of the deletion when it no longer has the object. An object with finalizers still exists
-            // after its deletion, and then the cache must show its `deletionTimestamp`.
+            // The server's watch cache knows of the deletion when it no longer has the object. An object with
+            // finalizers still exists after its deletion, and then the watch cache must show its `deletionTimestamp`.
             status == 404 || !object["metadata"]["deletionTimestamp"].is_null()
         });
         was_there

@@ -13,8 +13,8 @@ use crate::kubernetes::request_info::ResourceRequest;
 
 /// The Roles and bindings that this sandbox has created on the real server. They must be deleted when the sandbox ends.
 pub struct Roles {
-    /// Whether the server has no RBAC API, as when another sandbox plays the real server. This process then enforces
-    /// the rules itself.
+    /// Whether the server has no RBAC API, because a test uses another sandbox in the place of a real cluster. This
+    /// process then enforces the rules itself.
     missing: OnceLock<bool>,
     /// The paths of the created Roles and bindings, in the order in which they are deleted: a binding comes before its
     /// Role.

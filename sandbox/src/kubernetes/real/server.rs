@@ -94,8 +94,8 @@ impl Server {
             url = format!("{url}?{}", query.join("&"));
         }
         let mut sent = ureq::http::Request::builder().method(request.method.as_str()).uri(url);
-        // Formats other than JSON are removed from the `Accept` header, because the sandbox can only translate names in
-        // JSON.
+        // Formats other than JSON are removed from the `Accept` header, because the sandbox can remove its prefix from
+        // names only in JSON.
         let accept = request.header("accept").unwrap_or("application/json");
         let accept: Vec<&str> = accept
             .split(',')
@@ -246,7 +246,7 @@ impl Kubeconfig<'_> {
     }
 
     /// Returns a certificate or key of the kubeconfig. It is the content of the field `{field}-data`, or else of the
-    /// file that `field` names.
+    /// file that `field` names. Returns `None` when the kubeconfig has neither field.
     fn data(&self, part: &Value, field: &str) -> io::Result<Option<Vec<u8>>> {
         if let Some(inline) = self.text(part, &format!("{field}-data")) {
             let decoded = STANDARD.decode(inline.trim());

@@ -50,8 +50,8 @@ pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the errors in the metadata of an update that kube-apiserver reports before it validates the kind. The
-/// validation of the kind checks the metadata once more, so an answer contains these errors twice.
+/// Returns the errors in the metadata of an update that kube-apiserver finds before it applies the rules of the
+/// object's kind. These rules check the metadata once more, so an answer contains the errors twice.
 pub fn validate_common_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = validate_meta(new, &names::path_segment);
     errors.extend(validate_meta_update(new, old));

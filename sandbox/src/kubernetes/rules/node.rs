@@ -68,7 +68,8 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Checks a field of `spec` that can be set once and not changed afterwards. `shown` is the field's name in the error.
+/// Returns an error when an update changes a field of `spec` that already has a value, because such a field can be set
+/// only once. `shown` is the field's name in the error.
 fn set_once(new: &Value, old: &Value, field: &str, shown: &str) -> Option<FieldError> {
     let (new, old) = (&new["spec"][field], &old["spec"][field]);
     let detail = format!("node updates may not change {shown} except from \"\" to valid");

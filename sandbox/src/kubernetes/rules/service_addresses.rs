@@ -14,8 +14,8 @@ use crate::kubernetes::resource;
 use crate::kubernetes::status::FieldError;
 use crate::kubernetes::store::Store;
 
-/// The first and the last usable address of 10.96.0.0/16, the default Service range of the tool kind. The Service
-/// `kubernetes` has the first address.
+/// The first and the last usable address of 10.96.0.0/16. The program `kind` uses this range for Services by default.
+/// The Service `kubernetes` has the first address.
 const CLUSTER_IPS: (u32, u32) = (0x0A60_0001, 0x0A60_FFFE);
 const NODE_PORTS: (i64, i64) = (30000, 32767);
 const HEADLESS: &str = "None";

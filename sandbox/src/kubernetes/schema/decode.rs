@@ -171,7 +171,7 @@ impl Decoder {
 }
 
 impl DecodeError {
-    /// Returns the same error with another expected type: the name of this Go struct.
+    /// Returns the same error with another text: it names this Go struct as the type that was expected.
     fn of_struct(self, object: &Object) -> DecodeError {
         match self.0.rsplit_once(" of type ") {
             Some((start, _)) => DecodeError(format!("{start} of type {}", object.go())),

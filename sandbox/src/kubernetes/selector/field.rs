@@ -84,7 +84,8 @@ fn check_field(field: &str, resource: &Resource) -> Result<(), String> {
     {
         return Ok(());
     }
-    // kube-apiserver has another error message for resources that allow no fields besides the name and the namespace.
+    // When a resource allows only the name and the namespace in field selectors, kube-apiserver has another error
+    // message than for other resources.
     if resource.selectable_fields.is_empty() {
         return Err(format!(
             r#""{field}" is not a known field selector: only "metadata.name", "metadata.namespace""#

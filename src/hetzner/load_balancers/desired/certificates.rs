@@ -273,10 +273,10 @@ fn by_label<'a>(
     };
     if let Some(differs) = differs(found, wanted).filter(|_| !wanted.domains.is_empty()) {
         let why = format!(
-            "certificate {} is {}, which can't be changed: for another certificate choose another name in annotation \
-             {}",
+            "annotation {} has no effect: certificate {} is {differs}, and a certificate can't be changed: for another \
+             certificate choose another name in annotation {}",
+            a::HTTP_MANAGED_CERTIFICATE_DOMAINS.key(),
             found.shown(),
-            differs,
             a::HTTP_MANAGED_CERTIFICATE_NAME.key()
         );
         parser.warning(Reason::AnnotationWithoutEffect, why);

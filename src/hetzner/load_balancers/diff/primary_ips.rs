@@ -176,8 +176,8 @@ impl AskedIp {
         }
         if one.auto_delete {
             refuse(&format!(
-                "would be deleted together with the load balancer, and may have been made for something else: turn its \
-                 auto-delete off with {}, or choose another",
+                "has auto-delete, so it would be deleted together with the load balancer: turn auto-delete off with {}, or \
+                 choose another Primary IP",
                 keep(one)
             ));
         }

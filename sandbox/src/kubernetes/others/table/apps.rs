@@ -1,4 +1,5 @@
-//! Tables of workloads: how many pods exist and how many should exist.
+//! The columns and cells of tables that show Deployments and DaemonSets, e.g. how many pods exist and how many should
+//! exist.
 
 use serde_json::{Value, json};
 
