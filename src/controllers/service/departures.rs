@@ -4,11 +4,9 @@
 //! a condition that says that its pods are ended. All times are measured from the first read by this process that shows
 //! the cause. So a restart can only delay a removal.
 
-use super::observe::SeenObjects;
-use super::plan::ServicePlan;
-use crate::kube::KubeNode;
+use crate::kube::{KubeNode, KubeService};
 use crate::metrics::TARGETS_LEFT_OUT;
-use crate::provider::{Departure, LeftOutState, Provider, clock};
+use crate::provider::{Departure, LeftOutState, LoadBalancerPlan, Provider, clock};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -48,12 +46,16 @@ impl Departures {
     }
 
     /// Notes which delays the Services ask for, and which nodes depart.
-    pub(super) fn saw(&mut self, provider: &dyn Provider, seen: &SeenObjects) {
-        self.delays = delays(provider, seen);
-        let exists =
-            |uid: &String| seen.services.iter().any(|service| service.metadata.uid == *uid);
+    pub(super) fn saw(
+        &mut self,
+        provider: &dyn Provider,
+        services: &[Arc<KubeService>],
+        nodes: &[Arc<KubeNode>],
+    ) {
+        self.delays = delays(provider, services);
+        let exists = |uid: &String| services.iter().any(|service| service.metadata.uid == *uid);
         self.left_out.retain(|uid, _| exists(uid));
-        self.saw_nodes(&seen.nodes);
+        self.saw_nodes(nodes);
         let longest = self.delays.last().copied().unwrap_or_default();
         self.is_pending = self.since.values().any(|at| clock::since(*at) < longest);
     }
@@ -80,17 +82,21 @@ impl Departures {
     }
 
     /// Notes how many nodes these plans leave out, and sets the metric. A load balancer of several Services counts once.
-    pub(super) fn planned(&mut self, plans: &[ServicePlan]) {
-        for plan in plans {
-            let states = plan.cloud.left_out.iter().map(|left| left.state);
+    /// Each plan comes with the UID of its Service.
+    pub(super) fn planned<'a>(
+        &mut self,
+        plans: impl Iterator<Item = (&'a String, &'a LoadBalancerPlan)>,
+    ) {
+        for (uid, plan) in plans {
+            let states = plan.left_out.iter().map(|left| left.state);
             let count = |state| states.clone().filter(|other| *other == state).count();
             let counts = (count(LeftOutState::Departing), count(LeftOutState::Limit));
-            let id = plan.cloud.found.as_ref().map(|found| found.id);
+            let id = plan.found.as_ref().map(|found| found.id);
             match id.filter(|_| counts != (0, 0)) {
                 Some(id) => {
-                    self.left_out.insert(plan.object.uid.clone(), (id, counts.0, counts.1));
+                    self.left_out.insert(uid.clone(), (id, counts.0, counts.1));
                 }
-                None => drop(self.left_out.remove(&plan.object.uid)),
+                None => drop(self.left_out.remove(uid)),
             }
         }
         let all = self.left_out.values();
@@ -153,11 +159,11 @@ fn is_to_be_deleted(node: &KubeNode) -> bool {
 }
 
 /// Returns the delays that Services ask for.
-pub(super) fn delays(provider: &dyn Provider, seen: &SeenObjects) -> BTreeSet<Duration> {
+pub(super) fn delays(provider: &dyn Provider, services: &[Arc<KubeService>]) -> BTreeSet<Duration> {
     let Some(balancers) = provider.load_balancers() else {
         return BTreeSet::new();
     };
-    let wanting = seen.services.iter().filter(|service| service.wants_load_balancer());
+    let wanting = services.iter().filter(|service| service.wants_load_balancer());
     wanting
         .filter_map(|service| balancers.departing_delay(&mut service.metadata.annotations.iter()))
         .collect()

@@ -337,7 +337,7 @@ impl ServiceSync<'_> {
         }
         let proposals = observed.map(|observed| plan::plan(&observed, self.for_people));
         let mut in_order = proposals.unwrap_or_default();
-        state.departures.planned(&in_order);
+        state.departures.planned(in_order.iter().map(|plan| (&plan.object.uid, &plan.cloud)));
         for plan in &in_order {
             state.agenda.keeps_departing(&plan.object.uid, plan.cloud.keeps_departing());
         }
@@ -474,7 +474,7 @@ impl ServiceController {
                 whole_max_age: self.settings.resync_period * 2,
                 metadata_max_age: Some(METADATA_MAX_AGE),
             };
-            let is_asked = !departures::delays(&*apis.provider, seen).is_empty();
+            let is_asked = !departures::delays(&*apis.provider, &seen.services).is_empty();
             let nodes =
                 if is_asked { apis.nodes.poll_departing(poll) } else { apis.nodes.poll(poll) };
             seen.nodes = nodes?.value;
@@ -485,7 +485,7 @@ impl ServiceController {
     /// Records which objects Kubernetes has shown, and drops the remaining changes of Services that do not fit these
     /// objects any more.
     fn saw(&mut self, apis: &Apis, seen: &SeenObjects) {
-        self.departures.saw(&*apis.provider, seen);
+        self.departures.saw(&*apis.provider, &seen.services, &seen.nodes);
         let departures = self.departures.print(&seen.nodes);
         self.agenda.saw(seen, Dependencies::new(apis, seen, departures));
         self.certificates.saw(&seen.tls_secrets);

@@ -180,7 +180,8 @@ const CASES: &[Case] = &[
 
 /// The annotations that have tests of their own, in `certificates` and `primary_ips`.
 #[rustfmt::skip]
-const ELSEWHERE: [&str; 11] = [
+const ELSEWHERE: [&str; 12] = [
+    "departing-delay",
     "http-tls-secret", "share", "share-namespaces", "external", "external-targets", "certificate-type",
     "http-managed-certificate-name", "http-managed-certificate-domains", "http-managed-certificate-acme-staging",
     "public-net-ipv4", "public-net-ipv6",

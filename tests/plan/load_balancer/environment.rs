@@ -8,6 +8,7 @@ use ccm::hetzner::load_balancers::annotations::TABLE;
 use ccm::hetzner::load_balancers::{Algorithm, Defaults, PortField};
 use ccm::provider::{HealthCheck, Labels, Source, TrafficPolicy};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 struct Case {
     variable: &'static str,
@@ -31,6 +32,13 @@ fn addresses(world: &World) -> String {
 
 fn env<T>(variable: &str, value: T) -> Option<ccm::provider::Sourced<T>> {
     Some(environment(variable, value))
+}
+
+/// Returns what happens to a node that has departed for half a minute.
+fn departing(world: &World) -> String {
+    let mut world = world.clone();
+    world.nodes[0].departure.departed = Some(Duration::from_secs(30));
+    world.plan().left_out.iter().map(|left| format!("{:?}", left.state)).collect()
 }
 
 const PRIVATE: &str = "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP";
@@ -69,6 +77,9 @@ const CASES: &[Case] = &[
     Case { variable: "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL",
         set: |d| d.uses_proxyprotocol = env("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL", true), unset: |d| d.uses_proxyprotocol = None,
         annotation: "uses-proxyprotocol=false", of: |w| check(w, PortField::ProxyProtocol), effects: ["true", "false", "false", "false"] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY",
+        set: |d| d.departing_delay = env("HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY", Duration::from_secs(10)), unset: |d| d.departing_delay = None,
+        annotation: "departing-delay=60s", of: departing, effects: ["Departing", "Waits { seconds: 30 }", "", ""] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_LABELS",
         set: |d| d.labels = env("HCLOUD_LOAD_BALANCERS_LABELS", Labels::parse("team=all,cost=1").unwrap()), unset: |d| d.labels = None,
         annotation: "labels=team=web", of: |w| format!("{} {}", w.balancer().labels["team"], w.balancer().labels["cost"]),

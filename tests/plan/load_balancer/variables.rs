@@ -51,6 +51,8 @@ const CASES: &[(&str, &str, &str, &str)] = &[
     ("HEALTH_CHECK_TIMEOUT", "1m", "1500ms", "use whole seconds"),
     ("HEALTH_CHECK_RETRIES", "5", "0", "use a whole number from 1"),
     ("HEALTH_CHECK_NODE_PORT", "F", "off", "use true or false"),
+    ("DEPARTING_DELAY", "60s", "601s", "use 0s to 600s"),
+    ("DEPARTING_CORDONED", "true", "on", "use true or false"),
     ("LABELS", "team=web,cost=42", "hcloud-ccm/service-uid=1", "are reserved"),
     ("PRIMARY_IP_SELECTOR", "use=services,!reserved", "use in services", "no name of a label"),
     ("CERTIFICATE_SELECTOR", "use=services", "use in services", "no name of a label"),
@@ -64,7 +66,8 @@ fn each_variable_is_read_and_a_bad_value_is_an_error_at_the_start() {
         assert!(parsed.problems.is_empty(), "{name}: {:?}", parsed.problems);
         // A variable is set to something, and the others are not.
         let set = parsed.settings;
-        let text = format!("{:?} {:?}", set.load_balancers_enabled, set.load_balancers);
+        let switches = (set.load_balancers_enabled, set.load_balancers_departing_cordoned);
+        let text = format!("{switches:?} {:?}", set.load_balancers);
         let source = format!("{:?}", Source::Environment(String::new())).replace("\"\"", "");
         let source = source.trim_end_matches(')');
         assert_eq!(text.matches(source).count(), 1, "{name}: {text}");

@@ -106,6 +106,13 @@ const STEPS: &[Step] = &[
     ("a Service shows a certificate", |sandbox| shows_certificate(sandbox, Validity::Now), &[
         ("ccm_certificate_expiry_timestamp_seconds", Rises),
     ]),
+    ("a node is drained", |sandbox| {
+        sandbox.annotate("web", "departing-delay", Some("0s"));
+        sandbox.cluster().set_cordoned("worker-2", true);
+        sandbox.cluster().set_condition("worker-2", "DrainInProgress", "True");
+    }, &[
+        ("ccm_targets_left_out{reason=\"departing\"}", Is(1.0)),
+    ]),
     ("a server is turned off", |sandbox| {
         sandbox.set_power("worker-1", false);
         sandbox.kubelets().expire();

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A node that the Services want as a target.
-pub(crate) struct Candidate {
+pub(crate) struct TargetCandidate {
     pub(crate) target: TargetId,
     pub(crate) name: String,
     /// Whether the load balancer has the target now.
@@ -24,7 +24,7 @@ pub(crate) struct Candidate {
 }
 
 /// The chosen targets, and what happens to the other nodes.
-pub(crate) struct Choice {
+pub(crate) struct TargetChoice {
     /// The targets that the load balancer should have.
     pub(crate) targets: Vec<TargetId>,
     /// The targets that are left out only because their nodes depart.
@@ -32,7 +32,7 @@ pub(crate) struct Choice {
     pub(crate) left_out: Vec<LeftOutNode>,
 }
 
-impl Choice {
+impl TargetChoice {
     /// Returns the names of the nodes that are left out in this state.
     pub(crate) fn names(&self, state: LeftOutState) -> Vec<&str> {
         let such = self.left_out.iter().filter(|node| node.state == state);
@@ -43,13 +43,13 @@ impl Choice {
 /// Chooses at most `room` targets. `delay` is how long a departing node stays a target, or `None` when departing
 /// nodes stay. The candidates are sorted by name. `is_alone` means that the load balancer has no other targets.
 pub(crate) fn choose(
-    mut candidates: Vec<Candidate>,
+    mut candidates: Vec<TargetCandidate>,
     room: usize,
     delay: Option<Duration>,
     is_alone: bool,
-) -> Choice {
+) -> TargetChoice {
     let mut left_out = Vec::new();
-    let is_refused = |node: &Candidate| !node.is_present && node.departure.is_to_be_deleted;
+    let is_refused = |node: &TargetCandidate| !node.is_present && node.departure.is_to_be_deleted;
     if !(is_alone && candidates.iter().all(is_refused)) {
         let refused = candidates.extract_if(.., |node| is_refused(node));
         left_out.extend(refused.map(|node| of(node.name, LeftOutState::ToBeDeleted)));
@@ -57,19 +57,20 @@ pub(crate) fn choose(
     let at_most = candidates.len().min(room) / 2;
     let (departed, states) = departing(&candidates, delay, at_most);
     left_out.extend(states);
-    let is_departing = |node: &Candidate| delay.is_some() && node.departure.departed.is_some();
+    let is_departing =
+        |node: &TargetCandidate| delay.is_some() && node.departure.departed.is_some();
     candidates.retain(|node| !departed.contains(&node.target));
     candidates.sort_by_key(|node| (!node.is_present, !node.is_present && is_departing(node)));
     let beyond = candidates.split_off(room.min(candidates.len()));
     left_out.extend(beyond.into_iter().map(|node| of(node.name, LeftOutState::Limit)));
     let targets = candidates.into_iter().map(|node| node.target).collect();
-    Choice { targets, departed, left_out }
+    TargetChoice { targets, departed, left_out }
 }
 
 /// Returns the targets that are left out because their nodes depart, `at_most` so many, and the state of each departing
 /// node. Nodes that are no targets are left out first, then the nodes that have departed longest.
 fn departing(
-    candidates: &[Candidate],
+    candidates: &[TargetCandidate],
     delay: Option<Duration>,
     at_most: usize,
 ) -> (BTreeSet<TargetId>, Vec<LeftOutNode>) {
@@ -77,7 +78,7 @@ fn departing(
     let Some(delay) = delay else {
         return (departed, states);
     };
-    let mut all: Vec<(Duration, &Candidate)> =
+    let mut all: Vec<(Duration, &TargetCandidate)> =
         candidates.iter().filter_map(|node| Some((node.departure.departed?, node))).collect();
     all.sort_by_key(|(since, node)| (node.is_present, Reverse(*since), &node.name));
     for (since, node) in all {

@@ -5,7 +5,7 @@
 //! addresses. The API refuses to add a server that has no address of the desired kind. If such a server is already a
 //! target by its other address, it stays a target, because its traffic still works.
 
-use super::choice::{Candidate, Choice, choose};
+use super::choice::{TargetCandidate, TargetChoice, choose};
 use super::whole::Diff;
 use crate::hetzner::load_balancers::annotations as a;
 use crate::hetzner::load_balancers::change::{BalancerAction, Departed, Purpose};
@@ -308,7 +308,7 @@ impl Diff<'_, '_> {
     }
 
     /// Returns the wanted targets with everything that decides which of them are chosen.
-    fn candidates(&self, ways: &Ways, wanted: NamedTargets) -> Vec<Candidate> {
+    fn candidates(&self, ways: &Ways, wanted: NamedTargets) -> Vec<TargetCandidate> {
         let nodes = self.context.nodes.iter();
         let departures: HashMap<&str, Departure> =
             nodes.map(|node| (node.name.as_str(), node.departure)).collect();
@@ -316,7 +316,7 @@ impl Diff<'_, '_> {
         let departs = |(_, name): &&(TargetId, String)| departure(name).departed.is_some();
         let departing = wanted.iter().filter(departs).map(|(target, _)| *target);
         let safe = self.safe_ports(&departing.collect());
-        let candidate = |(target, name): (TargetId, String)| Candidate {
+        let candidate = |(target, name): (TargetId, String)| TargetCandidate {
             is_present: ways.there.contains_key(&target),
             departure: departure(&name),
             kept: self.why_kept(target, &name, &safe),
@@ -364,7 +364,7 @@ impl Diff<'_, '_> {
 
     /// Reports the wanted nodes for which there is no room, and the departing nodes that stay targets. `limit` is how
     /// many targets the load balancer can have.
-    fn report_left_out(&mut self, choice: &Choice, limit: usize) {
+    fn report_left_out(&mut self, choice: &TargetChoice, limit: usize) {
         let left = choice.names(LeftOutState::Limit);
         if !left.is_empty() {
             let why = format!(
@@ -486,7 +486,7 @@ impl Diff<'_, '_> {
     fn target_fields(
         &mut self,
         there: &BTreeMap<TargetId, bool>,
-        choice: &Choice,
+        choice: &TargetChoice,
         stuck: &BTreeSet<TargetId>,
     ) {
         let (desired, fit) = (self.desired, &choice.targets);
