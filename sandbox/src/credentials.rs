@@ -161,7 +161,8 @@ impl Keys {
         let Keys::Seeded(generator) = self else {
             return Ok(KeyPair::generate_for(algorithm)?);
         };
-        // RFC 8410 defines the PKCS#8 form of an Ed25519 key. Any 32 bytes are a valid key.
+        // These bytes begin the PKCS#8 form of an Ed25519 key (RFC 8410). The 32 bytes of the key follow, and any 32
+        // bytes are a valid key.
         let mut der = vec![0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
         let mut generator = generator.lock().unwrap_or_else(PoisonError::into_inner);
         der.extend((0..4).flat_map(|_| generator.next().to_be_bytes()));

@@ -43,7 +43,8 @@ pub fn start(builder: Builder) -> Arc<Sandbox> {
         let mut machine = machine.borrow_mut();
         Rc::clone(machine.get_or_insert_with(new_machine))
     });
-    // Each sandbox on the machine has its own IP address.
+    // The sandbox gets an IP address that no other sandbox on this machine has: 127.0.1.1 for the first sandbox,
+    // 127.0.1.2 for the second, and so on.
     let number = u8::try_from(1 + machine.sandboxes()).unwrap();
     let address = Ipv4Addr::new(127, 0, 1, number).into();
     let builder = builder.address(address).scale(1.0).in_memory();
@@ -202,8 +203,8 @@ pub struct Process {
 struct Thread {
     /// The simulated time at which the thread's next work is due, counted from the creation of the machine.
     due: Cell<Duration>,
-    /// Whether the thread can run while the work of another thread of its process is unfinished. This is only possible
-    /// for a thread that shares no lock with other threads.
+    /// Whether the thread can run while another thread of its process is in the middle of its work. This is only
+    /// possible for a thread that shares no lock with other threads.
     is_apart: bool,
     /// The function that does the thread's work. `None` while the function is running.
     work: RefCell<Option<Work>>,

@@ -43,9 +43,10 @@ pub struct Robot {
 pub struct DedicatedServer {
     pub number: u64,
     pub name: String,
-    /// The server's IPv4 address. The API shows `None` as null. The text is sometimes empty.
+    /// The server's IPv4 address. The API shows `None` as null. A test can also set an empty text.
     pub server_ip: Option<String>,
-    /// The server's IPv6 network without `/64` at its end. The API shows `None` as null. The text is sometimes empty.
+    /// The server's IPv6 network without `/64` at its end. The API shows `None` as null. A test can also set an empty
+    /// text.
     pub server_ipv6_net: Option<String>,
     pub product: String,
     pub dc: String,

@@ -91,7 +91,7 @@ impl Certificate {
     }
 }
 
-/// Starts the issuance of a managed certificate, and returns the ID of the action.
+/// Starts the issuance of a managed certificate as an action with this `command`, and returns the ID of the action.
 pub fn start(call: &mut Call, id: u64, command: &'static str) -> u64 {
     if let Some(certificate) = call.world.certificates.get_mut(&id) {
         certificate.managed = Some(Managed::default());

@@ -134,8 +134,8 @@ impl Names {
         let value = self.value(&value);
         match (is_list, &value["metadata"]) {
             (true, head @ Value::Object(_)) => {
-                // API servers write `metadata` before the items of a list, and so does this code. The JSON library
-                // alone would sort the fields by name.
+                // API servers write `metadata` before the items of a list. The JSON library would sort the fields by
+                // name and write `items` first, so the text of the list is put together here.
                 let rest = value.as_object().into_iter().flatten();
                 let rest = rest.filter(|(name, _)| *name != "metadata");
                 let rest = rest.map(|(name, value)| format!(",{}:{value}", json!(name)));

@@ -79,8 +79,8 @@ fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the mutable items of a list. An absent list has no items and stays absent. The index operator of `Value`
-/// would insert null for it.
+/// Returns the mutable items of the list in this field. When the field is absent, returns no items and leaves the field
+/// absent. The index operator of `Value` would insert null for it.
 fn items_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut [Value] {
     object.get_mut(field).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
 }

@@ -254,7 +254,8 @@ fn time(text: &str, micro: bool) -> Result<Value, DecodeError> {
     Ok(parsed.strftime(format).to_string().into())
 }
 
-/// Compares a text with Go's time layout part by part. The error names the first part that does not fit, in Go's words.
+/// Compares a text part by part with the layout by which Go reads a time, or a `MicroTime` when `micro` is true. The
+/// error names the first part that does not fit, in Go's words.
 fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
     const DATE_TIME: [&str; 11] = ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"];
     let layout =
