@@ -117,13 +117,14 @@ impl Authority {
         self.sign(params, &PKCS_ECDSA_P256_SHA256)
     }
 
-    /// Makes a certificate for a client, with a P-256 key as in most clusters. A seeded authority uses an Ed25519 key.
+    /// Makes a certificate for a client, with a P-256 key as in most clusters. When the keys of the authority come from
+    /// a seed, the client gets an Ed25519 key instead.
     pub fn client(&self, subject: &Subject, validity: Validity) -> Result<Identity, Error> {
         self.client_with(subject, validity, &PKCS_ECDSA_P256_SHA256)
     }
 
-    /// Makes a certificate for a client, with a key for this signature algorithm. A seeded authority ignores the
-    /// algorithm and uses an Ed25519 key.
+    /// Makes a certificate for a client, with a key for this signature algorithm. When the keys of the authority come
+    /// from a seed, the algorithm is ignored and the client gets an Ed25519 key.
     pub fn client_with(
         &self,
         subject: &Subject,

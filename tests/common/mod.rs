@@ -563,8 +563,8 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     calls.iter().filter(is_such).map(shown).collect()
 }
 
-/// Returns how much time passes for the test and for the sandbox's APIs while a program's clock advances by `time`.
-/// This is less than `time` when the program is a process whose waits are shortened.
+/// Returns how much time passes for the test and for the sandbox's APIs while the clock of the tested programs advances
+/// by `time`. This is less than `time` when the programs are processes whose waits are shortened.
 pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     match sandbox.is_in_memory() {
         true => time,
@@ -572,13 +572,14 @@ pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     }
 }
 
-/// Returns how many seconds have passed on a program's clock since `begun`, which is a result of [`clock::now`].
+/// Returns how many seconds have passed on the clock of the tested programs since `begun`, which is a result of
+/// [`clock::now`].
 pub fn seconds_since(sandbox: &Sandbox, begun: Instant) -> f64 {
     let second = lasting(sandbox, Duration::from_secs(1));
     clock::since(begun).div_duration_f64(second)
 }
 
-/// Waits until this duration has passed on a program's clock.
+/// Waits until this duration has passed on the clock of the tested programs.
 pub fn pass(sandbox: &Sandbox, time: Duration) {
     match simulated::machine() {
         Some(machine) => drop(simulated::holds_within(&machine, time, || false)),

@@ -30,8 +30,8 @@ thread_local! {
     static MACHINE: RefCell<Option<Rc<Machine>>> = const { RefCell::new(None) };
 }
 
-/// Returns the machine that simulates clocks, network and processes for this thread. Returns `None` when no sandbox
-/// runs on it.
+/// Returns the [`Machine`] that simulates clocks, network and processes for this thread. Returns `None` when no sandbox
+/// uses it.
 pub fn machine() -> Option<Rc<Machine>> {
     let machine = MACHINE.try_with(|machine| machine.borrow().clone());
     machine.ok().flatten().filter(|one| one.sandboxes() > 0)
@@ -53,8 +53,8 @@ pub fn start(builder: Builder) -> Arc<Sandbox> {
     sandbox
 }
 
-/// Creates the machine that simulates clocks, network and processes for this thread. From now on until the thread ends,
-/// the clocks of the thread are simulated.
+/// Creates the [`Machine`] that simulates clocks, network and processes for this thread. From now on until the thread
+/// ends, the clocks of the thread are simulated.
 fn new_machine() -> Rc<Machine> {
     let machine = Machine::new(1, false);
     after_processes();
@@ -178,8 +178,8 @@ impl Drop for Daemon {
     }
 }
 
-/// All simulated processes of a machine. A process can run while the work of another one is only half done, so the
-/// processes with unfinished work form a stack.
+/// All simulated processes of a [`Machine`]. While one process is in the middle of its work, other processes can run.
+/// The processes with unfinished work therefore form a stack.
 #[derive(Default)]
 pub struct Processes {
     all: RefCell<Vec<Rc<Process>>>,
@@ -201,7 +201,7 @@ pub struct Process {
 
 /// A thread of a simulated process.
 struct Thread {
-    /// The simulated time at which the thread's next work is due, counted from the creation of the machine.
+    /// The simulated time at which the thread's next work is due, counted from the creation of the [`Machine`].
     due: Cell<Duration>,
     /// Whether the thread can run while another thread of its process is in the middle of its work. This is only
     /// possible for a thread that shares no lock with other threads.

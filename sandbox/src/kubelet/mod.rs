@@ -38,11 +38,11 @@ pub const UPDATE_PERIOD: Duration = Duration::from_secs(10);
 /// it is `--node-monitor-grace-period`.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(50);
 
-/// The shortest time between two checks of all servers. Even with a small time scale and a large cluster, the checks
-/// then leave most of the processor time to the tested program.
+/// The shortest time between two checks by which the simulated kubelets find out which servers run. Even with a small
+/// time scale and a large cluster, the checks then leave most of the processor time to the tested program.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(20);
-/// The pause after a check of all servers is at least this many times as long as the check itself. The checks then
-/// leave most of the processor time to the tested program.
+/// After a check of all servers, the simulated kubelets wait at least this many times as long as the check took. The
+/// checks then leave most of the processor time to the tested program.
 const REST: u32 = 9;
 
 /// All simulated kubelets of a cluster.
@@ -190,7 +190,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the time between two checks of all servers.
+    /// Returns the time between two checks by which the simulated kubelets find out which servers run.
     fn period(&self) -> Duration {
         UPDATE_PERIOD.mul_f64(self.scale).max(SHORTEST_PERIOD)
     }

@@ -91,7 +91,8 @@ fn annotations(spec: &NodeSpec) -> Value {
 
 fn status(spec: &NodeSpec) -> Value {
     let own = spec.node_ip.as_deref().or(spec.internal_ip.as_deref()).into_iter();
-    // The kubelet's flag `--node-ip` is allowed to contain two addresses, one of IPv4 and one of IPv6.
+    // The kubelet's flag `--node-ip` is allowed to contain two addresses with a comma between, one of IPv4 and one of
+    // IPv6. The Node gets an `InternalIP` for each of them.
     let own =
         own.flat_map(|ips| ips.split(',')).map(|ip| json!({"type": "InternalIP", "address": ip}));
     let addresses: Vec<Value> =

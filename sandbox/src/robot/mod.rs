@@ -1,8 +1,8 @@
 //! Simulates Hetzner's Robot web service in memory: dedicated servers, logins, and rate limits.
 //!
 //! The rules and the JSON are those of <https://robot.hetzner.com/doc/webservice/en.html>. Where that document says
-//! nothing, a comment says what the simulation does. This module does not depend on the simulated Hetzner Cloud, which
-//! asks it whether an address belongs to a dedicated server.
+//! nothing, a comment says what the simulation does. This module does not depend on the simulated Hetzner Cloud. It is
+//! the Hetzner Cloud that asks this module whether an address belongs to a dedicated server.
 
 mod operator;
 

@@ -200,8 +200,7 @@ impl Drop for Server {
     }
 }
 
-/// The state that the server's owner shares with the thread that accepts connections and with the threads that serve
-/// them.
+/// The state that the [`Server`] shares with its threads. One thread accepts connections, and the others serve them.
 struct Shared {
     config: Config,
     state: Mutex<State>,

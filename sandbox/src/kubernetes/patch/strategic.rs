@@ -48,7 +48,7 @@ fn object(schema: Option<&Object>, current: Value, patch: &Value) -> Result<Valu
     Ok(Value::Object(merged))
 }
 
-/// Returns the new value of a field, or `None` when the field is removed.
+/// Returns the value that a field has after the patch, or `None` when the patch removes the field.
 fn field(
     kind: Option<Type>,
     before: Value,

@@ -35,7 +35,7 @@ use roles::Roles;
 use server::Caller;
 pub use server::Server;
 
-/// The part of a real cluster that one sandbox uses: the objects whose names have the sandbox's prefix.
+/// The part of a real cluster that one sandbox uses: the objects whose names begin with the prefix of this sandbox.
 pub struct Corner {
     server: Server,
     names: Names,
@@ -243,7 +243,8 @@ impl Corner {
         self.server.json("GET", &format!("{path}?resourceVersion={version}"), None);
     }
 
-    /// Returns the objects with the sandbox's prefix, under the names that they have on the real server.
+    /// Returns the objects whose names begin with the prefix of this sandbox. The returned objects still have this
+    /// prefix in their names.
     fn owned(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
         let (_, list) = self.server.json("GET", &path(resource, namespace, ""), None);
         let items = list["items"].as_array().into_iter().flatten();
@@ -252,8 +253,8 @@ impl Corner {
 }
 
 impl Corner {
-    /// Deletes all objects with the sandbox's prefix, and the Roles of its users. An object that no longer exists is no
-    /// error.
+    /// Deletes all objects whose names begin with the prefix of this sandbox, and the Roles of its users. An object
+    /// that no longer exists is no error.
     pub fn clear(&self) {
         for resource in CLEANED.map(row) {
             for object in self.owned(resource, "") {

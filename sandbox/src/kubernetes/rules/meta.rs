@@ -52,8 +52,8 @@ pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the errors in the metadata of an update that kube-apiserver finds before it applies the rules of the
-/// object's kind. These rules check the metadata once more, so an answer contains the errors twice.
+/// Returns the errors in the metadata of an update. kube-apiserver makes this check before it applies the rules of the
+/// object's kind, which check the metadata once more. An answer therefore contains these errors twice.
 pub fn validate_common_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = validate_meta(new, &names::path_segment);
     errors.extend(validate_meta_update(new, old));

@@ -50,7 +50,7 @@ pub trait Rules: Sync {
         Vec::new()
     }
 
-    /// Returns the errors that the name of a new object of this kind has.
+    /// Returns what is wrong with the name of a new object of this kind.
     fn validate_name(&self, name: &str) -> Vec<String> {
         names::subdomain(name)
     }

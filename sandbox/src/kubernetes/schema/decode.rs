@@ -171,7 +171,7 @@ impl Decoder {
 }
 
 impl DecodeError {
-    /// Returns the same error with another text: it names this Go struct as the type that was expected.
+    /// Returns the error for a value that should have been an object: this Go struct is named as the expected type.
     fn of_struct(self, object: &Object) -> DecodeError {
         match self.0.rsplit_once(" of type ") {
             Some((start, _)) => DecodeError(format!("{start} of type {}", object.go())),
