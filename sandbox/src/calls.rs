@@ -132,7 +132,7 @@ impl CallLog {
         self.state().calls.iter().filter(|call| such(call)).count()
     }
 
-    /// Forgets all calls. The numbering continues.
+    /// Forgets all calls. The numbers of later calls continue from the last call.
     pub fn clear(&self) {
         let mut state = self.state();
         state.calls.clear();

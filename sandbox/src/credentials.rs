@@ -81,8 +81,8 @@ impl Authority {
         Authority::with(name, Keys::Random)
     }
 
-    /// Creates an authority whose keys and certificates are computed from the seed and the current date. With the same
-    /// simulated date, a repeated test therefore gets exactly the same ones.
+    /// Creates an authority whose keys and certificates are computed from the seed and the current date. A test that is
+    /// repeated with the same simulated date therefore gets exactly the same keys and certificates.
     pub fn seeded(name: &str, seed: u64) -> Result<Authority, Error> {
         Authority::with(name, Keys::Seeded(Mutex::new(SplitMix64::new(seed))))
     }

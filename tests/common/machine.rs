@@ -48,8 +48,8 @@ pub struct Machine {
     /// The function that does the work of other processes while a process is paused. With `None`, no other process
     /// works during a pause.
     meanwhile: RefCell<Option<Meanwhile>>,
-    /// The function that runs the other threads of a process while one of its threads waits for them. `None` when the
-    /// test has set no such function.
+    /// The function that runs the other threads of a process while one thread of this process waits for them. `None`
+    /// when the test has set no such function.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub pauses: Cell<u64>,
     calls: Cell<u64>,
@@ -157,8 +157,8 @@ impl Machine {
         *self.meanwhile.borrow_mut() = meanwhile;
     }
 
-    /// Sets the function that runs the other threads of a process while one of its threads waits for them. Returns the
-    /// previous function.
+    /// Sets the function that runs the other threads of a process while one thread of this process waits for them.
+    /// Returns the previous function.
     pub fn set_others(&self, others: Option<Rc<dyn Fn()>>) -> Option<Rc<dyn Fn()>> {
         self.others.replace(others)
     }

@@ -17,8 +17,8 @@ pub struct NodeSpec {
     /// [`DedicatedServer::machine`](crate::robot::DedicatedServer::machine). `None` when it runs on no dedicated
     /// server.
     pub machine: Option<u64>,
-    /// The address that the kubelet reports when it is started without `--node-ip`. With `None`, it then reports only
-    /// its host name.
+    /// The address that the kubelet reports when it is started without the flag `--node-ip`. With `None`, such a
+    /// kubelet reports only its host name.
     pub internal_ip: Option<String>,
     /// The value of the kubelet's flag `--node-ip`, or `None` without the flag. The kubelet reports this address
     /// instead of `internal_ip`. It also writes the address into the annotation `alpha.kubernetes.io/provided-node-ip`.

@@ -9,8 +9,8 @@ pub struct Case {
     /// The path of the recording as `FOLDER/FILE`, without the file's ending.
     pub name: &'static str,
     pub who: Who,
-    /// Makes a change in the simulated cluster before this request is sent. Somebody made the same change in the real
-    /// cluster at this time of the recording, but no recording contains it. `None` when there was no such change.
+    /// Makes a change in the simulated cluster before this request is sent. At the same point of the recording, the
+    /// real cluster was changed in this way, but not by a recorded request. `None` when there was no such change.
     pub before: Option<fn(&Cluster)>,
     pub exempt: Option<Exemption>,
     /// Whether the answer is a discovery document, of which only the part that the sandbox serves is compared.

@@ -30,7 +30,7 @@ fn steady(answer: &[u8]) -> String {
 }
 
 /// Returns two equal configurations of an HTTP server for the API `half`. One is used in memory, and the other over a
-/// socket. When `effect` is given, every call to the server has this effect of a simulated fault.
+/// socket. When `effect` is given, a simulated fault with this effect applies to every call.
 fn pair(half: Half, handler: &Arc<impl Handler + 'static>, effect: Option<Effect>) -> [Config; 2] {
     let config = || {
         let config = Config::new(half, handler.clone());
