@@ -247,7 +247,8 @@ impl Simulation for Machine {
         assert!(self.calls.get() < CALLS_AT_MOST, "calls without end");
         self.pass(CALL);
         let is_late = Cell::new(false);
-        // When the simulated API delays its answer, the client waits only until its deadline.
+        // The simulated API calls this function to delay its answer. The client waits only until the deadline of its
+        // call.
         let pause = |time: Duration| {
             let left = until.saturating_duration_since(self.monotonic());
             is_late.set(is_late.get() || time >= left);

@@ -277,8 +277,8 @@ impl Processes {
         true
     }
 
-    /// Returns the thread whose work is due first, if that work is due by `until`. A process with unfinished work can
-    /// hold a lock. Of such a process, only the threads that share no lock with others are considered.
+    /// Returns the thread whose work is due first, if that work is due by `until`. A process in the middle of its work
+    /// can hold a lock. Only those threads of such a process are considered that share no lock with other threads.
     fn next(&self, until: Duration) -> Option<(Rc<Process>, Rc<Thread>)> {
         let stack = self.stack.borrow();
         let mut first: Option<(Rc<Process>, Rc<Thread>)> = None;

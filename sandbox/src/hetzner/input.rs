@@ -205,7 +205,7 @@ impl Fields {
         ApiError::invalid(&format!("{}{name}", self.prefix), problem)
     }
 
-    /// Returns an error when the JSON object has fields that nothing has read, because the API does not know them.
+    /// Returns an error when the JSON object has fields that nothing has read. Such fields are unknown to the API.
     pub fn finish(self) -> Result<()> {
         match self.values.keys().next() {
             Some(name) => Err(self.invalid(name, "unknown field")),

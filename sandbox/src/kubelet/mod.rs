@@ -78,7 +78,7 @@ struct Kubelet {
     silent: Option<Instant>,
     /// Whether the node controller has already set the node's conditions to `Unknown`.
     unknown: bool,
-    /// Whether the kubelet hangs, which means that it reports nothing although its server runs.
+    /// Whether the kubelet hangs. It then reports nothing, although its server runs.
     hangs: bool,
 }
 

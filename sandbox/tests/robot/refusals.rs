@@ -217,7 +217,7 @@ fn faults_by_a_seed_are_answers_of_robot() {
     let (user, password) = sandbox.robot().login();
     for number in 0..150 {
         let head = request("GET", &format!("/server/{number}"), (&user, &password));
-        // Some of the simulated faults end the connection without an answer.
+        // The result is ignored, because some of the simulated faults end the connection without an answer.
         let _ = raw::call(sandbox.address(Half::Robot), &head);
     }
     let calls = sandbox.calls().calls();

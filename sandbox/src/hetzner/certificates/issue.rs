@@ -133,8 +133,8 @@ pub fn retry_by_hand(world: &mut World, id: u64) {
 }
 
 fn end(world: &mut World, id: u64, outcome: Outcome) {
-    // The newest action of the certificate is the one that ends now. When it has failed, the API shows its error as the
-    // reason of the failed issuance.
+    // This function is called at the end of the certificate's newest action. When the action has failed, its error
+    // becomes the reason of the failed issuance.
     let failure = world.actions.last_error(resource(id)).cloned();
     let Some(certificate) = world.certificates.get_mut(&id) else {
         return;

@@ -4,9 +4,9 @@
 //! Several tests use that server at the same time, and other objects exist there too. `ccm` works on all nodes that it
 //! sees, so it must see only the nodes of its own sandbox. Each sandbox therefore has a [`Corner`] with its own prefix.
 //! Names get the prefix in requests and lose it in answers, and a list leaves out objects whose names do not have the
-//! prefix. Everything else comes from the real server: patches, conflicts, validation, refusals and watch caches. A
-//! request of a user of the sandbox is sent to the real server as a request of the user whose name also has the prefix,
-//! by impersonation. Real Roles give that user the rights. When the corner is dropped, its objects and Roles are
+//! prefix. Everything else comes from the real server: patches, conflicts, validation, refusals and watch caches. The
+//! real server gets a request of a user of the sandbox as a request of another user, whose name has the prefix
+//! (impersonation). Real Roles give that user the rights. When the corner is dropped, its objects and Roles are
 //! deleted.
 //!
 //! | file | what it knows |
