@@ -43,8 +43,8 @@ pub fn start(builder: Builder) -> Arc<Sandbox> {
         let mut machine = machine.borrow_mut();
         Rc::clone(machine.get_or_insert_with(new_machine))
     });
-    // The sandbox gets an IP address that no other sandbox on this machine has: 127.0.1.1 for the first sandbox,
-    // 127.0.1.2 for the second, and so on.
+    // The sandboxes of a test have different IP addresses: 127.0.1.1 for the first one, 127.0.1.2 when one sandbox
+    // exists already, and so on.
     let number = u8::try_from(1 + machine.sandboxes()).unwrap();
     let address = Ipv4Addr::new(127, 0, 1, number).into();
     let builder = builder.address(address).scale(1.0).in_memory();
