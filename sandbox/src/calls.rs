@@ -132,7 +132,7 @@ impl CallLog {
         self.state().calls.iter().filter(|call| such(call)).count()
     }
 
-    /// Forgets all calls. The numbering continues.
+    /// Forgets all calls. The numbers of later calls continue from the last call.
     pub fn clear(&self) {
         let mut state = self.state();
         state.calls.clear();
@@ -150,7 +150,8 @@ impl CallLog {
         *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(watcher));
     }
 
-    /// Logs a request that has arrived. Returns the call's number, which [`end`](CallLog::end) needs later.
+    /// Logs a request that has arrived, with the names of the simulated faults that will change this call. Returns the
+    /// call's number, which [`end`](CallLog::end) needs later.
     pub(crate) fn begin(&self, half: Half, request: &Request, fault: Option<String>) -> u64 {
         let mut state = self.state();
         state.last += 1;

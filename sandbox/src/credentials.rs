@@ -81,8 +81,8 @@ impl Authority {
         Authority::with(name, Keys::Random)
     }
 
-    /// Creates an authority whose keys and certificates are computed from the seed and the current date. With the same
-    /// simulated date, a repeated test therefore gets exactly the same ones.
+    /// Creates an authority whose keys and certificates are computed from the seed and the current date. A test that is
+    /// repeated with the same simulated date therefore gets exactly the same keys and certificates.
     pub fn seeded(name: &str, seed: u64) -> Result<Authority, Error> {
         Authority::with(name, Keys::Seeded(Mutex::new(SplitMix64::new(seed))))
     }
@@ -117,13 +117,14 @@ impl Authority {
         self.sign(params, &PKCS_ECDSA_P256_SHA256)
     }
 
-    /// Makes a certificate for a client, with a P-256 key as in most clusters. A seeded authority uses an Ed25519 key.
+    /// Makes a certificate for a client, with a P-256 key as in most clusters. When the keys of the authority come from
+    /// a seed, the client gets an Ed25519 key instead.
     pub fn client(&self, subject: &Subject, validity: Validity) -> Result<Identity, Error> {
         self.client_with(subject, validity, &PKCS_ECDSA_P256_SHA256)
     }
 
-    /// Makes a certificate for a client, with a key for this signature algorithm. A seeded authority ignores the
-    /// algorithm and uses an Ed25519 key.
+    /// Makes a certificate for a client, with a key for this signature algorithm. When the keys of the authority come
+    /// from a seed, the algorithm is ignored and the client gets an Ed25519 key.
     pub fn client_with(
         &self,
         subject: &Subject,
@@ -161,7 +162,8 @@ impl Keys {
         let Keys::Seeded(generator) = self else {
             return Ok(KeyPair::generate_for(algorithm)?);
         };
-        // RFC 8410 defines the PKCS#8 form of an Ed25519 key. Any 32 bytes are a valid key.
+        // These bytes begin the PKCS#8 form of an Ed25519 key (RFC 8410). The 32 bytes of the key follow, and any 32
+        // bytes are a valid key.
         let mut der = vec![0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
         let mut generator = generator.lock().unwrap_or_else(PoisonError::into_inner);
         der.extend((0..4).flat_map(|_| generator.next().to_be_bytes()));

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How many real seconds one second lasts on the clock of the `ccm` library, in tests whose APIs listen on sockets.
+/// In tests whose APIs listen on sockets, one second on the clock of the `ccm` library lasts this many real seconds.
 pub const SCALE: f64 = 0.002;
 
 /// A duration that is longer than any test, even after it was multiplied by [`SCALE`].
@@ -63,8 +63,8 @@ impl Credentials {
     ];
 }
 
-/// Returns the settings of an HTTP client without TLS and without a proxy. Its gate decides whether a write is sent,
-/// and allows all writes. Each call takes at most `timeout`.
+/// Returns the settings of an HTTP client that uses neither TLS nor a proxy. The client is allowed to send every write.
+/// Each call takes at most `timeout`.
 pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> http::HttpSettings {
     http::HttpSettings {
         base,

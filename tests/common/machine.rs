@@ -1,5 +1,5 @@
-//! The simulated machine on which most tests run. Its clocks, its network and its random numbers are simulated, so that
-//! nothing waits for real time.
+//! A [`Machine`] simulates the computer on which the programs of a test run. Most tests use one. Its clocks, its
+//! network and its random numbers are simulated, so that nothing waits for real time.
 //!
 //! One thread runs a whole test. Simulated time passes when a program makes an API call or waits, and when the test
 //! says so. A simulated process is sometimes paused when it reads a clock, like a process in a virtual machine that is
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// The simulated time that an API call spends on the network, in both directions together.
 const CALL: Duration = Duration::from_millis(4);
 
-/// The largest number of API calls that the programs on one simulated machine are allowed to make. A test with more
+/// The largest number of API calls that all programs on one [`Machine`] together are allowed to make. A test with more
 /// calls fails, because one of its programs repeats something endlessly.
 const CALLS_AT_MOST: u64 = 100_000;
 
@@ -32,28 +32,29 @@ const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
 pub struct Machine {
     begun: Instant,
     begun_wall: SystemTime,
-    /// The simulated time in nanoseconds since the creation of the machine. The simulated APIs use this time, too.
+    /// The simulated time that has passed since this `Machine` was created, in nanoseconds. The simulated APIs use this
+    /// time, too.
     time: Arc<AtomicU64>,
-    /// For how long the simulated machine was suspended in total, as a sleeping laptop is. The monotonic clock of the
-    /// machine does not count this time.
+    /// For how long the simulated computer was suspended in total, as a sleeping laptop is. The monotonic clock that
+    /// the programs see does not count this time.
     pub suspended: Cell<Duration>,
     random: RefCell<Random>,
     sandboxes: RefCell<Vec<Weak<Sandbox>>>,
-    /// The programs that run on this machine as simulated processes. There are none when the test only calls functions
-    /// of the library.
+    /// The programs that run on the simulated computer as simulated processes. There are none when the test only calls
+    /// functions of the library.
     pub processes: Processes,
     /// How many of a thousand clock readings, chosen at random, pause the simulated process that reads the clock.
     pauses_per_thousand: Cell<u64>,
     /// The function that does the work of other processes while a process is paused. With `None`, no other process
     /// works during a pause.
     meanwhile: RefCell<Option<Meanwhile>>,
-    /// The function that runs the other threads of a process while one of its threads waits for them. `None` when the
-    /// test has set no such function.
+    /// The function that runs the other threads of a process while one thread of this process waits for them. `None`
+    /// when the test has set no such function.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub pauses: Cell<u64>,
     calls: Cell<u64>,
-    /// The number of real seconds that one second of a program's time lasts, when the test uses real time and sockets.
-    /// `None` means that time and network are simulated.
+    /// How many real seconds one second on the clock of the tested programs lasts, when the test uses real time and
+    /// sockets. `None` means that time and network are simulated.
     scale: Option<f64>,
 }
 
@@ -68,7 +69,7 @@ impl fmt::Debug for Machine {
 }
 
 impl Machine {
-    /// Creates a machine whose random numbers depend on `seed`. When `is_real` is true, the machine uses sockets and
+    /// Creates a simulated computer whose random numbers depend on `seed`. When `is_real` is true, it uses sockets and
     /// real time, and all waits are shortened by the factor [`SCALE`].
     pub fn new(seed: u64, is_real: bool) -> Rc<Machine> {
         let beginning = Duration::from_secs(sandbox::time::BEGINNING_S.unsigned_abs());
@@ -89,8 +90,8 @@ impl Machine {
         })
     }
 
-    /// Returns the clock that the sandbox's APIs use. Its value is the simulated time in nanoseconds since the creation
-    /// of the machine.
+    /// Returns the clock that the sandbox's APIs use. Its value is the simulated time that has passed since this
+    /// `Machine` was created, in nanoseconds.
     pub fn time(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.time)
     }
@@ -99,12 +100,13 @@ impl Machine {
         self.sandboxes.borrow_mut().push(Arc::downgrade(sandbox));
     }
 
-    /// Returns the simulated time that has passed since the creation of the machine.
+    /// Returns the simulated time that has passed since this `Machine` was created.
     pub fn passed(&self) -> Duration {
         Duration::from_nanos(self.time.load(Ordering::Relaxed))
     }
 
-    /// Returns how many real seconds one second of a program's time lasts. The value is 1 when the time is simulated.
+    /// Returns how many real seconds one second on the clock of the tested programs lasts. The value is 1 when the time
+    /// is simulated.
     pub fn scale(&self) -> f64 {
         self.scale.unwrap_or(1.0)
     }
@@ -121,8 +123,8 @@ impl Machine {
         self.time.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// Lets time pass until `moment`, which is counted from the creation of the machine. Does nothing when the moment
-    /// is in the past.
+    /// Lets simulated time pass until `moment`, which is counted from the creation of this `Machine`. Does nothing when
+    /// the moment is in the past.
     pub fn pass_until(&self, moment: Duration) {
         let left = moment.saturating_sub(self.passed());
         if !left.is_zero() {
@@ -140,7 +142,7 @@ impl Machine {
         })
     }
 
-    /// Returns the number of sandboxes on this machine that still exist.
+    /// Returns the number of sandboxes that use this `Machine` and still exist.
     pub fn sandboxes(&self) -> usize {
         let mut sandboxes = self.sandboxes.borrow_mut();
         sandboxes.retain(|sandbox| sandbox.strong_count() > 0);
@@ -155,8 +157,8 @@ impl Machine {
         *self.meanwhile.borrow_mut() = meanwhile;
     }
 
-    /// Sets the function that runs the other threads of a process while one of its threads waits for them. Returns the
-    /// previous function.
+    /// Sets the function that runs the other threads of a process while one thread of this process waits for them.
+    /// Returns the previous function.
     pub fn set_others(&self, others: Option<Rc<dyn Fn()>>) -> Option<Rc<dyn Fn()>> {
         self.others.replace(others)
     }
@@ -181,8 +183,8 @@ impl Machine {
         others_work(false);
         self.pass(time);
         if choice.is_multiple_of(7) {
-            // One pause in seven suspends the whole simulated machine, as a laptop is suspended when it sleeps. The
-            // monotonic clock does not count the time of such a pause.
+            // One pause in seven suspends the whole simulated computer, as a laptop is suspended when it sleeps. The
+            // monotonic clock that the programs see does not count the time of such a pause.
             self.suspended.update(|suspended| suspended + time);
         }
         others_work(true);
@@ -245,7 +247,8 @@ impl Simulation for Machine {
         assert!(self.calls.get() < CALLS_AT_MOST, "calls without end");
         self.pass(CALL);
         let is_late = Cell::new(false);
-        // When the simulated API delays its answer, the client waits only until its deadline.
+        // The simulated API calls this function to delay its answer. The client waits only until the deadline of its
+        // call.
         let pause = |time: Duration| {
             let left = until.saturating_duration_since(self.monotonic());
             is_late.set(is_late.get() || time >= left);

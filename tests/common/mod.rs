@@ -301,9 +301,9 @@ impl Daemon {
         Daemon { kind: Kind::Process { child, log } }
     }
 
-    /// Starts `ccm run` as a process that is killed by SIGKILL when it makes a certain API call. `calls` gets a fault
-    /// rule and limits it to this call, e.g. by method and path. The process is killed just before the API handles the
-    /// call if `is_before` is true, else just afterwards.
+    /// Starts `ccm run` as a process that is killed by SIGKILL when it makes a certain API call. The function `calls`
+    /// gets a fault rule that applies to all calls, and limits the rule to this call, e.g. by method and path. The
+    /// process is killed just before the API handles the call if `is_before` is true, else just afterwards.
     pub fn killed_at(
         sandbox: &Sandbox,
         env: &Env,
@@ -499,8 +499,8 @@ pub fn builder() -> Builder {
     }
 }
 
-/// The name under which a test is reported as skipped because it needs a watch cache that lags behind. The watch cache
-/// of a real API server cannot be made to lag.
+/// What a test with an outdated watch cache needs, as the report of skipped tests calls it. The test is skipped with a
+/// real API server, whose watch cache cannot be made to lag behind.
 pub const STALE_CACHE: &str = "a cache that lags";
 
 /// Returns whether the API server is real. If so, this function also reports that the test is skipped, because only a
@@ -563,8 +563,8 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     calls.iter().filter(is_such).map(shown).collect()
 }
 
-/// Returns how long a duration on a program's clock lasts for the test and for the sandbox's APIs. This is shorter when
-/// the program is a process whose waits are shortened.
+/// Returns how much time passes for the test and for the sandbox's APIs while the clock of the tested programs advances
+/// by `time`. This is less than `time` when the programs are processes whose waits are shortened.
 pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     match sandbox.is_in_memory() {
         true => time,
@@ -572,13 +572,14 @@ pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     }
 }
 
-/// Returns how many seconds have passed on a program's clock since `begun`, which is a result of [`clock::now`].
+/// Returns how many seconds have passed on the clock of the tested programs since `begun`, which is a result of
+/// [`clock::now`].
 pub fn seconds_since(sandbox: &Sandbox, begun: Instant) -> f64 {
     let second = lasting(sandbox, Duration::from_secs(1));
     clock::since(begun).div_duration_f64(second)
 }
 
-/// Waits until this duration has passed on a program's clock.
+/// Waits until this duration has passed on the clock of the tested programs.
 pub fn pass(sandbox: &Sandbox, time: Duration) {
     match simulated::machine() {
         Some(machine) => drop(simulated::holds_within(&machine, time, || false)),
@@ -586,12 +587,14 @@ pub fn pass(sandbox: &Sandbox, time: Duration) {
     }
 }
 
-/// Calls `holds` again and again until it returns true. Panics when this takes longer than [`LIMIT`].
+/// Calls `holds` again and again until it returns true. Panics when this takes longer than [`LIMIT`]. The panic message
+/// contains `what`.
 pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
     wait_at_most(LIMIT, what, holds);
 }
 
-/// Calls `holds` again and again until it returns true. Panics when this takes longer than `limit`.
+/// Calls `holds` again and again until it returns true. Panics when this takes longer than `limit`. The panic message
+/// contains `what`.
 pub fn wait_at_most(limit: Duration, what: &str, holds: impl FnMut() -> bool) {
     wait_or(limit, || format!("waited in vain for {what}"), holds);
 }

@@ -24,7 +24,8 @@ impl Secrets {
         Secrets { pieces }
     }
 
-    /// Returns the first part of a secret that the text contains. A part with escaped characters is found, too.
+    /// Returns the first 16 consecutive characters of the text that are also in a secret, or `None` when the text
+    /// contains no such part of a secret. A part that is written with escaped characters is found, too.
     pub fn leak(&self, text: &str) -> Option<String> {
         self.piece(text).or_else(|| self.piece(&unescaped(text)))
     }
@@ -66,13 +67,14 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// Returns the forms in which a secret can be written: each line of the secret, and its base64. Lines that begin with
-/// `-----`, as in PEM files, are left out because they are not secret.
+/// Returns the forms in which a secret can be written: each line of the secret, and the base64 of the whole secret.
+/// Lines that begin with `-----`, as in PEM files, are left out because they are not secret.
 fn forms(secret: &str) -> Vec<String> {
     let lines = secret.lines().filter(|line| !line.starts_with("-----"));
     let mut forms: Vec<String> = lines.map(str::to_owned).collect();
-    // Base64 encodes three bytes at a time, so the base64 of a secret depends on the length of the text before the
-    // secret. There are three possible forms.
+    // Base64 encodes three bytes at a time. When a text stands before the secret and both are encoded together, the
+    // result depends on the length of that text. The three possible results are the base64 of the secret without its
+    // first 0, 1 or 2 bytes.
     forms.extend((0..3).map(|skipped| STANDARD.encode(secret.get(skipped..).unwrap_or_default())));
     forms
 }

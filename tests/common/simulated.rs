@@ -30,8 +30,8 @@ thread_local! {
     static MACHINE: RefCell<Option<Rc<Machine>>> = const { RefCell::new(None) };
 }
 
-/// Returns the machine that simulates clocks, network and processes for this thread. Returns `None` when no sandbox
-/// runs on it.
+/// Returns the [`Machine`] that simulates clocks, network and processes for this thread. Returns `None` when no sandbox
+/// uses it.
 pub fn machine() -> Option<Rc<Machine>> {
     let machine = MACHINE.try_with(|machine| machine.borrow().clone());
     machine.ok().flatten().filter(|one| one.sandboxes() > 0)
@@ -43,7 +43,8 @@ pub fn start(builder: Builder) -> Arc<Sandbox> {
         let mut machine = machine.borrow_mut();
         Rc::clone(machine.get_or_insert_with(new_machine))
     });
-    // Each sandbox on the machine has its own IP address.
+    // The sandboxes of a test have different IP addresses: 127.0.1.1 for the first one, 127.0.1.2 when one sandbox
+    // exists already, and so on.
     let number = u8::try_from(1 + machine.sandboxes()).unwrap();
     let address = Ipv4Addr::new(127, 0, 1, number).into();
     let builder = builder.address(address).scale(1.0).in_memory();
@@ -52,8 +53,8 @@ pub fn start(builder: Builder) -> Arc<Sandbox> {
     sandbox
 }
 
-/// Creates the machine that simulates clocks, network and processes for this thread. From now on until the thread ends,
-/// the clocks of the thread are simulated.
+/// Creates the [`Machine`] that simulates clocks, network and processes for this thread. From now on until the thread
+/// ends, the clocks of the thread are simulated.
 fn new_machine() -> Rc<Machine> {
     let machine = Machine::new(1, false);
     after_processes();
@@ -177,8 +178,8 @@ impl Drop for Daemon {
     }
 }
 
-/// All simulated processes of a machine. A process can run while the work of another one is only half done, so the
-/// processes with unfinished work form a stack.
+/// All simulated processes of a [`Machine`]. While one process is in the middle of its work, other processes can run.
+/// The processes with unfinished work therefore form a stack.
 #[derive(Default)]
 pub struct Processes {
     all: RefCell<Vec<Rc<Process>>>,
@@ -200,10 +201,10 @@ pub struct Process {
 
 /// A thread of a simulated process.
 struct Thread {
-    /// The simulated time at which the thread's next work is due, counted from the creation of the machine.
+    /// The simulated time at which the thread's next work is due, counted from the creation of the [`Machine`].
     due: Cell<Duration>,
-    /// Whether the thread can run while the work of another thread of its process is unfinished. This is only possible
-    /// for a thread that shares no lock with other threads.
+    /// Whether the thread can run while another thread of its process is in the middle of its work. This is only
+    /// possible for a thread that shares no lock with other threads.
     is_apart: bool,
     /// The function that does the thread's work. `None` while the function is running.
     work: RefCell<Option<Work>>,
@@ -276,8 +277,8 @@ impl Processes {
         true
     }
 
-    /// Returns the thread whose work is due first, if that work is due by `until`. A process with unfinished work can
-    /// hold a lock. Of such a process, only the threads that share no lock with others are considered.
+    /// Returns the thread whose work is due first, if that work is due by `until`. A process in the middle of its work
+    /// can hold a lock. Only those threads of such a process are considered that share no lock with other threads.
     fn next(&self, until: Duration) -> Option<(Rc<Process>, Rc<Thread>)> {
         let stack = self.stack.borrow();
         let mut first: Option<(Rc<Process>, Rc<Thread>)> = None;

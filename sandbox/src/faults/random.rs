@@ -66,8 +66,8 @@ impl Random {
         let count = self.seen.entry(kind).or_default();
         *count += 1;
         let mut generator = SplitMix64::new(self.seed ^ kind.rotate_left(17) ^ *count);
-        // The generator mixes its seed well, so that even neighbouring seeds have very different first numbers. The
-        // first number is skipped only as a precaution.
+        // The first number is skipped as a precaution, although the generator mixes its seed well: even neighbouring
+        // seeds have very different first numbers.
         generator.next();
         (generator.fraction() < self.rate).then(|| effect(half, &mut generator))
     }

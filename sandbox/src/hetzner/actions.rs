@@ -31,7 +31,8 @@ pub struct Resource {
     pub id: u64,
 }
 
-/// How an action ended. The function that makes the action's changes gets this value.
+/// How an action ended. The function that is called at the end of an action, and that makes the action's changes, gets
+/// this value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     Success,
@@ -309,7 +310,8 @@ pub fn route(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
     }
 }
 
-/// Answers requests to `/{resources}/actions` and `/{resources}/actions/{id}`, e.g. `/servers/actions`.
+/// Answers requests to `/{resources}/actions` and `/{resources}/actions/{id}`, e.g. `/servers/actions`. Only the
+/// actions on resources of this `kind`, e.g. `server`, are found.
 pub fn route_kind(call: &Call, path: &str, kind: &str, rest: &[&str]) -> Result<Reply, ApiError> {
     let is_kind = |action: &Action| action.resources.iter().any(|resource| resource.kind == kind);
     route_matching(call, path, rest, is_kind)

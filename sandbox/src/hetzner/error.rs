@@ -65,7 +65,8 @@ impl ApiError {
         ApiError::new(423, "locked", format!("{kind} is locked: an action is running on it"))
     }
 
-    /// Returns the error for a network that another request is changing. Clients usually retry after this error.
+    /// Returns the error for a network or a load balancer that another request is changing. `kind` says which of the two
+    /// it is. Clients usually retry after this error.
     pub fn conflict(kind: &str) -> ApiError {
         ApiError::new(409, "conflict", format!("{kind} is being changed, please retry"))
     }

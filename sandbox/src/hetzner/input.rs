@@ -151,13 +151,15 @@ impl Fields {
         labels::parse(&map).map_err(|problem| self.invalid("labels", problem)).map(Some)
     }
 
-    /// Reads a field that contains an object. Errors call the fields of this object `name.field`.
+    /// Reads a field that contains an object. An error about a field of this object shows the field's name as
+    /// `NAME.FIELD`.
     pub fn object(&mut self, name: &str) -> Result<Option<Fields>> {
         let values = self.read(name, "must be an object", |value| value.as_object().cloned())?;
         Ok(values.map(|values| Fields { values, prefix: format!("{}{name}.", self.prefix) }))
     }
 
-    /// Reads a field that contains a list of objects. Errors call the fields of the first object `name.0.field`.
+    /// Reads a field that contains a list of objects. An error about a field of the first object shows the field's name
+    /// as `NAME.0.FIELD`.
     pub fn objects(&mut self, name: &str) -> Result<Vec<Fields>> {
         let list = self.list(name)?.unwrap_or_default();
         let object = |(index, value): (usize, Value)| match value {
@@ -203,7 +205,7 @@ impl Fields {
         ApiError::invalid(&format!("{}{name}", self.prefix), problem)
     }
 
-    /// Returns an error when the JSON object has fields that nothing has read, because the API does not know them.
+    /// Returns an error when the JSON object has fields that nothing has read. Such fields are unknown to the API.
     pub fn finish(self) -> Result<()> {
         match self.values.keys().next() {
             Some(name) => Err(self.invalid(name, "unknown field")),

@@ -412,8 +412,8 @@ impl Reply {
     }
 }
 
-/// Answers a request to the API. Also returns the ID of the project to whose rate limit the request counts, which is 0
-/// when the token is unknown.
+/// Answers a request to the API. Also returns the ID of the project whose rate limit applies to the request, or 0 when
+/// the token is unknown.
 fn answer(world: &mut World, request: &Request) -> (u64, Result<Reply, ApiError>) {
     let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
     let token = token.and_then(|token| world.tokens.get(token)).copied();

@@ -42,11 +42,11 @@ pub const UPDATE_PERIOD: Duration = Duration::from_secs(10);
 /// it is `--node-monitor-grace-period`.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(50);
 
-/// The shortest time between two checks of all servers. Even with a small time scale and a large cluster, the checks
-/// then leave most of the processor time to the tested program.
+/// The shortest time between two checks by which the simulated kubelets find out which servers run. Even with a small
+/// time scale and a large cluster, the checks then leave most of the processor time to the tested program.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(20);
-/// The pause after a check of all servers is at least this many times as long as the check itself. The checks then
-/// leave most of the processor time to the tested program.
+/// After a check of all servers, the simulated kubelets wait at least this many times as long as the check took. The
+/// checks then leave most of the processor time to the tested program.
 const REST: u32 = 9;
 
 /// All simulated kubelets of a cluster.
@@ -82,7 +82,7 @@ struct Kubelet {
     silent: Option<Instant>,
     /// Whether the node controller has already set the node's conditions to `Unknown`.
     unknown: bool,
-    /// Whether the kubelet hangs, which means that it reports nothing although its server runs.
+    /// Whether the kubelet hangs. It then reports nothing, although its server runs.
     hangs: bool,
 }
 
@@ -193,7 +193,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the time between two checks of all servers.
+    /// Returns the time between two checks by which the simulated kubelets find out which servers run.
     fn period(&self) -> Duration {
         UPDATE_PERIOD.mul_f64(self.scale).max(SHORTEST_PERIOD)
     }

@@ -17,8 +17,8 @@ pub struct NodeSpec {
     /// [`DedicatedServer::machine`](crate::robot::DedicatedServer::machine). `None` when it runs on no dedicated
     /// server.
     pub machine: Option<u64>,
-    /// The address that the kubelet reports when it is started without `--node-ip`. With `None`, it then reports only
-    /// its host name.
+    /// The address that the kubelet reports when it is started without the flag `--node-ip`. With `None`, such a
+    /// kubelet reports only its host name.
     pub internal_ip: Option<String>,
     /// The value of the kubelet's flag `--node-ip`, or `None` without the flag. The kubelet reports this address
     /// instead of `internal_ip`. It also writes the address into the annotation `alpha.kubernetes.io/provided-node-ip`.
@@ -91,7 +91,8 @@ fn annotations(spec: &NodeSpec) -> Value {
 
 fn status(spec: &NodeSpec) -> Value {
     let own = spec.node_ip.as_deref().or(spec.internal_ip.as_deref()).into_iter();
-    // The kubelet's flag `--node-ip` is allowed to contain two addresses, one of IPv4 and one of IPv6.
+    // The kubelet's flag `--node-ip` is allowed to contain two addresses with a comma between, one of IPv4 and one of
+    // IPv6. The Node gets an `InternalIP` for each of them.
     let own =
         own.flat_map(|ips| ips.split(',')).map(|ip| json!({"type": "InternalIP", "address": ip}));
     let addresses: Vec<Value> =

@@ -23,8 +23,8 @@ const CONDITIONS: [[&str; 4]; 4] = [
     ["Ready", "True", "KubeletReady", "kubelet is posting ready status"],
 ];
 
-/// Changes a Node as when its kubelet reports that everything is well. The taints `not-ready` and `unreachable` are
-/// removed.
+/// Makes the changes in a Node that follow when its kubelet reports that everything is well. The taints `not-ready` and
+/// `unreachable` are removed.
 pub(super) fn ready(node: &mut Value) {
     for [kind, status, reason, message] in CONDITIONS {
         set_condition(node, kind, status, reason, message, true);
@@ -32,8 +32,8 @@ pub(super) fn ready(node: &mut Value) {
     set_taints(node, &[NOT_READY_TAINT, UNREACHABLE_TAINT], &[]);
 }
 
-/// Changes a Node as the node controller does when the kubelet has not reported for the grace period. The conditions
-/// become `Unknown`, and the taint `unreachable` is added.
+/// Makes the changes that the node controller makes in a Node whose kubelet has not reported for the grace period. The
+/// conditions become `Unknown`, and the taint `unreachable` is added.
 pub(super) fn unknown(node: &mut Value) {
     for [kind, ..] in CONDITIONS {
         let message = "Kubelet stopped posting node status.";

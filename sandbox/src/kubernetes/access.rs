@@ -104,8 +104,9 @@ impl Directory {
         self.grants.push(NamespaceGrant { user: user.into(), namespace: namespace.into(), rules });
     }
 
-    /// Takes a user's rules away in one namespace, and returns this namespace. It is the namespace in which the user
-    /// first got rules. Returns `None` when no namespace has rules for the user.
+    /// Takes away all rules that a user has in one namespace, and returns this namespace. When the user has rules in
+    /// several namespaces, it is the one in which the user got rules first. Returns `None` when the user has rules in
+    /// no namespace.
     pub fn revoke_in_a_namespace(&mut self, user: &str) -> Option<String> {
         let grant = self.grants.iter().find(|grant| grant.user == user)?;
         let namespace = grant.namespace.clone();

@@ -107,7 +107,8 @@ fn resource_answer(
 }
 
 /// Returns the namespace of the requested objects, or an empty text for cluster-scoped objects. `asked.namespace` is
-/// not empty for a Namespace, because the authorizer expects the Namespace's own name there.
+/// not always the right one: for a Namespace, which is cluster-scoped, it is the Namespace's own name, because the
+/// authorizer needs that name.
 fn request_namespace<'a>(row: &Resource, asked: &'a ResourceRequest) -> &'a str {
     if row.namespaced { &asked.namespace } else { "" }
 }

@@ -143,9 +143,8 @@ impl Cluster {
         }
     }
 
-    /// Whether a real API server answers. A real API server's cache cannot be frozen by
-    /// [`freeze_cache`](Cluster::freeze_cache), and a real API server refuses invalid objects from
-    /// [`edit`](Cluster::edit).
+    /// Whether a real API server answers the requests. Then [`freeze_cache`](Cluster::freeze_cache) is not possible,
+    /// and an object that [`edit`](Cluster::edit) has changed must be valid.
     pub fn is_real(&self) -> bool {
         self.corner.is_some()
     }

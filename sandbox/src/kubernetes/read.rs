@@ -234,8 +234,8 @@ impl Token {
     }
 }
 
-/// Returns all objects of the list before the selectors of the request are applied, and the revision that the list
-/// reports.
+/// Returns all objects of a list, before the selectors of the request are applied to them. Also returns the revision
+/// that the answer contains as the list's `resourceVersion`.
 fn pick(
     state: &mut State,
     resource: &'static Resource,

@@ -51,7 +51,8 @@ impl View {
     }
 
     /// Returns the form that the `Accept` header asks for: whole objects, a table, or only metadata. The first media
-    /// type in the header that this server supports decides.
+    /// type in the header that this server supports decides. A client that wants only metadata names the kind `partial`
+    /// in the header, e.g. `PartialObjectMetadata`.
     fn accepted(request: &Request, partial: &str) -> Result<View, Refusal> {
         let accept = request.header("accept").unwrap_or("*/*");
         accept
@@ -194,8 +195,8 @@ fn list_text(kind: &str, version: &str, meta: &ListMeta, items: &[impl AsRef<str
     joined(head, items)
 }
 
-/// Joins the items with commas. Memory for the whole text is allocated in one step, because a list of thousands of
-/// objects has tens of megabytes.
+/// Appends the items to `head`, with commas between them, and then closes the JSON list. Memory for the whole text is
+/// allocated in one step, because a list of thousands of objects has tens of megabytes.
 fn joined(head: String, items: &[impl AsRef<str>]) -> String {
     let bytes: usize = items.iter().map(|item| item.as_ref().len() + 1).sum();
     let mut text = head;

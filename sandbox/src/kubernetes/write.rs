@@ -272,7 +272,7 @@ fn keep_system_metadata(new: &mut Value, old: &Value) {
     }
 }
 
-/// Checks that the body has the same name as the URL, and that it names no other namespace.
+/// Checks that the body contains the same name as the URL, and no other namespace than the URL.
 fn check_name(target: &Target, new: &mut Value) -> Result<(), Refusal> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     if name.is_empty() {

@@ -1,8 +1,8 @@
 //! Simulates Hetzner's Robot web service in memory: dedicated servers, logins, and rate limits.
 //!
 //! The rules and the JSON are those of <https://robot.hetzner.com/doc/webservice/en.html>. Where that document says
-//! nothing, a comment says what the simulation does. This module does not depend on the simulated Hetzner Cloud, which
-//! asks it whether an address belongs to a dedicated server.
+//! nothing, a comment says what the simulation does. This module does not depend on the simulated Hetzner Cloud. It is
+//! the Hetzner Cloud that asks this module whether an address belongs to a dedicated server.
 
 mod operator;
 
@@ -43,9 +43,10 @@ pub struct Robot {
 pub struct DedicatedServer {
     pub number: u64,
     pub name: String,
-    /// The server's IPv4 address. The API shows `None` as null. The text is sometimes empty.
+    /// The server's IPv4 address. The API shows `None` as null. A test can also set an empty text.
     pub server_ip: Option<String>,
-    /// The server's IPv6 network without `/64` at its end. The API shows `None` as null. The text is sometimes empty.
+    /// The server's IPv6 network without `/64` at its end. The API shows `None` as null. A test can also set an empty
+    /// text.
     pub server_ipv6_net: Option<String>,
     pub product: String,
     pub dc: String,

@@ -22,8 +22,8 @@ impl Robot {
         state.created += 1;
         let index = u16::try_from(state.created).unwrap_or_else(|_| panic!("too many servers"));
         let [high, low] = index.to_be_bytes();
-        // The simulated Hetzner Cloud begins with the first half of the range of RFC 2544. Dedicated servers get their
-        // addresses from the second half, so that no address is used twice.
+        // The simulated Hetzner Cloud takes its addresses from the beginning of the range 198.18.0.0/15 (RFC 2544).
+        // Dedicated servers get theirs from the second half of this range, so that no address is used twice.
         let ipv4 = Ipv4Addr::new(198, 19, high, low).to_string();
         let ipv6 = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, index, 0, 0, 0, 0).to_string();
         let server = DedicatedServer {

@@ -148,8 +148,8 @@ impl Scenario {
     /// Adds the servers and faults of the scenario to a running sandbox.
     ///
     /// # Errors
-    /// Returns an error in three cases: the simulated cloud refuses a server, a server does not start in time, or a
-    /// dedicated server has no name or the number of another server.
+    /// Returns an error when the simulated cloud refuses a server, or when a server does not start in time. A dedicated
+    /// server without a name is also an error, and so is one whose number another server has already.
     pub fn apply(&self, sandbox: &Sandbox) -> io::Result<()> {
         for entry in &self.servers {
             let id = entry.create(sandbox)?;

@@ -156,7 +156,7 @@ fn reason(status: u16) -> &'static str {
         503 => "Service Unavailable",
         504 => "Gateway Timeout",
         505 => "HTTP Version Not Supported",
-        // RFC 9112, section 4, allows an empty reason phrase for other status codes.
+        // Other status codes get an empty reason phrase, which RFC 9112, section 4, allows.
         _ => "",
     }
 }

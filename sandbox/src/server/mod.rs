@@ -191,7 +191,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stop();
-        // The thread that accepts connections waits in accept(). This connection wakes it, so that it notices the stop.
+        // The thread that accepts connections waits in accept(). This connection ends the wait, so that the thread
+        // notices that the server stops.
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -200,8 +201,7 @@ impl Drop for Server {
     }
 }
 
-/// The state that the server's owner shares with the thread that accepts connections and with the threads that serve
-/// them.
+/// The state that the [`Server`] shares with its threads. One thread accepts connections, and the others serve them.
 struct Shared {
     config: Config,
     state: Mutex<State>,

@@ -315,8 +315,8 @@ fn service(name: &str) -> Value {
 impl Tls {
     fn new() -> Result<Tls, credentials::Error> {
         let authority = Authority::new("sandbox-ca")?;
-        // The certificate is valid for these names. `kubernetes.test` is a name that only a proxy can resolve. Clients
-        // never use a proxy for the other names, because they mean the machine itself.
+        // The certificate is valid for these names. `kubernetes.test` is a name that only a proxy can resolve. The
+        // other names mean the machine itself, so clients never use a proxy for them.
         let names = ["localhost", "127.0.0.1", "::1", "kubernetes.test"];
         let identity = authority.server(&names, Validity::Now)?;
         let server = ServerTls::new(&identity, &authority)?;

@@ -98,8 +98,8 @@ pub struct Projects {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // An open connection can keep a reference to the cluster until the process ends. The cluster's memory would
-        // then never be freed, so the cluster is cleared here.
+        // An open connection can keep a reference to the cluster until the process ends. The `Cluster` is then never
+        // dropped, and its objects would stay in a real cluster. They are therefore deleted here.
         self.cluster.clear();
     }
 }

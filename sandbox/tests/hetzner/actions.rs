@@ -219,8 +219,8 @@ fn an_action_can_fail_and_then_has_no_effect() {
             &json!({"code": "action_failed", "message": "Action failed"})
         );
         assert_eq!(api.get(seen_at).at(pointer), &before, "{command}");
-        // The same request succeeds when it is sent again. This shows that the failed action has released everything
-        // that it had reserved.
+        // A second request with the same body succeeds, because the failed action has released everything that it had
+        // reserved.
         assert_eq!(api.post(&path, body).status, 201, "{command}");
         assert_ne!(api.get(seen_at).at(pointer), &before, "{command}");
     }

@@ -169,7 +169,8 @@ fn the_catalogs_are_listed_and_found() {
     assert_eq!(api.get("/locations?name=hil").at("/locations/0/network_zone"), "us-west");
     assert_eq!(api.get("/locations/1").at("/location/name"), "fsn1");
     assert_eq!(api.get("/locations/99").code(), "not_found");
-    // The CLI `hcloud` asks for a sorted list of each of these resources.
+    // Each case: a list that the CLI `hcloud` requests with a sort order, and the name that comes first when the list
+    // is sorted by name in descending order.
     for (list, last) in [
         ("locations", "sin"),
         ("server_types", "cx43"),

@@ -23,7 +23,8 @@ fn a_load_balancer_is_attached_to_one_network_at_a_time() {
     let far = create(&api, "far", json!({"location": "ash"}));
     let unavailable = "ip_not_available";
     let attach = "attach_to_network";
-    // The steps run in this order. The address 10.0.0.2 is not available, because the server `worker` has it.
+    // The steps run in this order. Each step: the load balancer, the command of the action, the body of the request,
+    // and the expected status and error code. The address 10.0.0.2 belongs to the server `worker`.
     let steps = [
         (id, attach, json!({}), 422, "invalid_input"),
         (id, attach, json!({"network": 1}), 404, "not_found"),
@@ -110,8 +111,8 @@ fn reverse_dns_is_set_for_its_own_addresses() {
     }
 }
 
-/// Returns one entry for each action: its command in the path, its command in the answer, the body of the request, and
-/// the field that it changes.
+/// Returns one entry for each action: the last segment of its path, its `command` in the answer, the body of the
+/// request, and the field of the load balancer that the action changes.
 fn changes(worker: u64, network: u64) -> [(&'static str, &'static str, Value, &'static str); 9] {
     let target = json!({"type": "server", "server": {"id": worker}});
     let service = json!({"protocol": "tcp", "listen_port": 90, "destination_port": 1});

@@ -95,7 +95,8 @@ fn a_port_is_listened_on_once() {
     let tcp = |port: u16| json!({"protocol": "tcp", "listen_port": port, "destination_port": 1});
     let redirect = |on: bool| json!({"listen_port": 443, "http": {"redirect_http": on}});
     let used = "source_port_already_used";
-    // The steps run in this order, each on the load balancer that the earlier steps left.
+    // Each step: the command of the action, the body of the request, and the expected status and error code. The steps
+    // run in this order on the same load balancer.
     let steps = [
         ("add_service", tcp(80), 201, ""),
         ("add_service", tcp(80), 422, used),

@@ -45,7 +45,8 @@ fn targets_are_accepted_or_refused_by_the_rules() {
     api.cloud.add_dedicated_ip(api.project + 1, Ipv4Addr::new(88, 198, 0, 8).into());
     let id = create(&api, "web", json!({}));
     let (not_attached, taken) = ("load_balancer_not_attached_to_network", "target_already_defined");
-    // The steps run in this order, each on the load balancer that the earlier steps left.
+    // Each step: the command of the action, the body of the request, and the expected status and error code. The steps
+    // run in this order on the same load balancer.
     let steps = [
         ("add_target", target(1, false), 404, "not_found"),
         ("add_target", target(inside, true), 422, not_attached),

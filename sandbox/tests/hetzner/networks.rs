@@ -90,7 +90,8 @@ fn changes_of_a_network_are_checked() {
         |zone: &str, range: &str| json!({"type": "cloud", "network_zone": zone, "ip_range": range});
     let route =
         |destination: &str, gateway: &str| json!({"destination": destination, "gateway": gateway});
-    // The cases run in this order, each on the network that the earlier cases left.
+    // Each case: the command of the action, the body of the request, and the expected status and error code. The cases
+    // run in this order on the same network.
     let cases = [
         ("add_subnet", vswitch, 201, ""),
         ("add_subnet", subnet("us-east", "10.0.1.0/24"), 422, "invalid_input"),

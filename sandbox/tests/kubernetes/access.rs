@@ -60,7 +60,9 @@ fn a_certificate_names_a_user() {
         certificates: vec![certificate.clone()],
         ..User::default()
     });
-    // The empty certificate stands for one that another CA has signed or that is not valid now.
+    // Each case: the client certificate, and the expected status of the answer. The certificate `[4]` belongs to no
+    // user, so the request is anonymous. The empty certificate stands for one that another CA has signed or that is not
+    // valid now.
     let cases = [(Some(certificate), 200), (Some(vec![4]), 403), (Some(vec![]), 401), (None, 403)];
     for (shown, expected) in cases {
         let request = Request { client_certificate: shown, ..request("GET", "/api/v1/nodes") };

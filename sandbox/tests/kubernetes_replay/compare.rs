@@ -1,9 +1,9 @@
 //! Compares a recorded answer with the simulated server's answer, although some values cannot be equal.
 //!
-//! UIDs, versions, allocated addresses and ports, and `continue` tokens differ. When a recorded value is first seen,
-//! the test remembers which value stands at its place in the simulated answer. From then on the two values must
-//! correspond in all requests and answers. So the test finds a write that raises a `resourceVersion` although the
-//! recorded write did not.
+//! UIDs, versions, allocated addresses and ports, and `continue` tokens differ. When a recorded value occurs for the
+//! first time, the test pairs it with the value at the same place of the simulated answer. In all later requests and
+//! answers, the simulated value must stand wherever the recorded value stands. So the test finds a simulated write that
+//! raises a `resourceVersion` although the recorded write did not.
 
 use std::collections::BTreeMap;
 
@@ -230,9 +230,9 @@ fn hide(value: &mut Value) {
     }
 }
 
-/// Reduces two discovery documents to what can be compared. Recorded entries that the sandbox does not have are left
-/// out. When a recorded entry has at least the verbs of the sandbox's entry, it gets exactly the verbs of the sandbox's
-/// entry.
+/// Reduces two discovery documents to the parts that are compared, because a real API server serves more than the
+/// sandbox. Recorded entries and verbs that the sandbox does not have are left out. When a recorded entry lacks a verb
+/// of the sandbox's entry, it keeps its verbs, so that the comparison finds the difference.
 fn served(mut theirs: Value, ours: Value) -> (Value, Value) {
     for list in ["resources", "groups"] {
         let Some(entries) = ours[list].as_array() else {

@@ -1,4 +1,5 @@
-//! The recorded requests in their order, and the changes of the cluster between them that were not recorded.
+//! The recorded requests in their order. During the recording, the cluster was also changed in ways that the recordings
+//! do not contain, e.g. by a server-side apply. Functions of this file make the same changes in the simulated cluster.
 
 use sandbox::kubernetes::Cluster;
 use serde_json::json;
@@ -8,8 +9,8 @@ pub struct Case {
     /// The path of the recording as `FOLDER/FILE`, without the file's ending.
     pub name: &'static str,
     pub who: Who,
-    /// A change of the cluster that happened before this request and was not recorded. `None` when there was no such
-    /// change.
+    /// Makes a change in the simulated cluster before this request is sent. At the same point of the recording, the
+    /// real cluster was changed in this way, but not by a recorded request. `None` when there was no such change.
     pub before: Option<fn(&Cluster)>,
     pub exempt: Option<Exemption>,
     /// Whether the answer is a discovery document, of which only the part that the sandbox serves is compared.
@@ -20,7 +21,7 @@ pub struct Case {
 #[derive(Clone, Copy)]
 pub enum Who {
     Admin,
-    /// A service account without any rights.
+    /// The request is sent by a service account without any rights.
     Limited,
     WrongToken,
     Nobody,

@@ -33,8 +33,8 @@ impl Room {
         self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// Sends the bytes of a request and returns the answer. The server does not really wait: each wait moves the
-    /// simulated clock forward.
+    /// Sends the bytes of a request to the API `half`, and returns the answer. The server does not really wait: each
+    /// wait moves the simulated clock forward.
     pub fn exchange(&self, half: Half, request: &[u8]) -> Exchanged {
         self.sandbox.exchange(half, request, &|duration| self.pass(duration))
     }

@@ -115,9 +115,9 @@ fn kubelets_report_until_their_machine_is_off() {
     let begun = "2026-11-23T12:00:00Z";
     assert_eq!(ready(), expected([["True", begun], ["True", begun]]));
     room.sandbox.cloud().set_power(server.as_u64().unwrap(), false);
-    // The simulated kubelets check every ten seconds whether their servers run. The check after ten seconds notices
-    // that the server is off. The kubelet then counts as silent for another fifty seconds before the condition becomes
-    // `Unknown`, which is sixty seconds from now.
+    // The simulated kubelets check every ten seconds whether their servers run. The next check, ten seconds from now,
+    // notices that the server is off. The condition becomes `Unknown` fifty seconds after this check, and so sixty
+    // seconds from now.
     for _ in 0..6 {
         assert_eq!(ready(), expected([["True", begun], ["True", begun]]));
         room.pass(Duration::from_secs(10));

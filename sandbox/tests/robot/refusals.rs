@@ -1,5 +1,5 @@
-//! Requests that Robot refuses: wrong logins, requests during a block, too many requests, and unknown paths. Also
-//! Robot's answers under simulated faults.
+//! Requests that Robot refuses: wrong logins, requests from an IP address that is blocked because of wrong logins, too
+//! many requests, and unknown paths. Also Robot's answers under simulated faults.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -74,7 +74,8 @@ fn three_failed_logins_block_even_the_right_password() {
 
 #[test]
 fn a_block_ends_by_itself() {
-    // At this scale the ten minutes of a block take 600 ms.
+    // After several wrong logins, Robot blocks the caller's IP address for ten minutes. At this scale, ten minutes take
+    // 600 ms.
     let sandbox = servers(1).scale(0.001).start();
     let robot = sandbox.robot();
     let begun = Instant::now();
@@ -157,8 +158,8 @@ fn servers_and_resets_have_a_limit_each() {
 
 #[test]
 fn robot_s_limits_are_the_documented_ones_and_end_after_their_interval() {
-    // At this scale the interval of a limit, one hour, takes 1.08 s. Robot's error answer shows the interval in whole
-    // seconds, rounded up to 2.
+    // Robot limits the number of requests in an hour. At this scale, an hour takes 1.08 s. Robot's error answer shows
+    // the length of this interval in whole seconds, rounded up to 2.
     let sandbox = servers(1).scale(0.0003).start();
     for (path, limit) in [("/server", 200), ("/reset", 500)] {
         let begun = Instant::now();
@@ -216,7 +217,7 @@ fn faults_by_a_seed_are_answers_of_robot() {
     let (user, password) = sandbox.robot().login();
     for number in 0..150 {
         let head = request("GET", &format!("/server/{number}"), (&user, &password));
-        // Some of the simulated faults end the connection without an answer.
+        // The result is ignored, because some of the simulated faults end the connection without an answer.
         let _ = raw::call(sandbox.address(Half::Robot), &head);
     }
     let calls = sandbox.calls().calls();

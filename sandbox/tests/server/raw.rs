@@ -51,7 +51,8 @@ pub fn get(address: SocketAddr, path: &str) -> std::io::Result<Answer> {
     call(address, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"))
 }
 
-/// Reads exactly one answer. Fails when the connection ends before the answer is complete.
+/// Reads exactly one answer. `without_body` says that the answer has no body, because the request was a HEAD. Fails
+/// when the connection ends before the answer is complete.
 pub fn read_answer(stream: &mut impl Read, without_body: bool) -> std::io::Result<Answer> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

@@ -80,8 +80,8 @@ fn a_request_carries_the_certificate_that_our_authority_signed() {
         ("ours", Some(&good), Some(good.certificate_der.len())),
         ("P-384", Some(&p384), Some(p384.certificate_der.len())),
         ("Ed25519", Some(&ed25519), Some(ed25519.certificate_der.len())),
-        // The client sends this certificate, but the server does not trust it. The handshake succeeds nevertheless, and
-        // an API server would answer 401.
+        // The server does not trust the certificates of this case and the next two. The handshake succeeds
+        // nevertheless, and the request contains an empty certificate of 0 bytes. An API server would answer 401.
         ("foreign", Some(&others), Some(0)),
         ("expired", Some(&expired), Some(0)),
         ("not yet valid", Some(&early), Some(0)),

@@ -62,7 +62,7 @@ impl Running {
     }
 }
 
-/// Sends a GET and returns the whole answer.
+/// Sends a GET with `credential` as its header `Authorization`, and returns the whole answer.
 fn get(url: &str, path: &str, credential: &str) -> std::io::Result<String> {
     let mut socket = TcpStream::connect(url.trim_start_matches("http://"))?;
     let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: {credential}");

@@ -179,8 +179,8 @@ fn a_half_that_was_stopped_keeps_its_port() {
     }
 }
 
-/// A child process has copies of all sockets until it starts its own program. A copy of a stopped API's socket must not
-/// accept connections.
+/// A child process has copies of all sockets until it starts its own program. When an API is stopped, the copy of its
+/// socket must not accept connections either.
 #[test]
 fn a_half_that_was_stopped_is_closed_for_processes_that_start_meanwhile_too() {
     let sandbox = Sandbox::builder().heartbeats(false).start();

@@ -31,7 +31,7 @@ use super::model::balancer::TargetId;
 use super::model::listener::Listener;
 use super::ownership::context::{PlanContext, Project};
 use super::ownership::facts::{
-    is_kept, is_of, is_released_by_another, is_served_by, is_used_by_others, tcp,
+    foreign_targets, is_kept, is_of, is_released_by_another, is_served_by, is_used_by_others, tcp,
 };
 use super::ownership::group::was_before;
 use super::ownership::guard::Guard;
@@ -303,7 +303,8 @@ impl TakenOff<'_> {
             );
             (WriteVerb::LEAVE, format!("; it stays, because {why}"), event)
         };
-        let guard = Guard::to(Some(balancer), &to);
+        let foreign = foreign_targets(balancer, cluster);
+        let guard = Guard::to(Some(balancer), &to).because_of(foreign);
         let has_labels = self.is_kept || guard.changes_labels();
         let release = Description::new(verb, format!("load balancer {shown}"), detail);
         let mut last = self.part(BalancerAction::Edit, Value::Null, release).guarded(guard);

@@ -2,12 +2,12 @@
 
 mod world;
 
-use crate::common::cluster::{CLUSTER_UID, Cluster as _, id, len, text};
+use crate::common::cluster::{CLUSTER_UID, Cluster as _, id, len, targets, text};
 use crate::common::{self, on};
 use ccm::hetzner::load_balancers::{Defaults, SERVICE_UID, annotations::PREFIX};
 use ccm::provider::{
-    ActionId, Actions, Applied, ErrorKind, InstanceId, OfferedNode, OpenGate, Provider, ProviderId,
-    Urgency,
+    ActionId, Actions, Applied, ErrorKind, InstanceId, OfferedNode, OpenGate, PlanOutcome,
+    Provider, ProviderId, Urgency,
 };
 use sandbox::calls::Call;
 use sandbox::exchange::Response;
@@ -151,6 +151,30 @@ fn a_deletion_with_an_empty_answer_is_a_success() {
     let removal = world.removal();
     let deleted = apply_first(&removal);
     assert!(matches!(deleted, Ok(Applied::Done)), "{deleted:?}");
+    common::wait_until("its end", || world.balancers().is_empty());
+}
+
+/// A target of another owner is the reason for a release. When that target is gone before the last write, the owner would
+/// go on paying for a load balancer that nobody needs.
+#[test]
+fn a_load_balancer_is_deleted_when_the_target_for_which_it_would_stay_is_gone() {
+    let world = World::new();
+    world.converge();
+    let id = id(&world.only_balancer());
+    let foreign = world.create_server("foreign");
+    world.add_target(id, foreign);
+    let mut release = world.removal();
+    let mut all = release.outcome.take_changes();
+    let last = all.pop().expect("a change of labels");
+    release.outcome = PlanOutcome::of(all);
+    world.make(&release, &mut Vec::new());
+    let target = json!({ "type": "server", "server": { "id": foreign } });
+    world.post(&format!("/load_balancers/{id}/actions/remove_target"), &target);
+    common::wait_until("the end of the target", || targets(&world.only_balancer()).is_empty());
+    let applied = last.apply();
+    assert!(matches!(applied, Ok(Applied::Overtaken)), "{applied:?}");
+    let deleted = apply_first(&world.removal());
+    assert!(deleted.is_ok(), "{deleted:?}");
     common::wait_until("its end", || world.balancers().is_empty());
 }
 

@@ -41,7 +41,7 @@ impl Image {
     }
 }
 
-/// All images are system images that are available to every project. They have no labels.
+/// All images are system images, so they are available to every project and have no labels.
 impl Entry for Image {
     const KIND: &'static str = "image";
     const PARAMETERS: &'static [&'static str] = &[

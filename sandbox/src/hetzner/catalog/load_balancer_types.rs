@@ -77,8 +77,8 @@ impl Entry for LoadBalancerType {
         self.name
     }
 
-    /// A list of load balancer types leaves out the types that are no longer sold. A list of server types does the
-    /// same.
+    /// Whether the load balancer type is still sold. The list of load balancer types leaves out the others, as the list
+    /// of server types does.
     fn is_offered(&self, world: &World) -> bool {
         self.is_sold(world)
     }

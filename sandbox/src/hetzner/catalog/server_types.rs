@@ -127,8 +127,8 @@ impl Entry for ServerType {
         self.name
     }
 
-    /// A list of server types contains only those that are still sold in at least one location, as the API's
-    /// documentation says.
+    /// Whether the server type is still sold in at least one location. Only such types are in the list of server types,
+    /// as the API's documentation says.
     fn is_offered(&self, _world: &World) -> bool {
         self.offers.iter().any(Offer::is_sold)
     }

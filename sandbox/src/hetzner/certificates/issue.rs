@@ -91,7 +91,7 @@ impl Certificate {
     }
 }
 
-/// Starts the issuance of a managed certificate, and returns the ID of the action.
+/// Starts the issuance of a managed certificate as an action with this `command`, and returns the ID of the action.
 pub fn start(call: &mut Call, id: u64, command: &'static str) -> u64 {
     if let Some(certificate) = call.world.certificates.get_mut(&id) {
         certificate.managed = Some(Managed::default());
@@ -133,8 +133,8 @@ pub fn retry_by_hand(world: &mut World, id: u64) {
 }
 
 fn end(world: &mut World, id: u64, outcome: Outcome) {
-    // The newest action of the certificate is the one that ends now. When it has failed, the API shows its error as the
-    // reason of the failed issuance.
+    // This function is called at the end of the certificate's newest action. When the action has failed, its error
+    // becomes the reason of the failed issuance.
     let failure = world.actions.last_error(resource(id)).cloned();
     let Some(certificate) = world.certificates.get_mut(&id) else {
         return;

@@ -58,8 +58,8 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
     Ok(call.world.action_reply(201, action))
 }
 
-/// Makes a change of the simulated cloud from `change`, which changes one load balancer. When a test has made the API
-/// show another value of `field`, that value is removed, so that the API shows the changed load balancer.
+/// Returns a change of the simulated cloud that calls `change` with one load balancer. The change also removes the
+/// value that a test has made the API show for `field`, so that the API shows the changed value.
 fn on(field: &'static str, change: impl FnOnce(&mut LoadBalancer) + Send + 'static) -> Change {
     Box::new(move |world, id| {
         if let Some(one) = world.load_balancers.get_mut(&id) {

@@ -75,6 +75,7 @@ impl Health {
 }
 
 /// Returns the JSON of a target's `health_status`, which contains one entry for each service of the load balancer.
+/// `machine` is the server behind the target that receives the health checks.
 pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine) -> Text {
     let entry = |service: &Service| {
         let port = service.listen_port;

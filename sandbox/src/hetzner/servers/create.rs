@@ -308,8 +308,8 @@ fn read_location(
     })
 }
 
-/// Reads the field `public_net` of a request. Returns the source of the new server's IPv4 address, and the source of
-/// its IPv6 range.
+/// Reads the field `public_net` of a request. Returns where the new server's IPv4 address comes from, and where its
+/// IPv6 range comes from.
 fn read_public_net(
     call: &Call,
     fields: &mut Fields,

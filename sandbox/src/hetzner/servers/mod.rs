@@ -78,8 +78,8 @@ pub struct Server {
     pub protected: bool,
     /// The time since which the server has had this status.
     pub status_since: Instant,
-    /// The top-level fields of the JSON that a test has changed. They contain values that the other fields of this
-    /// struct cannot store.
+    /// The top-level fields of the JSON to which a test has given values that the other fields of this struct cannot
+    /// store.
     edited: Overlay,
 }
 

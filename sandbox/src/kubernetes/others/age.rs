@@ -15,8 +15,8 @@ pub fn since(timestamp: Option<&str>) -> String {
     }
 }
 
-/// Returns a duration as `kubectl` shows it. The lengths at which the units change are those of `HumanDuration` in
-/// `apimachinery`.
+/// Returns a duration as `kubectl` shows it: a longer duration has larger units. The limits, e.g. two minutes for
+/// seconds alone, are those of `HumanDuration` in `apimachinery`.
 fn human(seconds: i64) -> String {
     match seconds {
         ..-1 => "<invalid>".into(),
@@ -33,7 +33,8 @@ fn human(seconds: i64) -> String {
     }
 }
 
-/// Returns a duration in two units, e.g. `3h5m`. The second unit is left out when its number is zero.
+/// Returns a duration in two units, e.g. `3h5m`. `large` and `small` are the lengths of the units in seconds. The small
+/// unit is left out when its number is zero.
 fn two(seconds: i64, large: i64, large_name: char, small: i64, small_name: char) -> String {
     let (whole, rest) = (seconds / large, seconds % large / small);
     if rest == 0 {

@@ -114,7 +114,7 @@ fn reference(object: &Object) -> Value {
     json!({"$ref": format!("#/components/schemas/{}", object.definition())})
 }
 
-/// Adds the definitions of a type and of all types of its fields.
+/// Adds the definitions of a type, and of all types of its fields, to `schemas`.
 fn define(object: &Object, schemas: &mut BTreeMap<String, Value>) {
     let name = object.definition();
     if schemas.contains_key(&name) {

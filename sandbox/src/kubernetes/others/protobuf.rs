@@ -144,8 +144,8 @@ fn object(message: Message, body: &[u8]) -> Result<Value, String> {
             (number, Raw::Bytes(bytes)) if number == UNKNOWN[1] => {
                 object = decode(message, bytes)?;
             }
-            // The other fields of the protobuf envelope are the content type and the encoding. kubectl leaves them
-            // empty.
+            // The other fields of the protobuf envelope are ignored. They are the content type and the encoding, which
+            // kubectl leaves empty.
             _ => {}
         }
     }

@@ -48,7 +48,7 @@ fn object(schema: Option<&Object>, current: Value, patch: &Value) -> Result<Valu
     Ok(Value::Object(merged))
 }
 
-/// Returns the new value of a field, or `None` when the field is removed.
+/// Returns the value that a field has after the patch, or `None` when the patch removes the field.
 fn field(
     kind: Option<Type>,
     before: Value,
@@ -204,8 +204,8 @@ fn position(items: &[Value], wanted: &Value, merge: Merge) -> Option<usize> {
 }
 
 /// Sorts a merged list. Items that also occur in `order` get the order that they have there. All other items keep their
-/// order among themselves. `live` is the list before the patch: an item that stood before an item of `order` in `live`
-/// also stands before it in the result.
+/// order among themselves. `live` is the list before the patch. When one of the other items stood before an item of
+/// `order` in `live`, it also stands before that item in the result.
 fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], merge: Merge) -> Vec<Value> {
     let (mut named, others): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| position(order, item, merge).is_some());

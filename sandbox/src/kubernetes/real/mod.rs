@@ -2,11 +2,12 @@
 //! the simulation, but a real API server answers the requests.
 //!
 //! Several tests use that server at the same time, and other objects exist there too. `ccm` works on all nodes that it
-//! sees, so it must not see those of others. Each sandbox therefore has a [`Corner`] with its own prefix. Names get the
-//! prefix in requests and lose it in answers, and a list leaves out objects without the prefix. Everything else comes
-//! from the real server: patches, conflicts, validation, refusals and watch caches. For a user of the sandbox, the
-//! request impersonates a user whose name has the prefix, and real Roles give this user its rules. When the corner is
-//! dropped, its objects and Roles are deleted.
+//! sees, so it must see only the nodes of its own sandbox. Each sandbox therefore has a [`Corner`] with its own prefix.
+//! Names get the prefix in requests and lose it in answers, and a list leaves out objects whose names do not have the
+//! prefix. Everything else comes from the real server: patches, conflicts, validation, refusals and watch caches. The
+//! real server gets a request of a user of the sandbox as a request of another user, whose name has the prefix
+//! (impersonation). Real Roles give that user the rights. When the corner is dropped, its objects and Roles are
+//! deleted.
 //!
 //! | file | what it knows |
 //! |---|---|
@@ -35,7 +36,7 @@ use roles::Roles;
 use server::Caller;
 pub use server::Server;
 
-/// The part of a real cluster that one sandbox uses: the objects whose names have the sandbox's prefix.
+/// The part of a real cluster that one sandbox uses: the objects whose names begin with the prefix of this sandbox.
 pub struct Corner {
     server: Server,
     names: Names,
@@ -243,7 +244,8 @@ impl Corner {
         self.server.json("GET", &format!("{path}?resourceVersion={version}"), None);
     }
 
-    /// Returns the objects with the sandbox's prefix, under the names that they have on the real server.
+    /// Returns the objects whose names begin with the prefix of this sandbox. The returned objects still have this
+    /// prefix in their names.
     fn owned(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
         let (_, list) = self.server.json("GET", &path(resource, namespace, ""), None);
         let items = list["items"].as_array().into_iter().flatten();
@@ -252,8 +254,8 @@ impl Corner {
 }
 
 impl Corner {
-    /// Deletes all objects with the sandbox's prefix, and the Roles of its users. An object that no longer exists is no
-    /// error.
+    /// Deletes all objects whose names begin with the prefix of this sandbox, and the Roles of its users. An object
+    /// that no longer exists is no error.
     pub fn clear(&self) {
         for resource in CLEANED.map(row) {
             for object in self.owned(resource, "") {

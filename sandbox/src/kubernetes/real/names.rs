@@ -11,12 +11,12 @@ pub struct Names {
     prefix: String,
 }
 
-/// The text with which the prefix of every sandbox begins. A person can search a cluster for it, to find objects of
-/// tests that were killed before they cleaned up.
+/// Each sandbox puts a prefix before its names on the real server. All these prefixes begin with this text. A person
+/// can search a cluster for it, to find objects of tests that were killed before they cleaned up.
 const MARK: &str = "ccmtest-";
 
 impl Names {
-    /// Creates a prefix that no other sandbox has, in this process or another.
+    /// Creates the prefix for the names of a new sandbox. No other sandbox has this prefix, in this process or another.
     pub fn new() -> Names {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let nanoseconds =
@@ -27,13 +27,13 @@ impl Names {
         Names { prefix: format!("{MARK}{number:010x}-") }
     }
 
-    /// Returns the name with the sandbox's prefix.
+    /// Returns the name with the prefix that all names of this sandbox have on the real server.
     pub fn inside(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// Returns the name that an object of this resource has on the real server. All names get the prefix except those
-    /// of Namespaces, because all sandboxes share the Namespaces.
+    /// Returns the name that an object of this resource has on the real server. All names get the sandbox's prefix
+    /// except those of Namespaces, because all sandboxes share the Namespaces.
     pub fn own(&self, resource: &str, name: &str) -> String {
         let keeps_name = resource == "namespaces" || name.is_empty();
         if keeps_name { name.to_owned() } else { self.inside(name) }
@@ -54,7 +54,7 @@ impl Names {
         parts.join("/")
     }
 
-    /// Adds the sandbox's prefix to the names in field selectors.
+    /// Puts the prefix that the names of this sandbox have on the real server before the names in field selectors.
     pub fn query(&self, query: &[(String, String)]) -> Vec<(String, String)> {
         let term = |term: &str| match term.split_once('=') {
             Some((field @ ("metadata.name" | "involvedObject.name"), name)) => {
@@ -72,8 +72,8 @@ impl Names {
         query.iter().map(value).collect()
     }
 
-    /// Adds the sandbox's prefix to the names in an object, or in a patch of an object, that is sent to
-    /// the real server.
+    /// Puts the prefix that the names of this sandbox have on the real server before the names in an object, or in a
+    /// patch of an object.
     pub fn object(&self, object: &mut Value) {
         for pointer in [
             "/metadata/name",
@@ -90,7 +90,8 @@ impl Names {
         }
     }
 
-    /// Whether the name of this object of the real server has the sandbox's prefix.
+    /// Whether this object of the real server belongs to this sandbox, because its name begins with the sandbox's
+    /// prefix.
     pub fn owns(&self, object: &Value) -> bool {
         let name = object["metadata"]["name"].as_str();
         name.is_some_and(|name| name.starts_with(&self.prefix))
@@ -103,7 +104,7 @@ impl Names {
         self.owns(&row["object"]) || cell.is_some_and(|name| name.starts_with(&self.prefix))
     }
 
-    /// Removes the sandbox's prefix from all texts of an object that comes from the real server.
+    /// Removes the prefix that the names of this sandbox have on the real server, from all texts of an object.
     pub fn value(&self, object: &Value) -> Value {
         match object {
             Value::String(text) => text.replace(&self.prefix, "").into(),
@@ -115,8 +116,8 @@ impl Names {
         }
     }
 
-    /// Removes the sandbox's prefix from a body that comes from the real server. In a list, objects without the prefix
-    /// are left out.
+    /// Removes the prefix that the names of this sandbox have on the real server, from the body of the server's answer.
+    /// In a list, objects whose names do not have the prefix are left out.
     pub fn outside(&self, body: &[u8], is_list: bool) -> Vec<u8> {
         let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
             let text = String::from_utf8_lossy(body).replace(&self.prefix, "");
@@ -134,8 +135,8 @@ impl Names {
         let value = self.value(&value);
         match (is_list, &value["metadata"]) {
             (true, head @ Value::Object(_)) => {
-                // API servers write `metadata` before the items of a list, and so does this code. The JSON library
-                // alone would sort the fields by name.
+                // API servers write `metadata` before the items of a list. The JSON library would sort the fields by
+                // name and write `items` first, so the text of the list is put together here.
                 let rest = value.as_object().into_iter().flatten();
                 let rest = rest.filter(|(name, _)| *name != "metadata");
                 let rest = rest.map(|(name, value)| format!(",{}:{value}", json!(name)));

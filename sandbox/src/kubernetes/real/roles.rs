@@ -19,8 +19,9 @@ pub struct Roles {
     /// The paths of the created Roles and bindings, in the order in which they are deleted: a binding comes before its
     /// Role.
     made: Mutex<Vec<String>>,
-    /// All access reviews that were sent so far, each with its user. Each call of `bind` sends all reviews of its user
-    /// again, because it replaces a Role and can thereby take rights away.
+    /// All access reviews that this sandbox has sent so far, each with the user whose right it asks about. When a user
+    /// gets new rules, all earlier reviews of this user are sent again, because the new rules can also take rights
+    /// away.
     asked: Mutex<Vec<(String, ResourceRequest)>>,
 }
 
@@ -132,7 +133,7 @@ impl Roles {
     }
 }
 
-/// Polls until `holds` returns true.
+/// Polls until `holds` returns true. `what` says in the panic message what the caller has waited for.
 ///
 /// # Panics
 /// Panics when `holds` does not return true within 20 seconds.
@@ -157,7 +158,8 @@ fn entry(names: &Names, rule: &PolicyRule) -> Value {
     given.map(|(key, values)| (key.to_owned(), json!(values))).collect()
 }
 
-/// Returns one access review for each combination of verb, group and resource that the rules allow.
+/// Returns one access review for each combination of verb, group and resource in the rules. Each review asks whether a
+/// user has this right in `namespace`, or in the whole cluster when `namespace` is empty.
 fn questions<'a>(
     namespace: &'a str,
     rules: &'a [PolicyRule],

@@ -129,7 +129,8 @@ impl Server {
         read(answer.map_err(|error| error.to_string())?)
     }
 
-    /// Creates an object with the credentials of the kubeconfig. When the namespace is missing, it is created first.
+    /// Creates an object with the credentials of the kubeconfig. When the namespace does not exist, it is created
+    /// first.
     pub fn create(&self, collection: &str, namespace: &str, object: &Value) -> (u16, Value) {
         let answer = self.json("POST", collection, Some(object));
         let is_missing = answer.0 == 404 && answer.1["details"]["kind"] == "namespaces";
@@ -144,7 +145,7 @@ impl Server {
     }
 
     /// Sends a request with the credentials of the kubeconfig, and returns the status and the JSON of the answer.
-    /// `path` is allowed to contain one query parameter. The status is 0 when there is no answer.
+    /// `path` can end with one query parameter, as in `PATH?NAME=VALUE`. The status is 0 when there is no answer.
     pub fn json(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let query = query.split_once('=').into_iter();
@@ -245,8 +246,9 @@ impl Kubeconfig<'_> {
         part[field].as_str().map(str::to_owned)
     }
 
-    /// Returns a certificate or key of the kubeconfig. It is the content of the field `{field}-data`, or else of the
-    /// file that `field` names. Returns `None` when the kubeconfig has neither field.
+    /// Returns a certificate or a key from `part`, the kubeconfig's entry of the cluster or the user. The field with
+    /// the name `FIELD-data` contains it in base64, or else the field with the name `FIELD` contains the path of its
+    /// file. Returns `None` when there is neither field.
     fn data(&self, part: &Value, field: &str) -> io::Result<Option<Vec<u8>>> {
         if let Some(inline) = self.text(part, &format!("{field}-data")) {
             let decoded = STANDARD.decode(inline.trim());

@@ -10,7 +10,8 @@ const ANNOTATIONS_MOST_BYTES: usize = 256 * 1024;
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 const NAME_REQUIRED: &str = "name or generateName is required";
 
-/// Returns the errors in the metadata of a new object, apart from rules that only one kind has.
+/// Returns the errors in the metadata of a new object. `name_rule` returns what is wrong with a name of this kind of
+/// object. All other checks are the same for every kind.
 pub fn validate_meta(object: &Value, name_rule: &dyn Fn(&str) -> Vec<String>) -> Vec<FieldError> {
     let metadata = &object["metadata"];
     let name = text(&metadata["name"]);
@@ -29,7 +30,8 @@ pub fn validate_meta(object: &Value, name_rule: &dyn Fn(&str) -> Vec<String>) ->
     errors
 }
 
-/// Returns the errors in the metadata of an updated object, apart from rules that only one kind has.
+/// Returns the errors in the metadata of an updated object. Only the rules that are the same for every kind are checked
+/// here.
 pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let (new, old) = (&new["metadata"], &old["metadata"]);
     let mut errors = Vec::new();
@@ -50,8 +52,8 @@ pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the errors in the metadata of an update that kube-apiserver finds before it applies the rules of the
-/// object's kind. These rules check the metadata once more, so an answer contains the errors twice.
+/// Returns the errors in the metadata of an update. kube-apiserver makes this check before it applies the rules of the
+/// object's kind, which check the metadata once more. An answer therefore contains these errors twice.
 pub fn validate_common_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = validate_meta(new, &names::path_segment);
     errors.extend(validate_meta_update(new, old));

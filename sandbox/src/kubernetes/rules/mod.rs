@@ -52,7 +52,7 @@ pub trait Rules: Sync {
         Vec::new()
     }
 
-    /// Returns the errors that the name of a new object of this kind has.
+    /// Returns what is wrong with the name of a new object of this kind.
     fn validate_name(&self, name: &str) -> Vec<String> {
         names::subdomain(name)
     }
@@ -81,8 +81,8 @@ fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the mutable items of a list. An absent list has no items and stays absent. The index operator of `Value`
-/// would insert null for it.
+/// Returns the mutable items of the list in this field. When the field is absent, returns no items and leaves the field
+/// absent. The index operator of `Value` would insert null for it.
 fn items_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut [Value] {
     object.get_mut(field).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
 }

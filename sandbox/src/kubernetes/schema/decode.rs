@@ -171,7 +171,7 @@ impl Decoder {
 }
 
 impl DecodeError {
-    /// Returns the same error with another text: it names this Go struct as the type that was expected.
+    /// Returns the error for a value that should have been an object: this Go struct is named as the expected type.
     fn of_struct(self, object: &Object) -> DecodeError {
         match self.0.rsplit_once(" of type ") {
             Some((start, _)) => DecodeError(format!("{start} of type {}", object.go())),
@@ -254,7 +254,8 @@ fn time(text: &str, micro: bool) -> Result<Value, DecodeError> {
     Ok(parsed.strftime(format).to_string().into())
 }
 
-/// Compares a text with Go's time layout part by part. The error names the first part that does not fit, in Go's words.
+/// Compares a text part by part with the layout by which Go reads a time, or a `MicroTime` when `micro` is true. The
+/// error names the first part that does not fit, in Go's words.
 fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
     const DATE_TIME: [&str; 11] = ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"];
     let layout =

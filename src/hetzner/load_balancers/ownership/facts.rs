@@ -170,6 +170,15 @@ pub(crate) fn has_only_own_targets(balancer: Labelled, cluster: &Cluster) -> boo
     !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()
 }
 
+/// Returns the targets that are not certainly nodes of this cluster.
+pub(crate) fn foreign_targets<'a>(
+    balancer: Labelled<'a>,
+    cluster: &Cluster,
+) -> impl Iterator<Item = &'a ApiTarget> {
+    let all = balancer.balancer.targets.iter();
+    all.filter(|target| foreign_part(target, cluster).is_some())
+}
+
 fn foreign_part(target: &ApiTarget, cluster: &Cluster) -> Option<String> {
     let foreign_server = |id: u64| {
         let is_node = cluster.servers.contains_key(&InstanceId::Cloud(id));

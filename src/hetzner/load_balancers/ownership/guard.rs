@@ -15,6 +15,9 @@ pub(crate) struct Guard {
     /// The labels to set and to remove. A request to the API always replaces all labels. So the write also sends all
     /// other labels, with the values that were read just before.
     change: WantedLabels,
+    /// The targets that are the reason for the write. The write is refused when none of them is there any more. An empty
+    /// set means that the write has another reason.
+    reasons: BTreeSet<String>,
 }
 
 /// The parts of a load balancer or certificate that [`Guard`] compares. They are read once for the plan, and once more
@@ -40,7 +43,14 @@ impl Guard {
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
         let from = balancer.map(|balancer| balancer.ownership.clone()).unwrap_or_default();
         let seen = balancer.map(|labelled| SeenState::from(labelled.balancer));
-        Guard { seen: seen.unwrap_or_default(), change: from.change_to(to) }
+        let seen = seen.unwrap_or_default();
+        Guard { seen, change: from.change_to(to), ..Guard::default() }
+    }
+
+    /// Makes these targets the reason for the write, if there are any.
+    pub(crate) fn because_of<'a>(mut self, targets: impl Iterator<Item = &'a ApiTarget>) -> Guard {
+        self.reasons = targets.flat_map(stands_for).collect();
+        self
     }
 
     /// Adds labels that the write must also set.
@@ -91,6 +101,8 @@ impl Guard {
             Some("its labels changed meanwhile")
         } else if those_of_owners(&seen.labels) != those_of_owners(&now.labels) {
             Some("the labels that name its owner changed meanwhile")
+        } else if !self.reasons.is_empty() && self.reasons.is_disjoint(&now.targets) {
+            Some("the targets for which it would stay are gone")
         } else if takes_all && has_more {
             Some("it got ports or targets meanwhile")
         } else {
