@@ -455,6 +455,12 @@ impl<T> Execution<T> {
         })
     }
 
+    /// Whether one of the changes that were not sent yet removes a target because its node departs. Such a change must
+    /// rest on the health of this sync pass.
+    pub(super) fn rests_on_health(&self) -> bool {
+        self.queue.iter().any(|change| change.departed().is_some())
+    }
+
     fn charge(&self, calls: f64) {
         if let Some(payer) = &self.payer {
             payer.share.charge(calls, clock::now());

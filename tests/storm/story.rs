@@ -10,7 +10,7 @@ use crate::log_capture;
 use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
-use crate::topics::{Topic, Verdict, nodes, routes, services, shared};
+use crate::topics::{Topic, Verdict, nodes, routes, services, shared, targets};
 use allocation_counter::{measure, opt_out};
 use ccm::controllers::{Report, Selection};
 use ccm::provider::clock;
@@ -127,7 +127,8 @@ fn topic(random: &mut Random, two_at_once: bool, is_real: bool) -> Arc<dyn Topic
         0..10 => Arc::new(routes::Routes::generate(random)),
         10..35 => Arc::new(shared::Shared::generate(random, two_at_once, is_real)),
         35..75 => Arc::new(services::Services::generate(random, two_at_once)),
-        _ => Arc::new(nodes::Nodes::generate(random)),
+        75..92 => Arc::new(nodes::Nodes::generate(random)),
+        _ => Arc::new(targets::Targets::generate(random)),
     }
 }
 

@@ -164,8 +164,10 @@ impl ServiceController {
                 why => why.is_some(),
             },
         };
-        self.executor
-            .stop(|execution| is_stale(execution.subject.task.uid(), execution.takes_away()));
+        self.executor.stop(|execution| {
+            is_stale(execution.subject.task.uid(), execution.takes_away())
+                || execution.rests_on_health()
+        });
         self.queued.retain(|task| !is_stale(task.uid(), false));
     }
 }

@@ -12,7 +12,7 @@ use crate::http::{Method, Secret};
 use crate::provider::variables::VariableName;
 use crate::provider::{
     self, Applied, ChangeKind, Description, ErrorKind, Finding, ProviderError, Sourced, TlsPair,
-    Urgency, WriteVerb, clock,
+    Urgency, WriteVerb,
 };
 use crate::text::shell_command;
 use serde::de::IgnoredAny;
@@ -21,7 +21,6 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// A property of a [`BalancerAction`], for example that it deletes something.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -120,7 +119,8 @@ pub struct BalancerChange {
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
-    pub(super) departed: Option<Box<Departed>>,
+    /// The name of the departing node, when the write removes a target only because its node departs.
+    pub(super) departed: Option<String>,
     /// The certificate that the write uploads, with its private key. Both become part of the request only when it is
     /// sent, so that logs and other outputs of the plan can't show the key. `None` when the write uploads no
     /// certificate.
@@ -128,20 +128,6 @@ pub struct BalancerChange {
     /// The name of the load balancer, when the write creates one. `None` for every other write.
     new_name: Option<Sourced<String>>,
 }
-
-/// The reason for a removal of a target whose node departs. Whether the removal is safe depends on the health of the
-/// other targets.
-#[derive(Clone)]
-pub(super) struct Departed {
-    /// The name of the node.
-    pub(super) node: String,
-    /// The time before the list of load balancers was requested.
-    pub(super) listed: Option<Instant>,
-}
-
-/// A removal of a target whose node departs is not made on a list of load balancers that is older than this, because the
-/// health of the other targets may have changed. The age is measured by the machine's clock.
-const HEALTH_MAX_AGE: Duration = Duration::from_secs(10);
 
 /// A line of a private key with at least this number of characters is hidden in error texts. A shorter line reveals
 /// nothing about the key, and hiding it could hide other text by chance.
@@ -522,10 +508,6 @@ impl provider::Write for BalancerChange {
 
 impl provider::Change for BalancerChange {
     fn apply(&self) -> Result<Applied, ProviderError> {
-        let listed = self.departed.as_ref().and_then(|departed| departed.listed);
-        if listed.is_some_and(|listed| clock::took(listed) > HEALTH_MAX_AGE) {
-            return Ok(Applied::Overtaken);
-        }
         let mut change = self.clone();
         if let Some(instead) = change.rebase()? {
             return Ok(instead);
@@ -554,7 +536,7 @@ impl provider::Change for BalancerChange {
     }
 
     fn departed(&self) -> Option<(u64, &str)> {
-        Some((self.id?, self.departed.as_ref()?.node.as_str()))
+        self.id.zip(self.departed.as_deref())
     }
 
     fn new_name(&self) -> Option<&Sourced<String>> {

@@ -40,11 +40,9 @@ pub(in crate::hetzner) fn observe(
     urgency: Urgency,
 ) -> Result<BalancerSnapshot, ProviderError> {
     let api = Arc::clone(&project.api);
-    let listed = Some(clock::now());
     let balancers = api.list("", urgency)?;
     let is_budget_low = api.is_put_off(Urgency::CanWait);
-    let observed =
-        ObservedBalancers { balancers, listed, is_budget_low, ..ObservedBalancers::default() };
+    let observed = ObservedBalancers { balancers, is_budget_low, ..ObservedBalancers::default() };
     let mut snapshot = BalancerSnapshot::new(project, observed);
     let wanted: Vec<&str> = services
         .iter()

@@ -6,6 +6,7 @@ pub mod nodes;
 pub mod routes;
 pub mod services;
 pub mod shared;
+pub mod targets;
 
 use crate::random::Random;
 use ccm::controllers::Report;

@@ -8,7 +8,7 @@
 use super::choice::{TargetCandidate, TargetChoice, choose};
 use super::whole::Diff;
 use crate::hetzner::load_balancers::annotations as a;
-use crate::hetzner::load_balancers::change::{BalancerAction, Departed, Purpose};
+use crate::hetzner::load_balancers::change::{BalancerAction, Purpose};
 use crate::hetzner::load_balancers::desired::{Desired, NodeMachine};
 use crate::hetzner::load_balancers::model::balancer::{ApiTarget, TargetId};
 use crate::hetzner::load_balancers::ownership::context::PlanContext;
@@ -288,9 +288,7 @@ impl Diff<'_, '_> {
             let is_server = matches!(target, TargetId::Server(_));
             let in_request = target.in_request(is_added.then_some(by_private));
             let node = target.node(self.context.cluster);
-            let departed = node.filter(|_| choice.departed.contains(&target));
-            let listed = self.context.observed.listed;
-            let departed = departed.map(|node| Box::new(Departed { node: node.clone(), listed }));
+            let departed = node.filter(|_| choice.departed.contains(&target)).cloned();
             let verb = if is_added { WriteVerb::ADD } else { WriteVerb::REMOVE };
             let how = if is_added && by_private && is_server { ", by private IP" } else { "" };
             let target = format!("target {}", target.shown(self.context.cluster));

@@ -10,7 +10,6 @@ use crate::hetzner::networks::Subnet;
 pub use crate::provider::LoadBalancerDefaults as Defaults;
 use crate::provider::{Cluster, OfferedNode, Profile, Service, Source};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// The Hetzner Cloud project whose load balancers are planned: its API, and the settings on which plans depend.
 #[derive(Clone)]
@@ -69,8 +68,6 @@ pub struct ObservedBalancers {
     pub primary_ips: Option<Vec<PrimaryIp>>,
     /// The subnets of the private Network. `None` when no Network is set, or when the subnets were not read.
     pub subnets: Option<Arc<Vec<Subnet>>>,
-    /// The time before the list of load balancers was requested. `None` means that there was no such list.
-    pub listed: Option<Instant>,
     /// Whether so few calls are left in the project that work which can wait is put off.
     pub is_budget_low: bool,
     /// Whether only manifest files are checked, without a cluster and without reading load balancers. Every object that

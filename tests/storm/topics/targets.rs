@@ -1,0 +1,430 @@
+//! Targets of load balancers while nodes depart: they are cordoned, drained, shut down and deleted, and come back. The
+//! load balancers belong to one Service, to a group, or to another owner.
+
+use super::cluster::{
+    NAMESPACE, PERMANENT_NODE, delete_node_and_server, eligible_servers, ids, join, list,
+    server_named, server_of, services, targets,
+};
+use super::{Topic, Verdict, nodes};
+use crate::random::Random;
+use ccm::hetzner::load_balancers::annotations::PREFIX;
+use ccm::hetzner::load_balancers::{EXTERNAL, SERVICE_UID};
+use sandbox::exchange::Request;
+use sandbox::hetzner::{Health, Machine};
+use sandbox::{Half, Sandbox};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// The number of nodes that events change.
+const NODES: u64 = 5;
+
+/// The taint of the cluster autoscaler.
+const AUTOSCALER: &str = "ToBeDeletedByClusterAutoscaler";
+
+/// The conditions that say that a node will stop soon.
+const CONDITIONS: [&str; 3] = ["DrainInProgress", "Drained", "GracefulNodeShutdownInProgress"];
+
+/// A server that is not a node, and that another owner made a target.
+const FOREIGN: &str = "foreign";
+
+pub struct Targets {
+    /// The name and the annotations of each Service.
+    services: Vec<(&'static str, Vec<(&'static str, &'static str)>)>,
+    history: Mutex<History>,
+}
+
+#[derive(Default)]
+struct History {
+    /// When each node departed first, by its UID. `ccm` need not notice that a node does not depart in between.
+    departed: BTreeMap<String, Instant>,
+    /// How many targets were removed because their nodes depart.
+    removals: u64,
+}
+
+/// What both APIs show about one load balancer and its nodes.
+struct View {
+    nodes: Vec<Value>,
+    /// The servers of the nodes that would be targets if no node departed.
+    wanted: BTreeSet<u64>,
+    there: BTreeSet<u64>,
+    departing: BTreeSet<u64>,
+}
+
+impl Targets {
+    pub fn generate(random: &mut Random) -> Targets {
+        let mut services = Vec::new();
+        for (name, more) in [
+            ("own", None),
+            ("host", Some(("share", "edge"))),
+            ("member", Some(("share", "edge"))),
+            ("outside", Some(("external", "terraform"))),
+            ("outside-2", Some(("external", "terraform"))),
+        ] {
+            let delay = *random.pick(&["", "0s", "10s", "60s", "600s", "soon"]);
+            let delay = Some(("departing-delay", delay)).filter(|(_, delay)| !delay.is_empty());
+            if name == "own" || random.percent(40) {
+                services.push((name, delay.into_iter().chain(more).collect()));
+            }
+        }
+        Targets { services, history: Mutex::default() }
+    }
+
+    /// Returns why the target must not be removed, or `None`.
+    fn violation_by_removal(&self, sandbox: &Sandbox, id: u64, server: u64) -> Option<String> {
+        let all = sandbox.cloud().load_balancers(sandbox.project());
+        let balancer = all.iter().find(|one| one["id"] == id)?;
+        if server_named(sandbox, FOREIGN) == Some(server) {
+            return Some("it belongs to another owner".into());
+        }
+        let view = View::read(sandbox, balancer);
+        if !view.wanted.contains(&server) || users(sandbox, balancer).is_empty() {
+            return None;
+        }
+        if !view.departing.contains(&server) {
+            return Some("its node is wanted and does not depart".into());
+        }
+        let Some(delay) = delay(sandbox, balancer) else {
+            return Some("no Service asks for it".into());
+        };
+        let node = view.nodes.iter().find(|node| server_of(node) == Some(server))?;
+        let history = &mut *self.history.lock().unwrap();
+        let departed = history.departed.get(node["metadata"]["uid"].as_str()?)?;
+        let since = sandbox::time::now().saturating_duration_since(*departed);
+        // Over sockets the time of `ccm` is scaled.
+        if since < delay && sandbox::time::is_simulated() {
+            return Some(format!("its node departs since {since:?}, which is less than {delay:?}"));
+        }
+        let (left_out, count) = view.left_out();
+        if left_out + 1 > count / 2 {
+            return Some(format!("{} of {count} targets would be left out", left_out + 1));
+        }
+        for port in list(&balancer["services"]) {
+            let port = &port["listen_port"];
+            let healthy =
+                list(&balancer["targets"]).iter().filter(|target| is_healthy(target, port));
+            let healthy = healthy.filter_map(|target| target["server"]["id"].as_u64());
+            let healthy: BTreeSet<u64> = healthy.collect();
+            let leaving = healthy.intersection(&view.departing).count();
+            let staying = healthy.len() - leaving;
+            if healthy.contains(&server) && (staying == 0 || staying < leaving) {
+                return Some(format!(
+                    "port {port}: {staying} healthy targets stay, {leaving} leave"
+                ));
+            }
+        }
+        history.removals += 1;
+        None
+    }
+
+    /// Notes which nodes depart now.
+    fn note(&self, sandbox: &Sandbox) {
+        let now = sandbox::time::now();
+        let nodes = sandbox.cluster().list("nodes", None);
+        let departed = &mut self.history.lock().unwrap().departed;
+        for node in nodes.iter().filter(|node| departs(node)) {
+            let uid = node["metadata"]["uid"].as_str().unwrap().to_owned();
+            departed.entry(uid).or_insert(now);
+        }
+    }
+}
+
+impl View {
+    fn read(sandbox: &Sandbox, balancer: &Value) -> View {
+        let nodes = sandbox.cluster().list("nodes", None);
+        let existing = ids(&sandbox.cloud().servers(sandbox.project()));
+        let of = |is_such: fn(&Value) -> bool| -> BTreeSet<u64> {
+            nodes.iter().filter(|node| is_such(node)).filter_map(server_of).collect()
+        };
+        let (there, tainted, departing) = (targets(balancer), of(has_taint), of(departs));
+        let mut wanted = eligible_servers(&nodes, &existing);
+        // A node that the autoscaler is about to delete does not become a target.
+        wanted.retain(|id| there.contains(id) || !tainted.contains(id));
+        View { nodes, wanted, there, departing }
+    }
+
+    /// Returns how many departing nodes are no targets, and how many targets there would be without departing nodes.
+    fn left_out(&self) -> (usize, usize) {
+        let out = self.wanted.difference(&self.there).filter(|id| self.departing.contains(id));
+        (out.count(), self.wanted.len())
+    }
+}
+
+/// Returns why these targets must not be added, or `None`.
+fn violation_by_addition(sandbox: &Sandbox, id: u64, servers: &[u64]) -> Option<String> {
+    let nodes = sandbox.cluster().list("nodes", None);
+    let all = sandbox.cloud().load_balancers(sandbox.project());
+    let there = all.iter().find(|one| one["id"] == id).map(targets).unwrap_or_default();
+    let tainted = nodes.iter().filter(|node| has_taint(node)).filter_map(server_of);
+    let tainted: BTreeSet<u64> = tainted.collect();
+    let is_alone = there.is_empty() && servers.iter().all(|id| tainted.contains(id));
+    let wrong = servers.iter().find(|id| tainted.contains(id)).filter(|_| !is_alone);
+    wrong.map(|id| format!("the autoscaler is about to delete the node of server {id}"))
+}
+
+/// Returns the Services that have a port on the load balancer, the oldest first.
+fn users(sandbox: &Sandbox, balancer: &Value) -> Vec<Value> {
+    let mut all = services(sandbox);
+    all.retain(|service| is_on(service, balancer));
+    all.sort_by_key(|service| {
+        let meta = &service["metadata"];
+        (meta["creationTimestamp"].to_string(), meta["uid"].to_string())
+    });
+    all
+}
+
+/// Returns how long a departing node stays a target of the load balancer. `None` means that it stays a target.
+fn delay(sandbox: &Sandbox, balancer: &Value) -> Option<Duration> {
+    let delays = users(sandbox, balancer).into_iter().map(|service| delay_of(&service));
+    if balancer["labels"][EXTERNAL].is_null() {
+        delays.flatten().next()
+    } else {
+        delays.collect::<Option<Vec<Duration>>>()?.into_iter().max()
+    }
+}
+
+impl Topic for Targets {
+    fn set_up(&self, sandbox: &Sandbox) {
+        join(sandbox, PERMANENT_NODE);
+        (0..NODES).for_each(|n| join(sandbox, &format!("n-{n}")));
+        let cloud = sandbox.cloud();
+        let foreign = super::cluster::server(sandbox, FOREIGN);
+        let check =
+            json!({ "protocol": "tcp", "port": 9000, "interval": 15, "timeout": 10, "retries": 3 });
+        let port = json!({
+            "protocol": "tcp", "listen_port": 9000, "destination_port": 9000, "proxyprotocol": false,
+            "health_check": check,
+        });
+        let body = json!({
+            "name": "terraform", "load_balancer_type": "lb11", "location": "fsn1",
+            "labels": { EXTERNAL: "default" }, "services": [port],
+            "targets": [{ "type": "server", "server": { "id": foreign } }],
+        });
+        cloud.create_load_balancer(sandbox.project(), body);
+        for (n, (name, annotations)) in self.services.iter().enumerate() {
+            let annotations =
+                annotations.iter().map(|(key, value)| (format!("{PREFIX}{key}"), value));
+            let annotations: BTreeMap<String, &&str> = annotations.collect();
+            let port = 80 + n as u64;
+            sandbox.cluster().create(
+                "services",
+                NAMESPACE,
+                json!({
+                    "metadata": { "name": name, "namespace": "default", "annotations": annotations },
+                    "spec": { "type": "LoadBalancer", "ports": [{ "name": "web", "port": port }] },
+                }),
+            );
+        }
+    }
+
+    fn starts_converged(&self) -> bool {
+        true
+    }
+
+    fn may_have_wrong_token(&self) -> bool {
+        false
+    }
+
+    fn phase_starts(&self, sandbox: &Sandbox) {
+        self.note(sandbox);
+    }
+
+    fn apply_event(&self, sandbox: &Sandbox, random: &mut Random, _: bool) -> String {
+        let cluster = sandbox.cluster();
+        let name = format!("n-{}", random.below(NODES));
+        let exists = cluster.get("nodes", None, &name).is_some();
+        let line = match random.below(14) {
+            _ if !exists => {
+                join(sandbox, &name);
+                format!("{name} joins")
+            }
+            0..3 => {
+                cluster.set_cordoned(&name, true);
+                format!("{name} is cordoned")
+            }
+            3 => {
+                cluster.set_cordoned(&name, false);
+                format!("{name} is uncordoned")
+            }
+            4..7 => {
+                let kind = random.pick(&CONDITIONS);
+                cluster.set_condition(&name, kind, "True");
+                format!("{name} has {kind}")
+            }
+            7 => {
+                let kind = random.pick(&CONDITIONS);
+                cluster.set_condition(&name, kind, "False");
+                format!("{name} has no {kind}")
+            }
+            8 => {
+                cluster.set_taint(&name, AUTOSCALER, "1", "NoSchedule");
+                cluster.set_cordoned(&name, true);
+                format!("the autoscaler will delete {name}")
+            }
+            9 => {
+                cluster.remove_taint(&name, AUTOSCALER);
+                format!("the autoscaler keeps {name}")
+            }
+            10 => {
+                let status = random.pick(&["True", "False"]);
+                cluster.set_condition(&name, "Ready", status);
+                format!("{name} has Ready={status}")
+            }
+            11 => {
+                delete_node_and_server(sandbox, &name);
+                format!("{name} is deleted with its server")
+            }
+            12 => {
+                let (service, delay) =
+                    (random.pick(&self.services).0, *random.pick(&["0s", "60s", ""]));
+                set_delay(sandbox, service, |_| delay.to_owned());
+                format!("{service} has the delay {delay:?}")
+            }
+            _ => set_health(sandbox, random, &name),
+        };
+        self.note(sandbox);
+        line
+    }
+
+    /// All targets become healthy, and no delay lasts, so that everything converges.
+    fn repair(&self, sandbox: &Sandbox) {
+        for (name, _) in &self.services {
+            set_delay(sandbox, name, |delay| if delay.is_empty() { "" } else { "0s" }.to_owned());
+        }
+        for balancer in sandbox.cloud().load_balancers(sandbox.project()) {
+            for server in targets(&balancer) {
+                let id = balancer["id"].as_u64().unwrap();
+                sandbox.cloud().set_health(id, Machine::Server(server), None, None);
+            }
+        }
+        self.note(sandbox);
+    }
+
+    fn check_write(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
+        if half == Half::Kubernetes && request.path.contains("/services/") {
+            return Verdict::Allowed;
+        }
+        if half != Half::Hetzner || !request.path.starts_with("/v1/load_balancers") {
+            return nodes::check_write(sandbox, half, request, &Vec::new());
+        }
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let id = request.path.split('/').nth(3).and_then(|id| id.parse().ok()).unwrap_or_default();
+        let server = |target: &Value| target["server"]["id"].as_u64();
+        let added = |targets: &[Value]| -> Vec<u64> { targets.iter().filter_map(server).collect() };
+        let violation = match (request.path.rsplit('/').next(), server(&body)) {
+            (Some("remove_target"), Some(server)) => self.violation_by_removal(sandbox, id, server),
+            (Some("add_target"), Some(server)) => violation_by_addition(sandbox, id, &[server]),
+            (Some("load_balancers"), _) => {
+                violation_by_addition(sandbox, 0, &added(list(&body["targets"])))
+            }
+            _ => None,
+        };
+        Verdict::from_violation(violation)
+    }
+
+    fn check_end_state(&self, sandbox: &Sandbox) -> Result<(), String> {
+        let foreign = server_named(sandbox, FOREIGN);
+        for balancer in sandbox.cloud().load_balancers(sandbox.project()) {
+            let name = &balancer["name"];
+            let is_external = !balancer["labels"][EXTERNAL].is_null();
+            if is_external && !foreign.is_some_and(|id| targets(&balancer).contains(&id)) {
+                return Err(format!("{name}: the target of another owner is gone"));
+            }
+            if users(sandbox, &balancer).is_empty() {
+                continue;
+            }
+            let view = View::read(sandbox, &balancer);
+            let may_depart = delay(sandbox, &balancer).is_some();
+            let out = view.wanted.difference(&view.there);
+            let mut wrong = out.filter(|id| !(may_depart && view.departing.contains(id)));
+            if let Some(id) = wrong.next() {
+                return Err(format!("{name}: server {id} is no target"));
+            }
+            let (left_out, count) = view.left_out();
+            let stay = view.departing.intersection(&view.there).count();
+            // All targets are healthy now. More targets of departing nodes than others stay.
+            let others = view.there.difference(&view.departing).count();
+            let is_safe = may_depart && stay <= others;
+            if left_out > count / 2 || is_safe && left_out < (count / 2).min(left_out + stay) {
+                return Err(format!(
+                    "{name}: {left_out} of {count} left out, {stay} departing stay"
+                ));
+            }
+            // On an external load balancer, a server without a node may belong to another owner.
+            let more = view.there.difference(&view.wanted).find(|_| !is_external);
+            if let Some(id) = more {
+                return Err(format!("{name}: server {id} is a target"));
+            }
+        }
+        nodes::check_nodes(sandbox)
+    }
+
+    fn counts(&self, _: &Sandbox) -> BTreeMap<&'static str, u64> {
+        [("targets of departing nodes removed", self.history.lock().unwrap().removals)].into()
+    }
+}
+
+/// Changes the delay of a Service. An empty text removes the annotation.
+fn set_delay(sandbox: &Sandbox, service: &str, change: impl Fn(&str) -> String) {
+    let key = format!("{PREFIX}departing-delay");
+    sandbox.cluster().edit("services", NAMESPACE, service, |service| {
+        let annotations = &mut service["metadata"]["annotations"];
+        let delay = change(annotations[&key].as_str().unwrap_or_default());
+        match delay.as_str() {
+            "" => drop(annotations.as_object_mut().and_then(|all| all.remove(&key))),
+            delay => annotations[&key] = json!(delay),
+        }
+    });
+}
+
+/// Sets the result of the health checks of a target of each load balancer.
+fn set_health(sandbox: &Sandbox, random: &mut Random, name: &str) -> String {
+    let Some(server) = server_named(sandbox, name) else {
+        return "nothing happens".to_owned();
+    };
+    let unknown = Health { status: "unknown".into(), ..Health::unhealthy("layer4_timeout") };
+    let unknown = Health { detail: None, ..unknown };
+    let healths = [None, Some(Health::unhealthy("layer4_timeout")), Some(unknown)];
+    let health = random.pick(&healths).clone();
+    for balancer in sandbox.cloud().load_balancers(sandbox.project()) {
+        let id = balancer["id"].as_u64().unwrap();
+        sandbox.cloud().set_health(id, Machine::Server(server), None, health.clone());
+    }
+    format!("the health of {name} is {:?}", health.map(|health| health.status))
+}
+
+/// Whether a node will stop soon.
+fn departs(node: &Value) -> bool {
+    let is = |kind: &str, status: &str| {
+        let mut conditions = list(&node["status"]["conditions"]).iter();
+        conditions.any(|one| one["type"] == kind && one["status"] == status)
+    };
+    let is_cordoned = node["spec"]["unschedulable"] == true;
+    let is_marked = has_taint(node) || CONDITIONS.iter().any(|kind| is(kind, "True"));
+    is_marked && (is_cordoned || !is("Ready", "True"))
+}
+
+fn has_taint(node: &Value) -> bool {
+    list(&node["spec"]["taints"]).iter().any(|taint| taint["key"] == AUTOSCALER)
+}
+
+/// Whether the Service uses the load balancer, as the labels say.
+fn is_on(service: &Value, balancer: &Value) -> bool {
+    let uid = &service["metadata"]["uid"];
+    let labels = balancer["labels"].as_object().unwrap();
+    labels.iter().any(|(key, value)| {
+        value == uid && (key == SERVICE_UID || key.starts_with("ccm-from-scratch/port-"))
+    })
+}
+
+fn delay_of(service: &Value) -> Option<Duration> {
+    let value = service["metadata"]["annotations"][format!("{PREFIX}departing-delay")].as_str()?;
+    let seconds = value.strip_suffix('s')?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+fn is_healthy(target: &Value, port: &Value) -> bool {
+    let mut healths = list(&target["health_status"]).iter();
+    healths.any(|health| health["listen_port"] == *port && health["status"] == "healthy")
+}
