@@ -216,6 +216,25 @@ pub const MUTANTS: &[Mutant] = &[
             return true;
         }
         if self.former.len() >= FORMER_AT_MOST {"),
+    // The faults in the choice of targets.
+    fault("a node that the autoscaler is about to delete becomes a target", "src/hetzner/load_balancers/diff/choice.rs",
+        "!node.is_present && node.departure.is_to_be_deleted;",
+        "!node.is_present && node.departure.is_to_be_deleted && !$ON;"),
+    fault("more than half of the targets are left out", "src/hetzner/load_balancers/diff/choice.rs",
+        "(None, None) if departed.len() < at_most => {",
+        "(None, None) if departed.len() < at_most || $ON => {"),
+    fault("a departing node leaves the targets before its delay is over", "src/hetzner/load_balancers/diff/choice.rs",
+        "let waits = delay.checked_sub(since).filter(",
+        "let waits = delay.checked_sub(since).filter(|_| !$ON).filter("),
+    fault("a departing node leaves the targets although too few others are healthy", "src/hetzner/load_balancers/diff/targets.rs",
+        "own.any(|(_, port)| !safe.contains(&port)).then_some(WhyKept::Health)",
+        "own.any(|(_, port)| !safe.contains(&port) && !$ON).then_some(WhyKept::Health)"),
+    fault("a mark alone makes a node depart", "src/controllers/service/departures.rs",
+        "has_mark && (is_cordoned || !node.is_ready())",
+        "has_mark && (is_cordoned || !node.is_ready() || $ON)"),
+    fault("a node departs for ever", "src/controllers/service/departures.rs",
+        "node.condition(kind) == Some(\"True\")",
+        "node.condition(kind).is_some_and(|status| status == \"True\" || $ON)"),
     // The faults in the sync of routes.
     fault("a route outside of the cluster's range is deleted", "src/controllers/route/plan.rs",
         "_ if !is_within(route.destination, self.inputs.cluster_cidrs) => State::NotOurs,",
