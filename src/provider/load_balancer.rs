@@ -328,7 +328,7 @@ impl LeftOutState {
                 "left out: the cluster autoscaler is about to delete the node".to_owned()
             }
             LeftOutState::Waits { seconds } => {
-                format!("the node will stop soon; it is left out in {seconds} s")
+                format!("the node will stop soon; it is left out in at most {seconds} s")
             }
             LeftOutState::Kept(why) => {
                 format!("the node will stop soon, and stays a target: {}", why.name())

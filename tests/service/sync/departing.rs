@@ -1,8 +1,10 @@
 //! A node that will stop soon leaves the targets after a delay, and comes back by itself.
 
 use crate::common::{self, pass, wait_until};
+use crate::sync::external::{BY_NAME, allow, create_as_terraform};
 use crate::sync::world::{Cluster, NO_RESYNC, World, id, targets};
 use sandbox::hetzner::{Health, Machine};
+use serde_json::json;
 use std::time::Duration;
 
 const DELAY: (&str, &str) = ("departing-delay", "60s");
@@ -235,4 +237,40 @@ fn a_node_that_dies_while_it_departs_is_removed_like_any_other() {
     wait_until("the node's end", || !world.has_node("worker-2"));
     world.ticks(3);
     assert_eq!(world.cloud_writes(mark).len(), 1);
+}
+
+#[test]
+fn on_an_external_load_balancer_each_service_must_ask_and_the_longest_delay_counts() {
+    let world = World::new(3);
+    let id = create_as_terraform(&world, "edge-lb");
+    allow(&world, id, Some("default"));
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    world.create("web", &[BY_NAME, ("departing-delay", "0s")], &[80]);
+    world.create("api", &[BY_NAME], &[81]);
+    wait_until("all targets", || world.targets(id).len() == 4);
+    pass(&world.sandbox, Duration::from_secs(10));
+    world.drain("worker-2");
+    world.stays(id, "worker-2", true, 60);
+    let why = "which also has a port on the load balancer, does not set it";
+    world.wait_for_event("web", "AnnotationWithoutEffect", &[why]);
+    world.annotate("api", "departing-delay", Some("10s"));
+    world.wait_for_target(id, "worker-2", false);
+    assert_eq!(world.targets(id).len(), 3);
+}
+
+/// A command that people run sees the node for the first time, so that its delay begins anew.
+#[test]
+fn commands_show_which_nodes_are_left_out_and_which_will_be() {
+    let (world, _daemon, id) = world(3, &[("departing-delay", "600s")]);
+    world.drain("worker-2");
+    let shown = world.ccm(&["lb", "inspect", "default/web"]).with_code(0);
+    shown.prints("the node will stop soon; it is left out in at most 600 s");
+    world.annotate("web", "departing-delay", Some("0s"));
+    world.wait_for_target(id, "worker-2", false);
+    let shown = world.ccm(&["lb", "inspect", "default/web"]).with_code(0);
+    shown.prints("left out: the node will stop soon");
+    let left_out = &world.inspect("web", &[])["object"]["leftOut"];
+    assert_eq!(*left_out, json!([{ "node": "worker-2", "state": "departing" }]));
+    world.ccm(&["status"]).prints("3 of 3 ready, 1 departing");
+    world.ccm(&["lb", "sync", "default/web", "--dry-run"]).prints("0 to change");
 }

@@ -290,7 +290,13 @@ impl Diff<'_, '_> {
             let node = target.node(self.context.cluster);
             let departed = node.filter(|_| choice.departed.contains(&target)).cloned();
             let verb = if is_added { WriteVerb::ADD } else { WriteVerb::REMOVE };
-            let how = if is_added && by_private && is_server { ", by private IP" } else { "" };
+            let how = if is_added && by_private && is_server {
+                ", by private IP"
+            } else if departed.is_some() {
+                ", because its node will stop soon"
+            } else {
+                ""
+            };
             let target = format!("target {}", target.shown(self.context.cluster));
             let description = Description::new(verb, target, how);
             let mut change = self.new_change(action, Value::Null, description);
