@@ -210,7 +210,9 @@ pub static RESOURCES: &[Resource] = &[
         plural: "endpointslices",
         singular: "endpointslice",
         kind: "EndpointSlice",
-        verbs: READ_VERBS,
+        schema: Some(&schema::ENDPOINT_SLICE),
+        rules: &rules::EndpointSlice,
+        storage_prefix: "/registry/endpointslices",
         ..DEFAULT
     },
 ];

@@ -75,6 +75,14 @@ impl FieldError {
         }
     }
 
+    pub fn too_many(field: impl Into<String>, count: usize, most: usize) -> FieldError {
+        FieldError {
+            reason: "FieldValueTooMany",
+            field: field.into(),
+            message: format!("Too many: {count}: must have at most {most} items"),
+        }
+    }
+
     pub fn too_long(field: impl Into<String>, most_bytes: usize) -> FieldError {
         FieldError {
             reason: "FieldValueTooLong",

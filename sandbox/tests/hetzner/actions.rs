@@ -96,6 +96,79 @@ fn actions_are_found_by_id_and_by_resource() {
 }
 
 #[test]
+fn the_running_actions_of_all_servers_are_listed_with_their_servers() {
+    let api = Api::new();
+    let network = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
+    let commands = [
+        ("poweroff", "stop_server", Value::Null),
+        ("shutdown", "shutdown_server", Value::Null),
+        ("reboot", "reboot_server", Value::Null),
+        ("reset", "reset_server", Value::Null),
+        ("poweron", "start_server", Value::Null),
+        ("attach_to_network", "attach_to_network", json!({"network": network})),
+    ];
+    for (path, command, body) in commands {
+        let server = server(&api);
+        if path == "poweron" {
+            api.post(&format!("{server}/actions/poweroff"), Value::Null);
+            assert_eq!(api.get(&server).at("/server/status"), "off");
+        }
+        api.cloud.hold_actions(true);
+        let started = api.post(&format!("{server}/actions/{path}"), body);
+        assert_eq!(started.status, 201, "{path}: {}", started.body);
+        let running = api.get("/servers/actions?status=running");
+        let actions = running.at("/actions").as_array().cloned().unwrap_or_default();
+        assert_eq!(actions, [started.at("/action").clone()], "{path}");
+        assert_eq!(
+            (&actions[0]["command"], &actions[0]["status"]),
+            (&json!(command), &json!("running"))
+        );
+        let id: u64 = server.trim_start_matches("/servers/").parse().expect("an ID");
+        let resources = actions[0]["resources"].as_array().cloned().unwrap_or_default();
+        assert!(resources.contains(&json!({"id": id, "type": "server"})), "{path}: {resources:?}");
+        api.cloud.hold_actions(false);
+        assert_eq!(api.get("/servers/actions?status=running").at("/actions"), &json!([]), "{path}");
+    }
+}
+
+#[test]
+fn the_actions_of_all_servers_come_in_pages() {
+    let api = Api::new();
+    for number in 0..60 {
+        if number == 59 {
+            api.cloud.fail_next_action("stop_server", "action_failed", "Action failed");
+        }
+        api.post(&format!("{}/actions/poweroff", server(&api)), Value::Null);
+    }
+    // The query, the status, the number of actions on the page, and the number of actions on all pages.
+    let cases = [
+        ("", 200, 25, 60),
+        ("?per_page=50", 200, 50, 60),
+        ("?per_page=50&page=2", 200, 10, 60),
+        ("?per_page=50&page=3", 200, 0, 60),
+        ("?status=success&per_page=50", 200, 50, 59),
+        ("?status=success&status=error&per_page=50&page=2", 200, 10, 60),
+        ("?status=error", 200, 1, 1),
+        ("?status=running", 200, 0, 0),
+        ("?sort=started:desc&sort=id:desc", 200, 25, 60),
+        ("?per_page=51", 422, 0, 0),
+        ("?sort=progress", 422, 0, 0),
+        ("?name=x", 422, 0, 0),
+    ];
+    for (query, status, entries, total) in cases {
+        let answer = api.get(&format!("/servers/actions{query}"));
+        assert_eq!(answer.status, status, "{query}: {}", answer.body);
+        let shown = answer.at("/actions").as_array().map_or(0, Vec::len);
+        let all = answer.at("/meta/pagination/total_entries").as_u64().unwrap_or_default();
+        assert_eq!((shown, all), (entries, total), "{query}");
+    }
+    let answer = api.get("/servers/actions?status=success&per_page=50");
+    let link = answer.header("Link").unwrap_or_default();
+    let next = r#"</v1/servers/actions?page=2&per_page=50&status=success>; rel="next""#;
+    assert!(link.contains(next), "{link}");
+}
+
+#[test]
 fn an_action_can_fail_and_then_has_no_effect() {
     let api = Api::new();
     let server = server(&api);

@@ -2,6 +2,7 @@
 //! pages, and the life of an object.
 
 mod access;
+mod endpoint_slices;
 mod lists;
 mod objects;
 mod services;

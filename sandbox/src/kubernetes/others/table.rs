@@ -1,6 +1,7 @@
 //! The columns and cells of tables, which `kubectl get` shows.
 
 mod apps;
+mod slices;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -101,6 +102,7 @@ fn new_columns(resource: &Resource) -> Value {
         "leases" => LEASE,
         "deployments" => apps::DEPLOYMENT,
         "daemonsets" => apps::DAEMON_SET,
+        "endpointslices" => slices::ENDPOINT_SLICE,
         _ => &[NAME, AGE],
     };
     columns.iter().map(Column::definition).collect()
@@ -117,6 +119,7 @@ pub fn cells(resource: &Resource, object: &Value) -> Value {
         "namespaces" => json!([name, object["status"]["phase"], age]),
         "deployments" => apps::deployment(object, name, &age),
         "daemonsets" => apps::daemon_set(object, name, &age),
+        "endpointslices" => slices::endpoint_slice(object, name, &age),
         "leases" => json!([name, text(&object["spec"]["holderIdentity"]), age]),
         _ => json!([name, age]),
     }

@@ -3,6 +3,7 @@
 //! The module `write` calls these rules in the order of kube-apiserver, so that an object with several errors is
 //! answered with the same error as by kube-apiserver.
 
+mod endpoint_slice;
 mod event;
 mod lease;
 mod meta;
@@ -16,6 +17,7 @@ mod service_status;
 
 use serde_json::Value;
 
+pub use endpoint_slice::EndpointSlice;
 pub use event::Event;
 pub use lease::Lease;
 pub use meta::{validate_common_update, validate_meta, validate_meta_update};

@@ -32,7 +32,7 @@ pub static EVENT: Object = Object {
     ],
 };
 
-static OBJECT_REFERENCE: Object = Object {
+pub(super) static OBJECT_REFERENCE: Object = Object {
     name: "ObjectReference",
     package: CORE,
     fields: &[

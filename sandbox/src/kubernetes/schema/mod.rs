@@ -5,12 +5,14 @@
 //! Go), strategic merge patches, and the OpenAPI documents.
 
 mod decode;
+mod endpoint_slice;
 mod kinds;
 mod meta;
 mod node;
 mod service;
 
 pub use decode::{Decoded, decode};
+pub use endpoint_slice::ENDPOINT_SLICE;
 pub use kinds::{
     DAEMON_SET, DEPLOYMENT, EVENT, LEASE, NAMESPACE, SECRET, SELF_SUBJECT_ACCESS_REVIEW,
 };
