@@ -5,6 +5,7 @@ use super::doctor::{self, CheckOutcome, DoctorView, Gap, Observer, Seen};
 use super::output::{self, Document, Exit, Printer, line, paragraph};
 use super::{leader, lists, startup};
 use crate::cache::Refresh;
+use crate::controllers::lifecycle::OUT_OF_SERVICE;
 use crate::controllers::route::State;
 use crate::controllers::service::Want;
 use crate::provider::clock;
@@ -61,6 +62,8 @@ struct Screen<'a> {
     /// status` did not read are left out.
     refreshes: &'a [Refresh],
     nodes: Option<Count>,
+    /// The number of nodes that have a taint `out-of-service`.
+    out_of_service_nodes: Option<usize>,
     load_balancers: Option<Count>,
     routes: Option<Count>,
 }
@@ -95,6 +98,9 @@ impl<'a> Screen<'a> {
             calls_an_hour,
             refreshes: &view.refreshes,
             nodes: nodes.map(|nodes| Count::of(nodes.iter().map(|plan| plan.node.is_ready()))),
+            out_of_service_nodes: nodes.map(|nodes| {
+                nodes.iter().filter(|plan| plan.node.taint(OUT_OF_SERVICE).is_some()).count()
+            }),
             load_balancers: load_balancers(view),
             routes: view.routes.as_ref().ok().map(|plan| {
                 let all = plan.rows.iter().map(|row| row.state);
@@ -128,12 +134,14 @@ impl<'a> Screen<'a> {
             None => why.map_or("?".into(), unread),
         };
         let balancers = count(&self.load_balancers, "serving", gap(&view.services.plans));
+        let out = self.out_of_service_nodes.filter(|count| *count > 0);
+        let out = out.map(|count| format!(", {count} out of service")).unwrap_or_default();
         let rows = [
             ("LEADER", leader),
             ("KUBERNETES", kubernetes),
             ("CLOUD API", cloud),
             ("REFRESHES", refreshes(self.refreshes)),
-            ("NODES", count(&self.nodes, "ready", gap(&view.nodes))),
+            ("NODES", count(&self.nodes, "ready", gap(&view.nodes)) + &out),
             ("LOAD BALANCERS", balancers),
             ("ROUTES", count(&self.routes, "right", gap(&view.routes))),
         ];

@@ -29,7 +29,7 @@ const OF_OTHERS: &[(&str, &[&str])] = &[
     ("flags of kubectl, helm and cargo, named alone", &["--previous", "--replicas", "--set", "--test"]),
     ("a flag of kube-controller-manager", &["--node-cidr-mask-size"]),
     ("a flag of the kubelet", &["--node-ip"]),
-    ("kinds of Kubernetes", &["ConfigMap", "ConfigMaps", "DaemonSet", "DaemonSets", "PartialObjectMetadata", "ResourceQuota"]),
+    ("kinds of Kubernetes", &["ConfigMap", "ConfigMaps", "DaemonSet", "DaemonSets", "EndpointSlices", "PartialObjectMetadata", "ResourceQuota", "StatefulSet"]),
     ("kinds of kubeadm", &["InitConfiguration", "JoinConfiguration"]),
     ("values of Kubernetes", &["NodePort", "PreferDualStack"]),
     ("a taint of the cluster autoscaler", &["ToBeDeletedByClusterAutoscaler"]),
