@@ -12,10 +12,12 @@ use super::table::Columns;
 use super::terminal::columns;
 use super::{startup, wire};
 use crate::cache::ServerNeeds;
-use crate::controllers::lifecycle::{LifecycleController, LifecyclePlan};
+use crate::controllers::lifecycle::{
+    LifecycleController, LifecyclePlan, OUT_OF_SERVICE, TaintRule, is_own,
+};
 use crate::controllers::node::{self, NodeController, NodePlan, ServerMatch, is_uninitialized};
 use crate::controllers::{MatchedBy, NodeChange, Proposal, Report, Selection};
-use crate::kube;
+use crate::kube::{self, Taint};
 use crate::provider::process::is_terminal;
 use crate::provider::{Field, Finding, Instance, InstanceId, NodeAddress, SERVER_LABELS, Urgency};
 use crate::settings::Command;
@@ -207,9 +209,9 @@ impl NodePlans {
         self.node.obstacle.iter().chain(lifecycle)
     }
 
-    /// Returns the change that the node lifecycle controller would make.
-    fn lifecycle_change(&self) -> Option<&NodeChange> {
-        self.lifecycle.as_ref()?.changes.first()
+    /// Returns the changes that the node lifecycle controller would make.
+    fn lifecycle_changes(&self) -> impl Iterator<Item = &NodeChange> {
+        self.lifecycle.iter().flat_map(|plan| &plan.changes)
     }
 
     fn proposal(&self) -> Proposal {
@@ -235,7 +237,7 @@ impl PlannedObjects for Vec<NodePlans> {
                     _ => None,
                 },
                 differences: plans.node.differences().collect(),
-                changes: changes.chain(plans.lifecycle_change()).collect(),
+                changes: changes.chain(plans.lifecycle_changes()).collect(),
                 held_back: None,
                 findings: plans.findings().collect(),
                 events: None,
@@ -415,8 +417,9 @@ fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
 /// Returns the text of the column `DIFF`: what a sync would change on the node, or the reason why the node is blocked.
 fn diff_cell(plans: &NodePlans) -> String {
     let plan = &plans.node;
-    match plans.lifecycle_change() {
+    match plans.lifecycle_changes().next() {
         Some(NodeChange::DeleteNode { .. }) => return "delete".into(),
+        Some(NodeChange::RemoveOutOfServiceTaint { .. }) => return "out-of-service taint".into(),
         Some(_) => return "shutdown taint".into(),
         None => {}
     }
@@ -441,8 +444,11 @@ fn diff_cell(plans: &NodePlans) -> String {
 fn inspection(plans: &NodePlans, known: Sides) -> String {
     let node = &plans.node.node;
     let taints = node.spec.taints.iter();
-    let taints = taints.map(|taint| line(format_args!("  {}:{}", taint.key, taint.effect)));
+    let taints =
+        taints.map(|taint| line(format_args!("  {}:{}{}", taint.key, taint.effect, set_by(taint))));
     let mut of_node = listed("TAINTS", taints);
+    let rules = plans.lifecycle.iter().flat_map(|plan| &plan.facts).map(rule);
+    of_node += &listed("TAINT OUT-OF-SERVICE (= fulfilled, ~ not, ? only the daemon knows)", rules);
     if known == Sides::Kubernetes {
         let conditions = node.status.conditions.iter().map(|condition| {
             line(format_args!("  {}: {} {}", condition.kind, condition.status, condition.reason))
@@ -470,6 +476,21 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
         would_do(&plans.proposal().changes, known.or_unknown("change nothing")),
     ]
     .concat()
+}
+
+/// Returns the line of a rule for the taint `out-of-service`.
+fn rule(rule: &TaintRule) -> String {
+    let mark = rule.is_fulfilled.map_or('?', |is_so| if is_so { '=' } else { '~' });
+    paragraph(&format!("  {mark} "), 4, &rule.to_string())
+}
+
+/// Returns who has set a taint `out-of-service`, as the end of the line of the taint.
+fn set_by(taint: &Taint) -> &'static str {
+    match taint.key == OUT_OF_SERVICE {
+        true if is_own(taint) => " (set by ccm, which removes it when the server is on again)",
+        true => " (not set by ccm, which never changes it)",
+        false => "",
+    }
 }
 
 /// Returns the end of a sentence that says until which date the server is paid, or an empty text when this is not

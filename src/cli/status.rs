@@ -5,6 +5,7 @@ use super::doctor::{self, CheckOutcome, DoctorView, Gap, Observer, Seen};
 use super::output::{self, Document, Exit, Printer, line, paragraph};
 use super::{leader, lists, startup};
 use crate::cache::Refresh;
+use crate::controllers::lifecycle::OUT_OF_SERVICE;
 use crate::controllers::route::State;
 use crate::controllers::service::{self, Want};
 use crate::provider::clock;
@@ -63,6 +64,8 @@ struct Screen<'a> {
     nodes: Option<Count>,
     /// How many nodes will stop soon.
     departing_nodes: Option<usize>,
+    /// The number of nodes that have a taint `out-of-service`.
+    out_of_service_nodes: Option<usize>,
     load_balancers: Option<Count>,
     routes: Option<Count>,
 }
@@ -101,6 +104,9 @@ impl<'a> Screen<'a> {
                 let is_enough = view.settings.load_balancers_departing_cordoned.value;
                 nodes.iter().filter(|plan| service::departs(&plan.node, is_enough)).count()
             }),
+            out_of_service_nodes: nodes.map(|nodes| {
+                nodes.iter().filter(|plan| plan.node.taint(OUT_OF_SERVICE).is_some()).count()
+            }),
             load_balancers: load_balancers(view),
             routes: view.routes.as_ref().ok().map(|plan| {
                 let all = plan.rows.iter().map(|row| row.state);
@@ -138,7 +144,9 @@ impl<'a> Screen<'a> {
             Some(count @ 1..) => format!(", {count} departing"),
             _ => String::new(),
         };
-        let nodes = count(&self.nodes, "ready", gap(&view.nodes)) + &departing;
+        let out = self.out_of_service_nodes.filter(|count| *count > 0);
+        let out = out.map(|count| format!(", {count} out of service")).unwrap_or_default();
+        let nodes = count(&self.nodes, "ready", gap(&view.nodes)) + &departing + &out;
         let rows = [
             ("LEADER", leader),
             ("KUBERNETES", kubernetes),

@@ -194,6 +194,7 @@ pub(super) fn lifecycle_settings(settings: &Settings) -> lifecycle::LifecycleSet
         node_max_age: settings.node_status_update_frequency.value,
         server_cache_max_age: settings.server_cache_max_age.value,
         deletion_guard: settings.node_deletion_guard.value,
+        out_of_service_after: settings.out_of_service_after.value,
     }
 }
 

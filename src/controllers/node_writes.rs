@@ -55,6 +55,12 @@ pub enum NodeChange {
     /// Removes the taint `node.cloudprovider.kubernetes.io/shutdown`, because the node is ready again. `taints` is the
     /// new list of all taints.
     RemoveShutdownTaint { taints: Vec<Taint> },
+    /// Adds the taint `out-of-service`, because the server of the node stays off. `taints` is the new list of all
+    /// taints.
+    AddOutOfServiceTaint { server: InstanceId, taints: Vec<Taint> },
+    /// Removes this program's own taint `out-of-service`, because the server runs or the node is ready. `taints` is the
+    /// new list of all taints.
+    RemoveOutOfServiceTaint { taints: Vec<Taint> },
     /// Deletes the node, because its server does not exist any more.
     DeleteNode { server: InstanceId },
     /// Sets a condition of the node, e.g. `NetworkUnavailable`. The other conditions stay unchanged.
@@ -104,8 +110,11 @@ impl NodeChange {
                 kube.patch_node(name, &body).map(Some)
             }
             NodeChange::AddShutdownTaint { taints }
-            | NodeChange::RemoveShutdownTaint { taints } => {
-                let body = json!({ "metadata": metadata, "spec": { "taints": taints } });
+            | NodeChange::RemoveShutdownTaint { taints }
+            | NodeChange::AddOutOfServiceTaint { taints, .. }
+            | NodeChange::RemoveOutOfServiceTaint { taints } => {
+                let mut body = json!({ "metadata": metadata, "spec": { "taints": taints } });
+                body["metadata"]["uid"] = json!(object.uid);
                 kube.patch_node(name, &body).map(Some)
             }
             NodeChange::DeleteNode { .. } => {
@@ -155,6 +164,8 @@ impl Write for NodeChange {
             NodeChange::Update { .. } => "set_labels",
             NodeChange::AddShutdownTaint { .. } => "add_shutdown_taint",
             NodeChange::RemoveShutdownTaint { .. } => "remove_shutdown_taint",
+            NodeChange::AddOutOfServiceTaint { .. } => "add_out_of_service_taint",
+            NodeChange::RemoveOutOfServiceTaint { .. } => "remove_out_of_service_taint",
             NodeChange::DeleteNode { .. } => "delete_node",
             NodeChange::SetCondition { .. } => "condition",
         }
@@ -170,6 +181,13 @@ impl Write for NodeChange {
             }
             NodeChange::RemoveShutdownTaint { .. } => {
                 Description::new(WriteVerb::REMOVE, "taint shutdown", " (the node is ready)")
+            }
+            NodeChange::AddOutOfServiceTaint { server, .. } => {
+                let why = format!(" (server {server} stays off)");
+                Description::new(WriteVerb::ADD, "taint out-of-service", why)
+            }
+            NodeChange::RemoveOutOfServiceTaint { .. } => {
+                Description::new(WriteVerb::REMOVE, "taint out-of-service", " (the server runs)")
             }
             NodeChange::DeleteNode { server } => {
                 let why = format!(" (server {server} does not exist any more)");

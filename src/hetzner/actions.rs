@@ -1,6 +1,7 @@
-//! Asks the Cloud API whether actions that a write began have ended, and how they ended.
+//! Asks the Cloud API whether actions that a write began have ended, and how they ended, and whether an action runs on a
+//! server or a load balancer.
 
-use super::api::Api;
+use super::api::{Api, Resource};
 use super::error::is_busy;
 use crate::provider::{ActionId, ErrorKind, ProviderError, Urgency};
 use serde::Deserialize;
@@ -17,6 +18,22 @@ pub(super) struct ApiAction {
     command: String,
     status: Status,
     error: Option<ActionError>,
+    /// The objects that the action changes.
+    #[serde(default)]
+    resources: Vec<ActionResource>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ActionResource {
+    id: u64,
+    r#type: String,
+}
+
+impl Resource for ApiAction {
+    const LIST: &'static str = "servers/actions";
+    fn id(&self) -> u64 {
+        self.id
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -74,7 +91,23 @@ impl ApiAction {
 pub(super) fn check_none_runs(api: &Api, path: &str) -> Result<(), ProviderError> {
     let running = format!("{path}/actions?status=running");
     let answer: ActionList = api.get(&running, Urgency::Needed)?;
-    match answer.actions.iter().find(|action| action.status == Status::Running) {
+    none_runs(path, answer.actions.iter())
+}
+
+/// Returns an error while an action runs that names this server. The API has no list of the actions of one server, so
+/// the running actions of all servers are read.
+pub(super) fn check_server_is_idle(api: &Api, server: u64) -> Result<(), ProviderError> {
+    let running: Vec<ApiAction> = api.list("status=running&", Urgency::Gone)?;
+    let is_its = |it: &ActionResource| it.r#type == "server" && it.id == server;
+    let its = running.iter().filter(|action| action.resources.iter().any(is_its));
+    none_runs(&format!("/servers/{server}"), its)
+}
+
+fn none_runs<'a>(
+    path: &str,
+    mut actions: impl Iterator<Item = &'a ApiAction>,
+) -> Result<(), ProviderError> {
+    match actions.find(|action| action.status == Status::Running) {
         None => Ok(()),
         Some(ApiAction { id, command, .. }) => {
             let message = format!("{path}: action {id} ({command}) still runs");

@@ -61,6 +61,7 @@ struct ApiAnswer<T> {
     )]
     one: Option<T>,
     #[serde(
+        alias = "actions",
         alias = "certificates",
         alias = "load_balancers",
         alias = "load_balancer_types",

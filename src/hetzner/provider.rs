@@ -428,6 +428,10 @@ impl Instances for Hetzner {
         Ok(self.instances_of(servers))
     }
 
+    fn check_is_idle(&self, number: u64) -> Result<(), ProviderError> {
+        actions::check_server_is_idle(&self.api, number)
+    }
+
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>> {
         let robot = self.settings.robot.as_ref();
         let keeps_reported = match instance.id {

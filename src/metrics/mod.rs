@@ -91,7 +91,7 @@ metrics! {
     // Each node is counted in one state only. If several states fit, the state that comes first in the help text is
     // counted.
     /// Nodes by state: foreign (a provider ID that is not ours), unmatched (could not be initialised yet),
-    /// uninitialized, shutdown (its server is off), ready, not_ready.
+    /// uninitialized, out_of_service (it has the taint out-of-service), shutdown (its server is off), ready, not_ready.
     NODES: Gauge "ccm_nodes" ["state"];
 
     /// Load balancers by state: managed (its Service has an address), pending (no address yet), leaving (its Service

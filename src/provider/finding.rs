@@ -142,8 +142,15 @@ reasons! {
         DeletingNode: NormalEvent;
         /// The cluster refused the deletion; it is tried again.
         DeletingNodeFailed: WarningEvent Failure;
-        /// The taint `shutdown` could not be set or removed; it is tried again.
+        /// The taint `shutdown` or `out-of-service` could not be set or removed; it is tried again.
         TaintingNodeFailed: WarningEvent Failure;
+        /// The server has been off for the time of `--node-out-of-service-after`: the node got the taint
+        /// `out-of-service`, and its pods and their volumes move to other nodes. Switch the server on, or delete it:
+        /// `ccm help nodes`.
+        NodeOutOfService: WarningEvent;
+        /// Information: the server has been off for the time of `--node-out-of-service-after`, and the node does not
+        /// get the taint `out-of-service` yet. The message names the rule that is not fulfilled.
+        OutOfServiceHeld: LogOnly;
     }
     "Load balancers" {
         /// The load balancer is being created or changed.

@@ -451,6 +451,15 @@ settings! {
         commands: &[Run, NodeList, NodeInspect, NodeSync],
     }
 
+    /// How long a Cloud server must be off until its node gets the taint node.kubernetes.io/out-of-service, so that its
+    /// pods and their volumes move to other nodes: at least 5m. 0: never. See ccm help nodes.
+    NODE_OUT_OF_SERVICE_AFTER out_of_service_after: Option<Duration> = parsed(values::out_of_service_after) => {
+        flags: &["node-out-of-service-after"],
+        kind: ValueKind::Duration,
+        default: Some("0"),
+        commands: &[Run, NodeInspect],
+    }
+
     /// How often ccm polls for changed Services: the longest time that a new Service waits.
     SERVICE_SYNC_INTERVAL service_sync_interval: Duration = parsed(interval) => {
         flags: &["service-sync-interval"],

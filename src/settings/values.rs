@@ -116,6 +116,19 @@ fn parsed<T: FromStr>(text: &str) -> Option<Vec<T>> {
     items(text).into_iter().map(|item| item.parse().ok()).collect()
 }
 
+/// The shortest time of `--node-out-of-service-after`. A reboot takes less time than this.
+const OUT_OF_SERVICE_AFTER_LEAST: Duration = Duration::from_secs(300);
+
+/// Parses the time that a server must be off before its node gets the taint `out-of-service`. The text `0` means that
+/// no node gets the taint.
+pub(super) fn out_of_service_after(text: &str) -> Result<Option<Duration>, String> {
+    match duration(text)? {
+        Duration::ZERO => Ok(None),
+        after if after < OUT_OF_SERVICE_AFTER_LEAST => Err("use 0 (never), or at least 5m".into()),
+        after => Ok(Some(after)),
+    }
+}
+
 pub(super) fn verbosity(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "use a whole number from 0".to_owned())
 }

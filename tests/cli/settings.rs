@@ -333,6 +333,8 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--cluster-cidr", "--cluster-cidr: needs a value: CIDR,…, e.g. --cluster-cidr 10.244.0.0/16"),
         (Run, "--cluster-cidr=0.0.0.0/0", "--cluster-cidr: \"0.0.0.0/0\": use only the range of the pods: this range contains every address"),
         (Run, "--cluster-cidr=10.244.0.0/33", "--cluster-cidr: \"10.244.0.0/33\": use IP ranges, e.g. 10.244.0.0/16 or 10.244.0.0/16,fd00:10:244::/56"),
+        (Run, "--node-out-of-service-after=299s", "--node-out-of-service-after: \"299s\": use 0 (never), or at least 5m"),
+        (Run, "--node-out-of-service-after=never", "--node-out-of-service-after: \"never\": not a duration; write e.g. 5s or 1m30s"),
         (Run, "--node-monitor-period=1ns", "--node-monitor-period: \"1ns\": must be 100ms or longer"),
         (Run, "--service-sync-interval=99ms", "--service-sync-interval: \"99ms\": must be 100ms or longer"),
         (Run, "--route-reconciliation-period=0", "--route-reconciliation-period: \"0\": must be 100ms or longer"),

@@ -110,6 +110,10 @@ impl Instances for FakeProvider {
         Ok(self.instances.clone())
     }
 
+    fn check_is_idle(&self, _number: u64) -> Result<(), ProviderError> {
+        Ok(())
+    }
+
     fn metadata(&self, instance: &Instance, _node: &Node) -> Result<Metadata, Box<Finding>> {
         let address = |kind, text: String| {
             Sourced::new(NodeAddress::new(kind, text), Source::server("address"))

@@ -13,6 +13,7 @@ mod initialise;
 mod large;
 mod lifecycle;
 mod network;
+mod out_of_service;
 mod parallel;
 mod server_metadata;
 mod view;

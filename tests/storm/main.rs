@@ -31,7 +31,8 @@ const STORIES: u64 = 500;
 
 /// How often each of these things must happen at least in the stories with fixed seeds. Stories in which they no longer
 /// happen, because the way in which stories are generated was changed, test nothing.
-const AT_LEAST: [(&str, u64); 19] = [
+const AT_LEAST: [(&str, u64); 20] = [
+    ("nodes taken out of service", 10),
     ("load balancers created", 140),
     ("created with a Primary IP", 25),
     ("certificates ordered or uploaded", 50),

@@ -36,6 +36,8 @@ pub struct Start {
     /// Whether load balancers are compared with every tick, instead of once in some minutes.
     pub resyncs: bool,
     pub concurrency: usize,
+    /// How long a server must be off until its node gets the taint `out-of-service`.
+    pub out_of_service_after: Option<Duration>,
 }
 
 impl Default for Start {
@@ -48,6 +50,7 @@ impl Default for Start {
             reads_lease: false,
             resyncs: true,
             concurrency: 3,
+            out_of_service_after: None,
         }
     }
 }
@@ -65,6 +68,7 @@ impl Start {
             reads_lease: false,
             resyncs: random.percent(50),
             concurrency: 1 + random.below(4) as usize,
+            out_of_service_after: None,
         }
     }
 }
@@ -263,6 +267,7 @@ fn controllers(start: &Start, sandbox_access: &SandboxAccess) -> Vec<Box<dyn Con
             node_max_age: seconds(300),
             server_cache_max_age,
             deletion_guard: true,
+            out_of_service_after: start.out_of_service_after,
         })),
         Box::new(ServiceController::new(service::ServiceSettings {
             sync_interval: seconds(5),

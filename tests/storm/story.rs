@@ -127,7 +127,7 @@ fn topic(random: &mut Random, two_at_once: bool, is_real: bool) -> Arc<dyn Topic
         0..10 => Arc::new(routes::Routes::generate(random)),
         10..35 => Arc::new(shared::Shared::generate(random, two_at_once, is_real)),
         35..75 => Arc::new(services::Services::generate(random, two_at_once)),
-        75..92 => Arc::new(nodes::Nodes::generate(random)),
+        75..92 => Arc::new(nodes::Nodes::generate(random, two_at_once, is_real)),
         _ => Arc::new(targets::Targets::generate(random)),
     }
 }
@@ -286,6 +286,9 @@ impl Story {
             return ROUNDS_OF_A_PROGRAM;
         }
         let mut start = self.generate_start(random);
+        let more_rounds = self.topic.more_rounds(random);
+        // A process that works for long must not die after a few writes.
+        start.writes = start.writes.filter(|_| more_rounds == 0);
         // A process that leads for 30 ms proves nothing.
         start.with_lease &= !self.machine.is_real();
         let mut processes = vec![self.process(&start)];
@@ -298,7 +301,7 @@ impl Story {
             self.pause_now_and_then(random, &processes);
         }
         let mut count = 0;
-        for _ in 0..1 + random.below(4) {
+        for _ in 0..1 + random.below(4) + more_rounds {
             let selection = match random.percent(30) {
                 true => Selection::All,
                 false => Selection::Due,
@@ -353,6 +356,7 @@ impl Story {
         let mut start = Start::generate(random);
         start.wrong_token &= self.topic.may_have_wrong_token();
         start.with_lease |= self.topic.needs_lease();
+        start.out_of_service_after = self.topic.out_of_service_after();
         start
     }
 

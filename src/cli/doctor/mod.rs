@@ -71,7 +71,7 @@ const CHECKS: &[Check] = &[
     ("kubelets", "provider ID and uninitialized taint of each node", "", nodes::kubelets),
     ("nodes", "each node and its server", SEE_API_SERVER, nodes::servers),
     ("dedicated", "servers of the Robot web service, compared with the nodes", "", cloud::dedicated),
-    ("ready", "condition Ready of each node, and the taint shutdown", "", nodes::ready),
+    ("ready", "condition Ready of each node, and the taints shutdown and out-of-service", "", nodes::ready),
     ("servers", "each node's server; if the cluster does not answer, all servers of the project", "", nodes::off),
     ("routes", "--cluster-cidr; the Network's routes, compared with the pod CIDRs and servers of nodes, as in ccm route list",
         SEE_ERROR, routes::routes),

@@ -4,7 +4,7 @@
 use super::cloud;
 use super::outcome::{CheckOutcome, CheckResult, Gap, counted, need, or_ok, reported};
 use super::view::DoctorView;
-use crate::controllers::lifecycle::{SHUTDOWN, switch_on};
+use crate::controllers::lifecycle::{OUT_OF_SERVICE, SHUTDOWN, switch_on};
 use crate::controllers::node::{NodePlan, ServerMatch, is_uninitialized, join_anew};
 use crate::provider::{Finding, Reason};
 use crate::text::shell_command;
@@ -140,15 +140,20 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
     each(nodes, decide, format!("{count}, each with its server"))
 }
 
-/// Reports nodes that are not ready although their server exists and runs, and ready nodes that still have the taint of
-/// a server that is off. Nodes whose server is off or does not exist are left out, because the checks `servers` and
-/// `nodes` report them.
+/// Reports nodes that are not ready although their server exists and runs, and ready nodes that still have a taint of a
+/// server that is off. Nodes that are not ready because of their server are left to the checks `servers` and `nodes`.
 pub(super) fn ready(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
     let is_down = |plan: &&NodePlan| !plan.node.is_ready() && !is_uninitialized(&plan.node);
     let down = nodes.iter().filter(is_down).count();
     let is_read = view.cloud.servers.is_ok();
     let decide = |plan: &NodePlan| {
+        if plan.node.is_ready() && plan.node.taint(OUT_OF_SERVICE).is_some() {
+            let found = "ready, but has the taint out-of-service: pods are evicted, and volumes are detached in use";
+            let key = format!("{OUT_OF_SERVICE}-");
+            let remedy = shell_command("kubectl taint node", &[&plan.object.name, &key]);
+            return Some(CheckOutcome::warn(found, remedy));
+        }
         let is_tainted = plan.node.taint(SHUTDOWN).is_some();
         let (found, remedy) = match &plan.server {
             server if is_read && (server.is_off() || matches!(server, ServerMatch::Gone(_))) => {

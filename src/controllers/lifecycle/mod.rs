@@ -1,7 +1,7 @@
 //! The node lifecycle controller deletes a node whose server was deleted, and taints a node whose server is off.
 //!
-//! A sync pass has three parts. `evaluate` finds the nodes that need a check, asks the cloud about their servers, and
-//! plans. `node_writes::apply` makes the writes of the plans. `note` reports the outcomes.
+//! A tick has four parts. `observe` finds the nodes that need a check, and asks the cloud about their servers. `plan`
+//! decides for each node. `node_writes::apply` makes the writes of the plans. `note` reports the outcomes.
 //!
 //! Deleting a node is the most dangerous thing that this program does. `plan` deletes a node only when two API answers
 //! agree that its server does not exist. `apply` reads the node again before the deletion. The request for the deletion
@@ -9,20 +9,23 @@
 //! replaced the node in the meantime.
 
 mod observe;
+mod out_of_service;
 mod plan;
 
-pub use plan::{Fact, Facts, LifecyclePlan, SHUTDOWN, plan};
+pub use out_of_service::{OUT_OF_SERVICE, OffReads, OffServers, SHUTDOWN, TaintRule, is_own};
+pub use plan::{Fact, Facts, LifecyclePlan, plan};
 
 use super::backoff::Backoff;
 use super::controller::{Controller, Outage, Proposal, Report, Selection};
-use super::matching::Claims;
+use super::matching::{Claims, server_of};
 use super::node_writes::{AppliedPlan, NodeChange, apply};
 use super::parallel::in_parallel;
 use super::report::{publish, recovered};
 use crate::cache::{Apis, CacheError};
-use crate::kube::{self, KubeNode};
+use crate::kube::{self, KubeNode, Taint};
 use crate::provider::{Finding, InstanceId, Reason, Write, clock};
 use crate::text::shell_command;
+use observe::read_for_taint;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +51,9 @@ pub struct LifecycleSettings {
     /// Whether a node is deleted only when the list of servers contains the server of another node. Such a server
     /// proves that the token belongs to the right project. This is the setting `--node-deletion-guard`.
     pub deletion_guard: bool,
+    /// How long a server must be off before its node gets the taint `out-of-service`. `None` means that no node gets
+    /// it. This is the setting `--node-out-of-service-after`.
+    pub out_of_service_after: Option<Duration>,
 }
 
 /// Returns a text for the operator that advises to switch this server on, with the command for it.
@@ -62,9 +68,14 @@ pub struct LifecycleController {
     settings: LifecycleSettings,
     /// The pauses between two reads of the server of a node that is not ready.
     pauses: Backoff,
-    /// The waits before the next try to remove the shutdown taint from a node that is ready, after a try has failed.
+    /// The waits of ready nodes before the next try to remove their taints, after a try has failed.
     backoff: Backoff,
+    off: OffServers,
 }
+
+/// The nodes that must be checked, and what the cloud says about their servers. When one of the two APIs (Cloud, Robot)
+/// did not answer, its error is the last part.
+type Observed = (Vec<Arc<KubeNode>>, Facts, Option<CacheError>);
 
 impl Controller for LifecycleController {
     fn name(&self) -> &'static str {
@@ -90,6 +101,7 @@ impl LifecycleController {
         LifecycleController {
             pauses: Backoff::exact(FIRST_PAUSE, LONGEST_PAUSE),
             backoff: Backoff::default(),
+            off: OffServers::new(settings.out_of_service_after),
             settings,
         }
     }
@@ -100,33 +112,48 @@ impl LifecycleController {
         apis: &Apis,
         selection: &Selection,
     ) -> Result<Vec<LifecyclePlan>, CacheError> {
-        self.plan(apis, selection).map(|(plans, ..)| plans)
+        let mut off = self.off.clone();
+        let (due, facts, _) = self.observe(apis, selection, &mut off)?;
+        // Only a daemon measures how long a server is off.
+        off.reads = Arc::default();
+        let guard = self.settings.deletion_guard;
+        Ok(due.iter().map(|node| plan(node, &facts, &off, &*apis.provider, guard)).collect())
     }
 
     /// Makes one sync pass. Returns its report, and the plans as they were made before the first write of the sync
     /// pass.
     pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<LifecyclePlan>) {
-        let (plans, facts, outage) = match self.plan(apis, selection) {
-            Ok(planned) => planned,
+        let mut off = self.off.clone();
+        let observed = self.observe(apis, selection, &mut off);
+        self.off = off;
+        let (due, mut facts, outage) = match observed {
+            Ok(observed) => observed,
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
+        read_for_taint(apis, &due, &mut facts, &mut self.off);
         self.forget(apis);
         // In a large project, reads with the usual pauses would use up the API calls that the rate limit allows, so all
         // pauses are lengthened by the same factor.
         let longest = apis.look_period(LONGEST_PAUSE);
         self.pauses.stretch = longest.div_duration_f64(LONGEST_PAUSE);
         let mut report = Report { outage: outage.map(Outage::from), ..Report::default() };
-        let guard = self.settings.deletion_guard;
-        // When a node is planned again in this sync pass, the facts about its server are used again. A server that was
-        // deleted stays deleted, because the cloud never uses its ID again.
-        let plan_again = |node: &KubeNode| Ok(plan(node, &facts, &*apis.provider, guard));
+        let (off, guard) = (self.off.clone(), self.settings.deletion_guard);
+        let plans: Vec<LifecyclePlan> =
+            due.iter().map(|node| plan(node, &facts, &off, &*apis.provider, guard)).collect();
+        // A new plan in this tick uses what was read about the servers before. A server that was found to be deleted
+        // stays deleted, because its ID is never used again. A server that is off may be switched on, so the read that
+        // allows the taint `out-of-service` counts only for some seconds.
+        let plan_again = |node: &KubeNode| {
+            let off = OffServers { now: clock::now(), ..off.clone() };
+            Ok(plan(node, &facts, &off, &*apis.provider, guard))
+        };
         let write = |plan: &LifecyclePlan| apply(apis, NAME, plan.clone(), true, plan_again);
         // A deletion is made alone, not in parallel with another write.
         for batch in plans.chunk_by(|one, next| !is_deletion(one) && !is_deletion(next)) {
             let all = in_parallel(batch, apis.concurrent_nodes, write, AppliedPlan::is_closed);
             let is_over = all.iter().any(AppliedPlan::is_closed);
             for (plan, applied) in batch.iter().zip(all) {
-                publish(apis, plan.object.seen_by(NAME), &plan.obstacle);
+                publish(apis, plan.object.seen_by(NAME), plan.all_findings());
                 self.note(apis, &mut report, plan, applied);
             }
             if is_over {
@@ -136,21 +163,30 @@ impl LifecycleController {
         (report, plans)
     }
 
-    fn plan(
+    /// Reads the nodes, and what the cloud says about the servers of those that must be checked. Notes in `off` what was
+    /// read about servers that are off, and how many nodes are ready.
+    fn observe(
         &self,
         apis: &Apis,
         selection: &Selection,
-    ) -> Result<(Vec<LifecyclePlan>, Facts, Option<CacheError>), CacheError> {
+        off: &mut OffServers,
+    ) -> Result<Observed, CacheError> {
         let table_max_age = self.settings.monitor_period / 2;
         let mut nodes = selection.nodes(apis, table_max_age, self.settings.node_max_age)?;
         let due = self.due(apis, &nodes.value, selection);
         if due.is_empty() {
-            return Ok((Vec::new(), Facts::new(), None));
+            return Ok(Observed::default());
         }
         let max_age = self.settings.server_cache_max_age;
-        let (facts, outage) = match observe::facts(apis, &nodes.value, &due, max_age) {
-            (facts, Some(error)) if facts.is_empty() => return Err(error),
-            observed => observed,
+        let (facts, outage) = observe::facts(apis, &nodes.value, &due, max_age);
+        let longest_pause = apis.look_period(LONGEST_PAUSE).max(self.settings.monitor_period);
+        for node in &due {
+            let fact = server_of(node, &*apis.provider).and_then(|server| facts.get(&server));
+            off.note(&node.metadata.uid, fact.and_then(Fact::is_locked), 2 * longest_pause);
+        }
+        let outage = match outage {
+            Some(error) if facts.is_empty() => return Err(error),
+            outage => outage,
         };
         let known: HashSet<String> = due.iter().map(|node| node.metadata.uid.clone()).collect();
         if !selection.is_explicit() {
@@ -163,20 +199,21 @@ impl LifecycleController {
         // new node is left out, because the cloud was not asked about its server.
         let mut due = self.due(apis, &nodes.value, selection);
         due.retain(|node| known.contains(&node.metadata.uid));
-        let guard = self.settings.deletion_guard;
-        let plans = due.into_iter().map(|node| plan(node, &facts, &*apis.provider, guard));
-        Ok((plans.collect(), facts, outage))
+        off.nodes = nodes.value.len();
+        off.ready = nodes.value.iter().filter(|node| node.is_ready()).count();
+        off.now = clock::now();
+        Ok((due, facts, outage))
     }
 
-    /// Returns the nodes that need work now: nodes that are not ready, and nodes whose shutdown taint may have to be
-    /// removed. A node that must wait for its next try is left out, unless a person selected it. A node that names a
-    /// server which belongs to another node is also left out, because it must be neither tainted nor deleted.
-    fn due<'a>(
+    /// Returns the nodes that need work now: nodes that are not ready, and ready nodes from which a taint must be
+    /// removed. A node that must still wait for its next try is left out, unless a person selected it. A node whose
+    /// server belongs to another node is left out as well, because it must be neither tainted nor deleted.
+    fn due(
         &self,
         apis: &Apis,
-        nodes: &'a [Arc<KubeNode>],
+        nodes: &[Arc<KubeNode>],
         selection: &Selection,
-    ) -> Vec<&'a KubeNode> {
+    ) -> Vec<Arc<KubeNode>> {
         let now = clock::now();
         let is_waiting = |node: &KubeNode| {
             if node.is_ready() {
@@ -186,13 +223,13 @@ impl LifecycleController {
             }
         };
         let claims = Claims::new(&*apis.provider, nodes);
-        let is_due = |node: &&KubeNode| {
+        let is_due = |node: &&Arc<KubeNode>| {
             concerns_us(node)
                 && selection.names(node.name())
                 && (selection.is_explicit() || !is_waiting(node))
                 && !claims.is_second(node)
         };
-        nodes.iter().map(Arc::as_ref).filter(is_due).collect()
+        nodes.iter().filter(is_due).cloned().collect()
     }
 
     /// Reports the outcome for a node, and sets the time of the next try.
@@ -201,7 +238,7 @@ impl LifecycleController {
         apis: &Apis,
         report: &mut Report,
         planned: &LifecyclePlan,
-        applied: AppliedPlan<()>,
+        applied: AppliedPlan<Vec<TaintRule>>,
     ) {
         let (uid, object) = (&planned.object.uid, planned.object.for_people());
         self.pauses.ended(uid, true);
@@ -212,7 +249,16 @@ impl LifecycleController {
         let error = applied.error.as_ref();
         let finding = error.and_then(|error| not_written(first?, error));
         publish(apis, planned.object.seen_by(NAME), &finding);
-        let is_deleted = !applied.made.is_empty() && is_deletion(last);
+        let is_made = !applied.made.is_empty();
+        if let Some(NodeChange::AddOutOfServiceTaint { server, .. }) = first {
+            // A write without an answer may have been made.
+            if is_made || error.is_some_and(kube::KubeError::is_unavailable) {
+                self.off.last_taint = Some(clock::now());
+            }
+            let was_set = out_of_service::was_set(*server).with_fix(switch_on(*server));
+            publish(apis, planned.object.seen_by(NAME), is_made.then_some(was_set));
+        }
+        let is_deleted = is_made && is_deletion(last);
         if error.is_none() && planned.obstacle.is_none() && !is_deleted {
             recovered(apis, planned.object.seen_by(NAME));
         }
@@ -233,12 +279,14 @@ impl LifecycleController {
             |uid: &str, such: fn(&KubeNode) -> bool| nodes.get(uid).is_some_and(|node| such(node));
         self.pauses.keep(|uid| is(uid, |node| !node.is_ready()));
         self.backoff.keep(|uid| is(uid, |node| node.is_ready() && concerns_us(node)));
+        Arc::make_mut(&mut self.off.reads).retain(|uid, _| is(uid, |node| !node.is_ready()));
     }
 }
 
-/// Whether the node is not ready or has the shutdown taint. The controller checks only such nodes.
+/// Whether the node is not ready, has the shutdown taint, or has our taint `out-of-service`.
 fn concerns_us(node: &KubeNode) -> bool {
-    !node.is_ready() || node.taint(SHUTDOWN).is_some()
+    let is_ours = |taint: &Taint| taint.key == SHUTDOWN || is_own(taint);
+    !node.is_ready() || node.spec.taints.iter().any(is_ours)
 }
 
 fn is_deletion(plan: &LifecyclePlan) -> bool {

@@ -1,6 +1,8 @@
-//! Asks the cloud about the servers of nodes that are not ready.
+//! Asks the cloud about the servers of nodes that are not ready, and once more just before a node gets the taint
+//! `out-of-service`.
 
-use super::plan::{Fact, Facts};
+use super::out_of_service::OffServers;
+use super::plan::{Fact, Facts, plan};
 use crate::cache::{Apis, CacheError, ListedServers};
 use crate::controllers::matching::server_of;
 use crate::kube::KubeNode;
@@ -28,7 +30,7 @@ const FAILURES_AT_MOST: usize = 3;
 pub(super) fn facts(
     apis: &Apis,
     nodes: &[Arc<KubeNode>],
-    due: &[&KubeNode],
+    due: &[Arc<KubeNode>],
     list_max_age: Duration,
 ) -> (Facts, Option<CacheError>) {
     let server = |node: &KubeNode| server_of(node, &*apis.provider);
@@ -53,6 +55,44 @@ pub(super) fn facts(
         }
     }
     (facts, error)
+}
+
+/// Reads the servers of nodes that lack only this read, with the actions that run on them, until one of the nodes may
+/// get the taint or an API call fails.
+pub(super) fn read_for_taint(
+    apis: &Apis,
+    due: &[Arc<KubeNode>],
+    facts: &mut Facts,
+    off: &mut OffServers,
+) {
+    for node in due {
+        let plan = plan(node, facts, off, &*apis.provider, true);
+        let open = plan.facts.iter().filter(|rule| rule.is_fulfilled != Some(true));
+        let open: Vec<Option<bool>> = open.map(|rule| rule.is_fulfilled).collect();
+        let server = server_of(node, &*apis.provider).and_then(InstanceId::cloud);
+        let (&[None], Some(number)) = (&*open, server) else {
+            continue;
+        };
+        let begun = clock::now();
+        let server = apis.instance(number);
+        let fact = server.as_ref().ok().map(Fact::of);
+        let is_idle = || apis.provider.instances().map(|servers| servers.check_is_idle(number));
+        let found = match &server {
+            Err(error) => error.to_string(),
+            Ok(server) if !server.is_off => format!("it is {}", server.state),
+            Ok(server) if server.is_locked => "it is locked".to_owned(),
+            Ok(_) => is_idle().and_then(Result::err).map_or(String::new(), |busy| busy.message),
+        };
+        let is_last = fact.is_none() || found.is_empty();
+        off.note(&node.metadata.uid, fact.as_ref().and_then(Fact::is_locked), Duration::MAX);
+        facts.extend(fact.map(|fact| (InstanceId::Cloud(number), fact)));
+        if let Some(reads) = Arc::make_mut(&mut off.reads).get_mut(&node.metadata.uid) {
+            reads.for_taint = Some((begun, found));
+        }
+        if is_last {
+            return;
+        }
+    }
 }
 
 struct Observation<'a> {
@@ -92,8 +132,8 @@ impl Observation<'_> {
         for number in numbers {
             let id = InstanceId::Cloud(*number);
             if !found.facts.contains_key(&id) {
-                let is_off = apis.instance(*number).map(|server| server.is_off);
-                found.note(id, is_off)?;
+                let fact = apis.instance(*number).map(|server| Fact::of(&server));
+                found.note(id, fact)?;
             }
         }
         let (mut facts, missing) = (found.facts, found.missing);
@@ -152,7 +192,7 @@ impl Observation<'_> {
                 true => api.is_off(number).map(|off| off == Some(true)),
                 false => api.get(number).map(|()| false),
             });
-            found.note(id, is_off)?;
+            found.note(id, is_off.map(|is_off| Fact::Exists { is_off, is_locked: false }))?;
         }
         let (mut facts, missing) = (found.facts, found.missing);
         if !missing.is_empty() {
@@ -213,20 +253,18 @@ impl FoundServers {
     fn note_listed(&mut self, list: &[Instance], numbers: &BTreeSet<u64>) {
         let is_asked = |id: InstanceId| id.cloud().is_some_and(|id| numbers.contains(&id));
         let listed = list.iter().filter(|it| is_asked(it.id));
-        let listed = listed.map(|it| (it.id, Fact::Exists { is_off: it.is_off }));
-        self.facts.extend(listed);
+        self.facts.extend(listed.map(|it| (it.id, Fact::of(it))));
     }
 
-    /// Stores the result of a read of one server: whether the server is off, or that the API (Cloud or Robot) did not
-    /// find it. Stores nothing when the call was delayed because of the rate limit. Returns an error when calls for
-    /// other servers would fail as well.
+    /// Stores the fact about a server, or that the API did not find it. Stores nothing when the call was put off by the
+    /// rate limit. Returns an error when calls for other servers would fail as well.
     fn note(
         &mut self,
         id: InstanceId,
-        is_off: Result<bool, provider::ProviderError>,
+        fact: Result<Fact, provider::ProviderError>,
     ) -> Result<(), provider::ProviderError> {
-        match is_off {
-            Ok(is_off) => drop(self.facts.insert(id, Fact::Exists { is_off })),
+        match fact {
+            Ok(fact) => drop(self.facts.insert(id, fact)),
             Err(error) if error.kind == ErrorKind::NotFound => self.missing.push(id),
             Err(error) if error.is_put_off() => {}
             Err(error) => {

@@ -1,17 +1,15 @@
 //! Plans what should be done to nodes that are not ready. The plan depends only on the node and on what the cloud has
 //! said about its server.
 
+use super::out_of_service::{self, OffServers, SHUTDOWN, TaintRule, is_own, plan_taint};
 use crate::controllers::matching::server_of;
 use crate::controllers::{NodeChange, Plan};
 use crate::kube::{KubeNode, Taint};
 use crate::provider::variables::ROBOT_USER;
-use crate::provider::{Finding, InstanceId, Provider, Reason};
+use crate::provider::{Finding, Instance, InstanceId, Provider, Reason};
 use std::collections::BTreeMap;
 
-/// The key of the taint that marks a node whose server is off.
-pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
-
-/// What is known about servers, by the ID of the server.
+/// The facts about servers, by server ID.
 pub type Facts = BTreeMap<InstanceId, Fact>;
 
 /// What the cloud's APIs say about a server.
@@ -19,6 +17,7 @@ pub type Facts = BTreeMap<InstanceId, Fact>;
 pub enum Fact {
     Exists {
         is_off: bool,
+        is_locked: bool,
     },
     /// The server does not exist: a read by its ID did not find it, and a list of servers from this sync pass does not
     /// contain it.
@@ -31,13 +30,35 @@ pub enum Fact {
     Unclear(String),
 }
 
-/// The plan for a node that is not ready, or that has the shutdown taint.
-pub type LifecyclePlan = Plan<NodeChange>;
+impl Fact {
+    pub(super) fn of(server: &Instance) -> Fact {
+        Fact::Exists { is_off: server.is_off, is_locked: server.is_locked }
+    }
 
-/// Makes the plan for a node that is not ready, or that has the shutdown taint. When `guard` is set, the node is
-/// deleted only if the list of servers contains the server of another node.
-pub fn plan(node: &KubeNode, facts: &Facts, provider: &dyn Provider, guard: bool) -> LifecyclePlan {
-    let mut plan = Plan::new(node.object(), &node.metadata.resource_version, ());
+    /// Whether the server, which is off, is locked. `None` when the server is not known to be off.
+    pub(super) fn is_locked(&self) -> Option<bool> {
+        match self {
+            Fact::Exists { is_off: true, is_locked } => Some(*is_locked),
+            _ => None,
+        }
+    }
+}
+
+/// The plan for a node that is not ready, or that has the taint `shutdown` or our taint `out-of-service`. Its `facts`
+/// are the rules for the taint `out-of-service`. There are none when the node can't get that taint.
+pub type LifecyclePlan = Plan<NodeChange, Vec<TaintRule>>;
+
+/// Plans for a node that is not ready, or that has the taint `shutdown` or our taint `out-of-service`. `off` decides
+/// whether a node gets the taint `out-of-service`. When `guard` is set, the node is deleted only if the list of servers
+/// holds the server of another node.
+pub fn plan(
+    node: &KubeNode,
+    facts: &Facts,
+    off: &OffServers,
+    provider: &dyn Provider,
+    guard: bool,
+) -> LifecyclePlan {
+    let mut plan = Plan::new(node.object(), &node.metadata.resource_version, Vec::new());
     if node.metadata.deletion_timestamp.is_some() {
         return plan;
     }
@@ -49,13 +70,20 @@ pub fn plan(node: &KubeNode, facts: &Facts, provider: &dyn Provider, guard: bool
         let to_remove = node
             .taint(SHUTDOWN)
             .map(|_| NodeChange::RemoveShutdownTaint { taints: taints(node, false) });
-        plan.changes.extend(to_remove);
+        plan.changes.extend(out_of_service::removal(node).into_iter().chain(to_remove));
         return plan;
     }
     match facts.get(&id) {
-        Some(Fact::Exists { is_off: true }) if node.taint(SHUTDOWN).is_none() => {
-            let taints = taints(node, true);
-            plan.changes.push(NodeChange::AddShutdownTaint { taints });
+        Some(Fact::Exists { is_off: true, .. }) => {
+            if node.taint(SHUTDOWN).is_none() {
+                let taints = taints(node, true);
+                plan.changes.push(NodeChange::AddShutdownTaint { taints });
+            }
+            plan_taint(&mut plan, node, id, off);
+        }
+        // The API of dedicated servers does not always know whether a server is off.
+        Some(Fact::Exists { is_off: false, .. }) if id.cloud().is_some() => {
+            plan.changes.extend(out_of_service::removal(node));
         }
         Some(Fact::Exists { .. }) | None => {}
         Some(Fact::Gone { others_are_visible }) if *others_are_visible || !guard => {
@@ -85,9 +113,11 @@ pub fn plan(node: &KubeNode, facts: &Facts, provider: &dyn Provider, guard: bool
     plan
 }
 
-/// Returns the node's taints with the shutdown taint when `is_off` is true, and otherwise without it.
+/// Returns the node's taints with the shutdown taint when `is_off` is true. Otherwise the result has neither the shutdown
+/// taint nor our taint `out-of-service`, which is removed before it.
 fn taints(node: &KubeNode, is_off: bool) -> Vec<Taint> {
-    let others = node.spec.taints.iter().filter(|taint| taint.key != SHUTDOWN);
+    let is_kept = |taint: &&Taint| taint.key != SHUTDOWN && (is_off || !is_own(taint));
+    let others = node.spec.taints.iter().filter(is_kept);
     let shutdown = is_off.then(|| Taint {
         key: SHUTDOWN.into(),
         effect: "NoSchedule".into(),

@@ -18,7 +18,7 @@ pub use plan::{NodePlan, ServerMatch, join_anew, plan};
 
 use super::backoff::Backoff;
 use super::controller::{self, Controller, Outage, Progress, Proposal, Report, Selection};
-use super::lifecycle::SHUTDOWN;
+use super::lifecycle::{OUT_OF_SERVICE, SHUTDOWN};
 use super::matching::MatchIndex;
 use super::node_writes::{AppliedPlan, NodeChange, apply};
 use super::parallel::in_parallel;
@@ -420,20 +420,24 @@ fn has_foreign_id(node: &KubeNode, provider: &dyn Provider) -> bool {
     !id.is_empty() && !matches!(provider.parse_provider_id(id), ProviderId::Ours(_))
 }
 
-/// Sets the metrics that count the nodes in each state.
+/// The values of the label `state` of the metric `ccm_nodes`.
+const STATES: [&str; 7] =
+    ["foreign", "unmatched", "uninitialized", "out_of_service", "shutdown", "ready", "not_ready"];
+
+/// Counts the nodes in each state for the metrics.
 fn count_states(nodes: &[Arc<KubeNode>], provider: &dyn Provider, backoff: &Backoff) {
     // The states are tested in this order. A node is counted only in the first state that fits.
     let state = |node: &KubeNode| match node {
         _ if has_foreign_id(node, provider) => "foreign",
         _ if is_uninitialized(node) && backoff.has_failed(&node.metadata.uid) => "unmatched",
         _ if is_uninitialized(node) => "uninitialized",
+        _ if node.taint(OUT_OF_SERVICE).is_some() => "out_of_service",
         _ if node.taint(SHUTDOWN).is_some() => "shutdown",
         _ if node.is_ready() => "ready",
         _ => "not_ready",
     };
     let states: Vec<&str> = nodes.iter().map(|node| state(node)).collect();
-    let all = ["foreign", "unmatched", "uninitialized", "shutdown", "ready", "not_ready"];
-    for one in all {
+    for one in STATES {
         let count = states.iter().filter(|state| **state == one).count();
         NODES.set(&[one], count as f64);
     }

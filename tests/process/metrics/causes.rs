@@ -121,6 +121,15 @@ const STEPS: &[Step] = &[
         ("ccm_changes_total{controller=\"cloud-node-lifecycle-controller\",kind=\"add_shutdown_taint\",result=\"ok\"}", Is(1.0)),
         ("ccm_ticks_total{controller=\"cloud-node-lifecycle-controller\",result=\"ok\"}", Grows),
     ]),
+    ("a person takes the node of this server out of service", |sandbox| {
+        sandbox.edit_node("worker-1", |node| {
+            let taint = json!({ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" });
+            node["spec"]["taints"].as_array_mut().unwrap().push(taint);
+        });
+    }, &[
+        ("ccm_nodes{state=\"out_of_service\"}", Is(1.0)),
+        ("ccm_nodes{state=\"shutdown\"}", Is(0.0)),
+    ]),
     ("a server is deleted", |sandbox| {
         sandbox.delete_server("worker-2");
         sandbox.kubelets().expire();

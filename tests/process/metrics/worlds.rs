@@ -9,6 +9,7 @@ use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::{Health, Machine};
 use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};
+use serde_json::json;
 use std::time::Duration;
 
 /// The panels by row and title, and the labels whose values change after the cause.
@@ -226,6 +227,11 @@ pub const WORLDS: &[World] = &[
         recording.cause();
         node(&recording.sandbox, "stray", None);
         node(&recording.sandbox, "cuckoo", Some("aws:///i-7"));
+        recording.sandbox.edit_node("worker-2", |node| {
+            let taint = json!({ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" });
+            node["spec"]["taints"] = json!([taint]);
+        });
+        recording.sandbox.set_ready("worker-2", "Unknown");
         recording.sandbox.remove_finalizers("lost");
         recording.sandbox.delete("lost");
         fails(&recording.sandbox, Half::Hetzner, "POST", "/v1/load_balancers", Effect::hetzner_error(403, "forbidden", "no"));
@@ -237,11 +243,12 @@ pub const WORLDS: &[World] = &[
         recording
     }, fires: &[
         "CcmChangesFail", "CcmLoadBalancerOrphaned", "CcmLoadBalancerPending", "CcmLoadBalancerStays",
-        "CcmNodeForeign", "CcmNodeUnmatched", "CcmPlanStuck", "CcmTicksFail",
+        "CcmNodeForeign", "CcmNodeOutOfService", "CcmNodeUnmatched", "CcmPlanStuck", "CcmTicksFail",
     ], may: &["CcmCloudRefuses", "CcmCloudErrors"], moves: &[
         ("State: Nodes with problems", &[]),
         ("State: Load balancers with problems", &[]),
         ("State: Nodes", &[("state", "unmatched")]),
+        ("State: Nodes", &[("state", "out_of_service")]),
         ("State: Load balancers", &[("state", "leaving")]),
         ("What it does: Failed changes", &[("kind", "create"), ("result", "failed")]),
         ("What it does: Findings", &[("reason", "SyncLoadBalancerFailed")]),

@@ -13,6 +13,7 @@ use ccm::controllers::Report;
 use sandbox::exchange::Request;
 use sandbox::{Builder, Half, Sandbox};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 pub trait Topic: Send + Sync {
     /// Configures the sandbox as the topic needs it.
@@ -37,6 +38,16 @@ pub trait Topic: Send + Sync {
     /// reads the Lease, because the Lease remembers the identity of the cluster.
     fn needs_lease(&self) -> bool {
         false
+    }
+
+    /// How long a server must be off until its node gets the taint `out-of-service`. `None` means that no node gets it.
+    fn out_of_service_after(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Returns how many more rounds than usual a process works.
+    fn more_rounds(&self, _random: &mut Random) -> u64 {
+        0
     }
 
     /// Prepares for a new phase. From now on reads and writes are checked.

@@ -2,12 +2,14 @@
 //! servers, and come back under the same names.
 
 pub(super) mod invariants;
+mod out_of_service;
 mod wrong_answers;
 
 use super::{Topic, Verdict};
 use crate::random::Random;
 use ccm::controllers::node::UNINITIALIZED;
 use invariants::{PREFIX, node_written, servers, violation_by};
+use out_of_service::OutOfService;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::{Cloud, ServerSpec};
@@ -15,7 +17,9 @@ use sandbox::kubelet::NodeSpec;
 use sandbox::kubernetes::Cluster;
 use sandbox::{Builder, Half, Sandbox};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const POOL: &str = "node.example.com/pool";
@@ -30,6 +34,8 @@ pub struct Nodes {
     many_servers: bool,
     /// The labels that servers had before they were changed.
     former: Mutex<invariants::Servers>,
+    /// The servers that stay off, in a story in which nodes are taken out of service.
+    out_of_service: Option<OutOfService>,
 }
 
 struct StoryNode {
@@ -88,7 +94,7 @@ const INITIAL_STATES: [InitialState; 14] = [
 ];
 
 impl Nodes {
-    pub fn generate(random: &mut Random) -> Nodes {
+    pub fn generate(random: &mut Random, two_at_once: bool, is_real: bool) -> Nodes {
         let has_dedicated = random.percent(40);
         let mut nodes: Vec<StoryNode> = (0..2 + random.below(5))
             .map(|n| StoryNode {
@@ -112,7 +118,10 @@ impl Nodes {
             };
             nodes.insert(place, member);
         }
-        Nodes { nodes, has_dedicated, many_servers: random.percent(8), former: Mutex::default() }
+        let many_servers = random.percent(8);
+        let has_long_rounds = random.percent(30) && !is_real;
+        let out_of_service = has_long_rounds.then(|| OutOfService::new(two_at_once));
+        Nodes { nodes, has_dedicated, many_servers, former: Mutex::default(), out_of_service }
     }
 }
 
@@ -153,9 +162,26 @@ impl Topic for Nodes {
                 _ => {}
             }
         }
+        if let Some(out_of_service) = &self.out_of_service {
+            out_of_service.set_up(sandbox);
+        }
+    }
+
+    fn out_of_service_after(&self) -> Option<Duration> {
+        self.out_of_service.as_ref().map(|_| out_of_service::AFTER)
+    }
+
+    fn more_rounds(&self, random: &mut Random) -> u64 {
+        match &self.out_of_service {
+            Some(_) if random.percent(50) => out_of_service::ROUNDS,
+            _ => 0,
+        }
     }
 
     fn apply_event(&self, sandbox: &Sandbox, random: &mut Random, _: bool) -> String {
+        if let Some(out_of_service) = self.out_of_service.as_ref().filter(|_| random.percent(25)) {
+            return out_of_service.apply_event(sandbox, random);
+        }
         let name = format!("n-{}", random.below(CHANGING_NODES));
         let node = sandbox.cluster().get("nodes", None, &name);
         let host = Host::of_node(sandbox, &name);
@@ -179,12 +205,12 @@ impl Topic for Nodes {
                 format!("{name} joins: {:?}, dedicated {}", member.initial, member.is_dedicated)
             }
             (2, _, Some(host)) => {
-                host.set_power(sandbox, false);
+                self.set_power(sandbox, host, false);
                 sandbox.kubelets().expire();
                 format!("{name} is switched off")
             }
             (3, _, Some(host)) => {
-                host.set_power(sandbox, true);
+                self.set_power(sandbox, host, true);
                 sandbox.kubelets().heartbeat();
                 format!("{name} is switched on")
             }
@@ -226,13 +252,19 @@ impl Topic for Nodes {
     }
 
     fn inject_faults(&self, sandbox: &Sandbox, random: &mut Random) {
-        wrong_answers::inject(sandbox, random);
+        // A wrong answer about a server prevents that its node is taken out of service.
+        if self.out_of_service.is_none() || random.percent(40) {
+            wrong_answers::inject(sandbox, random);
+        }
         if self.many_servers && random.percent(70) {
             shift_pages(sandbox, random.below(50));
         }
         if random.percent(50) {
             let name = format!("n-{}", random.below(CHANGING_NODES));
             replaced_before_a_write(sandbox, name, random.percent(50));
+        }
+        if let Some(out_of_service) = self.out_of_service.as_ref().filter(|it| !it.two_at_once) {
+            out_of_service.inject_faults(sandbox, random);
         }
     }
 
@@ -242,11 +274,31 @@ impl Topic for Nodes {
     }
 
     fn check_write(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
-        check_write(sandbox, half, request, &self.former.lock().unwrap())
+        let verdict = check_write(sandbox, half, request, &self.former.lock().unwrap());
+        match (&self.out_of_service, verdict) {
+            (Some(out_of_service), Verdict::Allowed) => {
+                Verdict::from_violation(out_of_service.violation_by(sandbox, request))
+            }
+            (_, verdict) => verdict,
+        }
+    }
+
+    fn counts(&self, _: &Sandbox) -> BTreeMap<&'static str, u64> {
+        let count = self.out_of_service.as_ref().map_or(0, OutOfService::count);
+        BTreeMap::from([("nodes taken out of service", count)])
     }
 
     fn check_end_state(&self, sandbox: &Sandbox) -> Result<(), String> {
         check_nodes(sandbox)
+    }
+}
+
+impl Nodes {
+    fn set_power(&self, sandbox: &Sandbox, host: Host, is_on: bool) {
+        match &self.out_of_service {
+            Some(out_of_service) => drop(out_of_service.set_power(sandbox, Some(host), is_on)),
+            None => host.set_power(sandbox, is_on),
+        }
     }
 }
 
@@ -341,6 +393,7 @@ fn check_node(sandbox: &Sandbox, node: &Value, all: &invariants::Servers) -> Res
         return Err("it has no address".into());
     }
     let is_off = Host::by_id(id).is_some_and(|host| host.is_off(sandbox));
+    out_of_service::check_node(node, is_off)?;
     // A node that was off keeps its taint until it is ready again, because nothing proves that it works.
     if has_taint(SHUTDOWN) && is_ready || is_off && !is_ready && !has_taint(SHUTDOWN) {
         return Err(format!("ready {is_ready}, off {is_off}"));

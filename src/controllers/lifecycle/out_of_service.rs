@@ -1,0 +1,192 @@
+//! Decides when a node gets the taint `out-of-service`, and when it loses this taint again.
+//!
+//! Because of the taint, Kubernetes deletes the pods of the node by force and detaches their volumes at once. While the
+//! machine of the node still runs, this can destroy data. So a node gets the taint only when all [`rules`] are
+//! fulfilled.
+
+use crate::controllers::{NodeChange, Plan};
+use crate::kube::{KubeNode, Taint};
+use crate::provider::{Finding, InstanceId, Reason, clock};
+use crate::text::duration::shown_duration;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The key of the taint of a node whose server is off.
+pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+
+/// The key of the taint of a node whose server stays off.
+pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// The value of the taint when this program has set it. A taint of the key with any other value was set by a person or
+/// by another program, and is never changed.
+const OWN_VALUE: &str = "ccm-from-scratch";
+
+/// For how long the server must have been read as not locked, and how long ago another node may have got the taint.
+const A_MINUTE: Duration = Duration::from_secs(60);
+
+/// How long after the last read of the server the taint may still be written. It is the time limit of a write.
+const LAST_READ_MAX_AGE: Duration = Duration::from_secs(8);
+
+/// The texts of the rules.
+const RULES: [&str; 6] = [
+    "the node is on a Cloud server and has the taint shutdown",
+    "the condition Ready of the node is Unknown",
+    "each read of the server has said off for the time of --node-out-of-service-after",
+    "the server is off and not locked, also a minute ago, and no action runs on it",
+    "at least half of the nodes are ready",
+    "no other node got the taint within the last minute",
+];
+
+/// A rule that must be fulfilled before a node gets the taint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaintRule {
+    pub text: &'static str,
+    /// Whether the rule is fulfilled. `None` when it is not known yet.
+    pub is_fulfilled: Option<bool>,
+    /// What was found about the rule. It is empty when there is nothing to add to the rule.
+    pub found: String,
+}
+
+/// Writes a text such as `at least half of the nodes are ready (3 of 4)`.
+impl fmt::Display for TaintRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TaintRule { text, found, .. } = self;
+        if found.is_empty() { f.write_str(text) } else { write!(f, "{text} ({found})") }
+    }
+}
+
+/// What this process remembers about servers that are off, and what else the rules need. A new process begins anew.
+#[derive(Clone, Debug)]
+pub struct OffServers {
+    /// The setting `--node-out-of-service-after`. `None` means that no node gets the taint.
+    pub after: Option<Duration>,
+    /// The number of all nodes, and how many of them are ready.
+    pub nodes: usize,
+    pub ready: usize,
+    /// The moment at which the rules are checked.
+    pub now: Instant,
+    /// The moment at which this process set the taint on any node for the last time.
+    pub last_taint: Option<Instant>,
+    /// The reads of each server, by the UID of its node.
+    pub reads: Arc<HashMap<String, OffReads>>,
+}
+
+/// The moments of the reads that said that a server is off.
+#[derive(Clone, Debug)]
+pub struct OffReads {
+    pub first: Instant,
+    /// The first of the reads that also said that the server is not locked. `None` when it was locked at the last read.
+    pub first_unlocked: Option<Instant>,
+    pub last: Instant,
+    /// The read just before the taint is set, and what it found that stands against the taint. The text is empty when
+    /// nothing does.
+    pub for_taint: Option<(Instant, String)>,
+}
+
+/// Whether this program has set the taint.
+pub fn is_own(taint: &Taint) -> bool {
+    taint.key == OUT_OF_SERVICE && taint.value.as_deref() == Some(OWN_VALUE)
+}
+
+/// Returns the change that removes this program's own taint from the node, if the node has it.
+pub(super) fn removal(node: &KubeNode) -> Option<NodeChange> {
+    let (own, others) = node.spec.taints.iter().cloned().partition::<Vec<_>, _>(is_own);
+    (!own.is_empty()).then_some(NodeChange::RemoveOutOfServiceTaint { taints: others })
+}
+
+/// Plans the taint for a node whose server is off, or the finding that says why the node does not get it yet. A node
+/// that already has a taint of the key gets none.
+pub(super) fn plan_taint(
+    plan: &mut Plan<NodeChange, Vec<TaintRule>>,
+    node: &KubeNode,
+    server: InstanceId,
+    off: &OffServers,
+) {
+    let Some(after) = off.after.filter(|_| node.taint(OUT_OF_SERVICE).is_none()) else {
+        return;
+    };
+    plan.facts = rules(node, server, after, off);
+    let is_due = [0, 2].iter().all(|place| plan.facts[*place].is_fulfilled == Some(true));
+    if plan.facts.iter().all(|rule| rule.is_fulfilled == Some(true)) {
+        let own = Taint {
+            key: OUT_OF_SERVICE.into(),
+            value: Some(OWN_VALUE.into()),
+            effect: "NoExecute".into(),
+            ..Taint::default()
+        };
+        let taints = node.spec.taints.iter().cloned().chain([own]).collect();
+        plan.changes.push(NodeChange::AddOutOfServiceTaint { server, taints });
+    } else if let Some((number, rule)) =
+        (1..).zip(&plan.facts).find(|(_, rule)| is_due && rule.is_fulfilled == Some(false))
+    {
+        let message = format!(
+            "server {server} stays off, but the node does not get the taint out-of-service, because rule {number} is \
+             not fulfilled: {rule}"
+        );
+        plan.findings.push(Finding::info(Reason::OutOfServiceHeld, message));
+    }
+}
+
+/// Returns the finding about a node that has got the taint.
+pub(super) fn was_set(server: InstanceId) -> Finding {
+    let message = format!(
+        "server {server} stays off, so the node got the taint {OUT_OF_SERVICE}: Kubernetes moves its pods and their \
+         volumes to other nodes; ccm removes the taint when the server is on again"
+    );
+    Finding::warning(Reason::NodeOutOfService, message)
+}
+
+/// Returns the six rules in their order, with what was found about this node.
+fn rules(node: &KubeNode, server: InstanceId, after: Duration, off: &OffServers) -> Vec<TaintRule> {
+    let time = |moment: Instant| off.now.saturating_duration_since(moment);
+    let reads = off.reads.get(&node.metadata.uid);
+    let status = node.condition("Ready").unwrap_or("missing");
+    let since = node.not_ready_since().map(|since| format!(" since {since:.0}"));
+    let unlocked = reads.and_then(|reads| reads.first_unlocked).map(time);
+    let last_read = reads.and_then(|reads| reads.for_taint.as_ref());
+    let idle = match last_read.filter(|(at, _)| time(*at) <= LAST_READ_MAX_AGE) {
+        _ if reads.is_some() && unlocked < Some(A_MINUTE) => (Some(false), "it was locked".into()),
+        Some((_, found)) => (Some(found.is_empty()), found.clone()),
+        None => (None, String::new()),
+    };
+    let (off_for, last_taint) = (reads.map(|reads| time(reads.first)), off.last_taint.map(time));
+    let shown = off_for.map(|time| shown_duration(time.as_secs())).unwrap_or_default();
+    let states = [
+        (Some(server.cloud().is_some() && node.taint(SHUTDOWN).is_some()), String::new()),
+        (Some(status == "Unknown"), status.to_owned() + &since.unwrap_or_default()),
+        (off_for.map(|time| time >= after), shown),
+        idle,
+        (Some(2 * off.ready >= off.nodes), format!("{} of {}", off.ready, off.nodes)),
+        (reads.map(|_| last_taint.is_none_or(|time| time >= A_MINUTE)), String::new()),
+    ];
+    let rule = |(text, (is_fulfilled, found))| TaintRule { text, is_fulfilled, found };
+    RULES.into_iter().zip(states).map(rule).collect()
+}
+
+impl OffServers {
+    pub(super) fn new(after: Option<Duration>) -> OffServers {
+        let now = clock::now();
+        OffServers { after, nodes: 0, ready: 0, now, last_taint: None, reads: Arc::default() }
+    }
+
+    /// Notes that the last read of the server of the node with this UID said off, and whether the server is locked. `None`
+    /// means that the read said something else, failed, or was put off: the time begins anew. It also begins anew when
+    /// there was no read for `longest_gap`.
+    pub(super) fn note(&mut self, uid: &str, is_locked: Option<bool>, longest_gap: Duration) {
+        let all = Arc::make_mut(&mut self.reads);
+        let known = all.remove(uid).filter(|reads| clock::since(reads.last) <= longest_gap);
+        if let (Some(is_locked), Some(_)) = (is_locked, self.after) {
+            let last = clock::now();
+            let first_unlocked = known.as_ref().and_then(|reads| reads.first_unlocked);
+            let reads = OffReads {
+                first: known.map_or(last, |reads| reads.first),
+                first_unlocked: (!is_locked).then_some(first_unlocked.unwrap_or(last)),
+                last,
+                for_taint: None,
+            };
+            all.insert(uid.to_owned(), reads);
+        }
+    }
+}
