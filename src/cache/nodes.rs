@@ -358,9 +358,9 @@ impl State {
 
     fn put(&mut self, node: KubeNode, asked: Instant) {
         let place = self.place(node.name());
+        // The list stays the same list when no node in it has changed.
         if let Ok(place) = place
-            && self.nodes[place].metadata.resource_version == node.metadata.resource_version
-            && self.nodes[place].metadata.uid == node.metadata.uid
+            && *self.nodes[place] == node
         {
             self.notes[place].asked = asked;
             return;
