@@ -1,6 +1,6 @@
 //! Methods of [`Cloud`] with which tests change load balancers, certificates, Primary IPs and routes. Other methods set
-//! facts outside of the cloud, e.g. sold-out types. All changes take effect at once, and the methods panic when they
-//! get impossible values.
+//! facts that no request to the API can change, e.g. which types are sold out. All changes take effect at once, and the
+//! methods panic when they get impossible values.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Adds resources to a project from the JSON that an API has returned for them, and returns the JSON of a project's
+//! Adds resources to a project from the JSON in which the API shows them, and returns the JSON of a project's
 //! resources. Added resources keep their IDs.
 
 use std::collections::BTreeMap;

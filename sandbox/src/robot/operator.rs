@@ -132,13 +132,13 @@ impl Robot {
         self.lock().blocked_answer = answer;
     }
 
-    /// Returns how much longer the callers' IP address stays blocked, or `None` when it is not blocked.
+    /// Returns how much longer Robot blocks the clients' IP address, or `None` when the address is not blocked.
     pub fn blocked_for(&self) -> Option<Duration> {
         let left = self.lock().blocked_until?.checked_duration_since(time::now())?;
         (!left.is_zero()).then_some(left)
     }
 
-    /// Ends the block of the callers' IP address, and forgets the failed logins.
+    /// Ends the block of the clients' IP address, and forgets the failed logins.
     pub fn end_block(&self) {
         let mut state = self.lock();
         state.blocked_until = None;

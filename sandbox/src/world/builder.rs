@@ -243,8 +243,8 @@ impl Builder {
             Kubelets::new(cloud.clone(), projects.own, robot.clone(), cluster.clone(), self.scale);
         let mut ports = self.ports;
         if self.in_memory {
-            // A sandbox in memory listens on no port. The port numbers 1, 2 and 3 only tell its three APIs apart. A
-            // client that tries to connect to such a port is refused.
+            // A sandbox with `in_memory` listens on no port. The port numbers 1, 2 and 3 only tell its three APIs
+            // apart. A client that tries to connect to such a port is refused.
             (ports.hetzner, ports.kubernetes, ports.robot) = (1, 2, 3);
         }
         Ok(Sandbox {

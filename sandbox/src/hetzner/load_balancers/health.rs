@@ -16,9 +16,9 @@ const MOMENT: Duration = Duration::from_millis(3000);
 /// The server that receives the health checks of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Machine {
-    /// A cloud server by its ID.
+    /// A cloud server, identified by its ID.
     Server(u64),
-    /// A dedicated server, by the IP address that the target contains.
+    /// A dedicated server, identified by the IP address in the load balancer's target.
     Ip(IpAddr),
 }
 

@@ -204,7 +204,7 @@ fn resource(id: u64) -> Resource {
     Resource { kind: "load_balancer", id }
 }
 
-/// Finds a load balancer by its ID in the caller's project.
+/// Finds a load balancer by its ID in the project of the request's API token.
 fn find<'c>(call: &'c Call, id: u64) -> Result<&'c LoadBalancer, ApiError> {
     owned::find(call, id)
 }

@@ -241,7 +241,7 @@ fn route_network(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiEr
     }
 }
 
-/// Finds a network by its ID in the caller's project.
+/// Finds a network by its ID in the project of the request's API token.
 pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Network, ApiError> {
     owned::find(call, id)
 }

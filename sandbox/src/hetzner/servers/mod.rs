@@ -286,7 +286,7 @@ pub fn drop_address(world: &mut World, server: u64, address: Address) {
     }
 }
 
-/// Finds a server by its ID in the caller's project.
+/// Finds a server by its ID in the project of the request's API token.
 pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Server, ApiError> {
     owned::find(call, id)
 }

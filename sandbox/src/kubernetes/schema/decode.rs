@@ -171,7 +171,8 @@ impl Decoder {
 }
 
 impl DecodeError {
-    /// Returns the error for a value that should have been an object: this Go struct is named as the expected type.
+    /// Returns the error of a value that should have been an object. Its message names the Go struct of `object` as the
+    /// expected type.
     fn of_struct(self, object: &Object) -> DecodeError {
         match self.0.rsplit_once(" of type ") {
             Some((start, _)) => DecodeError(format!("{start} of type {}", object.go())),
