@@ -182,7 +182,7 @@ impl Actions {
         Some(Due { at: key.0, work })
     }
 
-    /// Whether no action runs.
+    /// Whether no action runs in the whole simulated cloud.
     pub fn is_idle(&self) -> bool {
         self.locks.is_empty()
     }

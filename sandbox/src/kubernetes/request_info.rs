@@ -15,7 +15,7 @@ pub struct ResourceRequest {
     pub verb: String,
     pub group: String,
     pub version: String,
-    /// The namespace, which is empty when the path contains none.
+    /// The namespace of the request. It is empty when the path contains no namespace.
     pub namespace: String,
     pub resource: String,
     pub subresource: String,

@@ -1,5 +1,5 @@
 //! A small HTTP/1.1 server. It serves each connection in a thread of its own, with TLS if this is configured. It logs
-//! every call, and can simulate faults. [`exchange`] does the same with one request in memory.
+//! every call, and can simulate faults. [`exchange`] does the same with one request that does not come over a socket.
 //!
 //! The server reads and writes HTTP. The [`Handler`], which is one of the simulated APIs, decides what a request means.
 //!

@@ -100,8 +100,8 @@ impl Builder {
         self
     }
 
-    /// Makes the sandbox start with a Network that has this IP range and the name `sandbox`. The servers of the first
-    /// 100 nodes are attached to it, because a Network cannot have more.
+    /// Makes the sandbox start with a Network that has this IP range and the name `sandbox`. Only the servers of the
+    /// first 100 nodes are attached to it, because no more than 100 servers can be in a Network.
     pub fn network(mut self, ip_range: &str) -> Builder {
         self.network = Some(ip_range.to_owned());
         self

@@ -58,8 +58,8 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
     Ok(call.world.action_reply(201, action))
 }
 
-/// Returns a change of the simulated cloud that calls `change` with one load balancer. The change also removes the
-/// value that a test has made the API show for `field`, so that the API shows the changed value.
+/// Returns the function that changes the load balancer at the end of an action: it calls `change`, and then forgets the
+/// value that a test has set for `field`. The API therefore shows the new value.
 fn on(field: &'static str, change: impl FnOnce(&mut LoadBalancer) + Send + 'static) -> Change {
     Box::new(move |world, id| {
         if let Some(one) = world.load_balancers.get_mut(&id) {

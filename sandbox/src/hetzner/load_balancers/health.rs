@@ -68,7 +68,7 @@ impl Health {
 }
 
 /// Returns the JSON of a target's `health_status`, which contains one entry for each service of the load balancer.
-/// `machine` is the server behind the target that receives the health checks.
+/// `machine` is the server that gets the health checks of this target.
 pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine) -> Text {
     let entry = |service: &Service| {
         let port = service.listen_port;

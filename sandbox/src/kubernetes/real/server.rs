@@ -22,7 +22,7 @@ pub struct Server {
     stranger: ureq::Agent,
 }
 
-/// The caller of a request.
+/// The caller of a request, who decides with which credentials the request is sent to the real API server.
 pub(super) enum Caller {
     /// The user of the kubeconfig, who has all rights.
     Owner,

@@ -16,7 +16,7 @@ pub struct Decoded {
     pub unknown: Vec<String>,
 }
 
-/// A value that does not fit its type, with the text of Go's error.
+/// The error for a value that does not fit its type, in the words of Go's JSON decoder.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DecodeError(pub String);
 
