@@ -4,7 +4,7 @@
 //! to a share of all calls. For each request, the HTTP server gets a `Plan` from [`Faults`] and follows it. The time
 //! scale of the sandbox does not change the delays of faults. A sandbox without sockets
 //! ([`Builder::in_memory`](crate::Builder::in_memory)) does not wait for a delay itself, but calls the function `pause`
-//! of the test.
+//! that a test passes.
 
 mod effect;
 mod random;

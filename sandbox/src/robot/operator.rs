@@ -132,13 +132,14 @@ impl Robot {
         self.lock().blocked_answer = answer;
     }
 
-    /// Returns how much longer Robot blocks the clients' IP address, or `None` when the address is not blocked.
+    /// Returns how much longer Robot blocks the IP address that all clients share, or `None` when the address is not
+    /// blocked.
     pub fn blocked_for(&self) -> Option<Duration> {
         let left = self.lock().blocked_until?.checked_duration_since(time::now())?;
         (!left.is_zero()).then_some(left)
     }
 
-    /// Ends the block of the clients' IP address, and forgets the failed logins.
+    /// Ends the block of the IP address that all clients share, and forgets the failed logins.
     pub fn end_block(&self) {
         let mut state = self.lock();
         state.blocked_until = None;

@@ -43,9 +43,9 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
         return Err(ApiError::wrong_method(call.method));
     }
     let fields = Fields::parse(call.body)?;
-    // While an action changes the load balancer, every other change gets the error of a locked resource, after which
-    // clients retry. The fields of the request are not checked then, because a request that is invalid now can be valid
-    // after the running action.
+    // While an action changes the load balancer, every request for another change gets the error of a locked resource,
+    // after which clients retry. The fields of the request are not checked then, because a request that is invalid now
+    // can be valid after the running action.
     check_unlocked(call, one)?;
     let change = read(fields, call.world, one)?;
     let id = one.id;

@@ -117,8 +117,8 @@ impl Names {
         }
     }
 
-    /// Removes the prefix of this sandbox from an answer of the real API server. A list loses the objects whose names
-    /// do not have the prefix.
+    /// Removes the prefix of this sandbox from an answer of the real API server. Objects whose names do not have the
+    /// prefix are removed from a list, except Namespaces.
     pub fn outside(&self, body: &[u8], is_list: bool) -> Vec<u8> {
         let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
             let text = String::from_utf8_lossy(body).replace(&self.prefix, "");

@@ -21,7 +21,8 @@ pub struct Roles {
     /// Role.
     made: Mutex<Vec<String>>,
     /// All access reviews that this sandbox has sent so far, each with the user whose right it asks about. When a user
-    /// gets new RBAC rules, all earlier reviews of this user are sent again, because they can also take rights away.
+    /// gets new RBAC rules, all earlier reviews of this user are sent again, because new rules can also take rights
+    /// away.
     asked: Mutex<Vec<(String, ResourceRequest)>>,
 }
 

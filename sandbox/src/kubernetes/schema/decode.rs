@@ -171,8 +171,8 @@ impl Decoder {
 }
 
 impl DecodeError {
-    /// Returns the error of a value that should have been an object. Its message names the Go struct of `object` as the
-    /// expected type.
+    /// Returns this error with the Go struct of `object` as the expected type. A value that should have been an object
+    /// gets such an error.
     fn of_struct(self, object: &Object) -> DecodeError {
         match self.0.rsplit_once(" of type ") {
             Some((start, _)) => DecodeError(format!("{start} of type {}", object.go())),
