@@ -36,7 +36,7 @@ pub enum Delivery {
     CutOffChunked,
 }
 
-/// The faults of one sandbox: the rules, and the random faults.
+/// The faults of one sandbox: the fault rules that tests have added, and the random faults.
 #[derive(Default)]
 pub struct Faults {
     state: Mutex<State>,
@@ -53,8 +53,8 @@ struct State {
 }
 
 impl Faults {
-    /// Adds a fault rule, which applies to later API calls. When several rules apply to a call, they are used in the
-    /// order in which they were added.
+    /// Adds a fault rule, which applies to later API calls. When several rules apply to a call, their effects are
+    /// combined in the order in which the rules were added.
     pub fn add(&self, rule: Rule) -> RuleId {
         let mut state = self.state();
         state.last += 1;

@@ -231,8 +231,8 @@ impl Cloud {
         self.lock().circumstances.clock_ahead_s = seconds;
     }
 
-    /// Sets the duration of later actions with this command. The duration is multiplied by the time scale. `None`
-    /// restores the usual duration.
+    /// Sets the duration of later actions with this command. The duration is multiplied by the time scale of the
+    /// simulated cloud. `None` restores the usual duration.
     pub fn set_action_duration(&self, command: &str, takes: Option<Duration>) {
         self.lock().actions.set_duration(command, takes);
     }

@@ -117,8 +117,8 @@ impl Robot {
         self.lock().users.retain(|other| other.name != user);
     }
 
-    /// Sets a rate limit to `max_request` requests within `interval`. The time scale does not change `interval`.
-    /// Requests that were already made no longer count.
+    /// Sets a rate limit to `max_request` requests within `interval`. The time scale of the sandbox does not change
+    /// `interval`. Requests that were already made no longer count.
     pub fn set_limit(&self, limit: Limit, max_request: usize, interval: Duration) {
         let mut state = self.lock();
         let budget = &mut state.limits[limit as usize];

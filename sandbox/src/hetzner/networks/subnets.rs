@@ -49,7 +49,7 @@ impl Subnet {
         })
     }
 
-    /// Reads a subnet from a request, and checks it against its network.
+    /// Reads a subnet from a request, and checks that the subnet is possible in its network.
     pub fn read(mut fields: Fields, network: &Network) -> Result<Subnet, ApiError> {
         let kind = match fields.string("type")?.as_deref() {
             Some("cloud") => SubnetType::Cloud,
