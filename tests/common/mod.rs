@@ -121,25 +121,25 @@ pub fn env(sandbox: &Sandbox) -> Env {
     env
 }
 
-/// Returns the environment variables of `ccm`, but with the kubeconfig of `user`.
+/// Returns the variables of [`env`], but with the kubeconfig of `user`.
 pub fn env_as(sandbox: &Sandbox, user: &str) -> Env {
     let account = sandbox.env_of(user);
     let kubeconfig = variable(&account, "KUBECONFIG");
     with(env(sandbox), &[("KUBECONFIG", kubeconfig)])
 }
 
-/// Returns the environment variables of `ccm` with which its waits last as long as in production.
+/// Returns the variables of [`env`], but without the shorter waits: `ccm` waits as long as in production.
 pub fn real_time(sandbox: &Sandbox) -> Env {
     at_scale(sandbox, 1.0)
 }
 
-/// Returns the environment variables of `ccm` with which its waits last `scale` times as long as in production.
+/// Returns the variables of [`env`], but each wait of `ccm` lasts `scale` times as long as in production.
 pub fn at_scale(sandbox: &Sandbox, scale: f64) -> Env {
     let scale = scale.to_string();
     with(env(sandbox), &[("CCM_TEST_TIME_SCALE", &scale)])
 }
 
-/// Returns the environment variables of `ccm`, but with the token of another Hetzner Cloud project.
+/// Returns the variables of [`env`], but with the token of another Hetzner Cloud project.
 pub fn foreign(sandbox: &Sandbox) -> Env {
     let token = &sandbox.projects().foreign_token;
     with(env(sandbox), &[("HCLOUD_TOKEN", token)])
@@ -301,9 +301,9 @@ impl Daemon {
         Daemon { kind: Kind::Process { child, log } }
     }
 
-    /// Starts `ccm run` as a process that is killed by SIGKILL when it makes a certain API call. The function `calls`
-    /// gets a fault rule that applies to all calls, and limits the rule to this call, e.g. by method and path. The
-    /// process is killed just before the API handles the call if `is_before` is true, else just afterwards.
+    /// Starts `ccm run` as a process, and kills it with SIGKILL when it makes a certain API call. The function `calls`
+    /// chooses this call: it gets a fault rule for all calls, and adds conditions such as a method and a path. When
+    /// `is_before` is true, the process dies just before the API handles the call, else just afterwards.
     pub fn killed_at(
         sandbox: &Sandbox,
         env: &Env,
@@ -461,7 +461,7 @@ pub fn on(calls: &str, effect: Effect) -> Rule {
     }
 }
 
-/// Returns a fault effect that calls `manual_change` just before the simulated API handles a call. This function
+/// Returns a fault effect that calls `manual_change` just before the simulated API handles a call. `manual_change`
 /// changes something in the sandbox, as a person could.
 pub fn before(
     sandbox: &Arc<Sandbox>,
@@ -499,8 +499,8 @@ pub fn builder() -> Builder {
     }
 }
 
-/// What a test with an outdated watch cache needs, as the report of skipped tests calls it. The test is skipped with a
-/// real API server, whose watch cache cannot be made to lag behind.
+/// The name of a watch cache that is out of date, for [`needs_simulation`]. The watch cache of a real API server cannot
+/// be made to lag behind, so a test that needs this is skipped with a real API server.
 pub const STALE_CACHE: &str = "a cache that lags";
 
 /// Returns whether the API server is real. If so, this function also reports that the test is skipped, because only a
@@ -563,8 +563,8 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     calls.iter().filter(is_such).map(shown).collect()
 }
 
-/// Returns how much time passes for the test and for the sandbox's APIs while the clock of the tested programs advances
-/// by `time`. This is less than `time` when the programs are processes whose waits are shortened.
+/// Converts a duration on the clock of the tested programs into the duration that passes for the test and for the
+/// sandbox's APIs. This is less than `time` when the programs are processes whose waits are shortened.
 pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     match sandbox.is_in_memory() {
         true => time,
@@ -613,8 +613,8 @@ pub fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
         let limit = limit.div_f64(SCALE.parse().unwrap());
         return simulated::holds_within(&machine, limit, holds);
     }
-    // `holds` often makes a call to the API server. Longer pauses leave a real API server time for the calls of the
-    // tested programs.
+    // The closure `holds` often makes a call to the API server. When this is a real API server, a longer pause between
+    // two calls of `holds` leaves it time for the calls of the tested programs.
     let pause = Duration::from_millis(if has_real_cluster() { 50 } else { 5 });
     let begun = Instant::now();
     while !holds() {

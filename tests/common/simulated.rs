@@ -22,7 +22,7 @@ use std::time::Duration;
 /// not as a process. The variable is not passed on to the program.
 pub const MARK: &str = "SIMULATED";
 
-/// The longest time between two checks of a condition for which a test waits. The test checks even when no daemon has
+/// A test that waits for a condition checks it at least once in this simulated time. It checks even when no daemon has
 /// work, because something else, e.g. a simulated kubelet, can change the APIs.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -30,8 +30,8 @@ thread_local! {
     static MACHINE: RefCell<Option<Rc<Machine>>> = const { RefCell::new(None) };
 }
 
-/// Returns the [`Machine`] that simulates clocks, network and processes for this thread. Returns `None` when no sandbox
-/// uses it.
+/// Returns the [`Machine`] that simulates clocks, network and processes for this thread. Returns `None` when the thread
+/// has no simulated sandbox.
 pub fn machine() -> Option<Rc<Machine>> {
     let machine = MACHINE.try_with(|machine| machine.borrow().clone());
     machine.ok().flatten().filter(|one| one.sandboxes() > 0)
@@ -254,8 +254,8 @@ impl Processes {
         self.stack.borrow().last().cloned()
     }
 
-    /// Does the work that is due first among all threads, if it is due by `until`. Returns false when no work is due by
-    /// then.
+    /// Does the work that is due first among the threads of all simulated processes, if it is due by `until`. Returns
+    /// false when no work is due by then.
     pub fn work(&self, machine: &Machine, until: Duration) -> bool {
         let Some((process, thread)) = self.next(until) else {
             return false;
@@ -277,8 +277,9 @@ impl Processes {
         true
     }
 
-    /// Returns the thread whose work is due first, if that work is due by `until`. A process in the middle of its work
-    /// can hold a lock. Only those threads of such a process are considered that share no lock with other threads.
+    /// Returns the thread whose work is due first, if that work is due by `until`. While one thread of a process is in
+    /// the middle of its work, it can hold a lock. Other threads of the same process are then considered only if they
+    /// share no lock with any thread.
     fn next(&self, until: Duration) -> Option<(Rc<Process>, Rc<Thread>)> {
         let stack = self.stack.borrow();
         let mut first: Option<(Rc<Process>, Rc<Thread>)> = None;

@@ -1,4 +1,5 @@
-//! Servers: creating them, switching them on and off, deleting them, and changes that a test makes directly.
+//! Servers: creating them, switching them on and off, deleting them, and changes that a test makes in the simulated
+//! cloud without an API call.
 
 use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
@@ -125,8 +126,8 @@ fn power_actions_change_the_status() {
             (201, &json!(command)),
             "{action}"
         );
-        // The server's operating system shuts down after the action has ended. The first call ends the action, and so
-        // the second call sees the new status.
+        // The server's operating system shuts down after the action has ended. This GET ends the action, so the GET
+        // after it sees the new status.
         api.get("/servers");
         assert_eq!(
             api.get(&format!("/servers/{id}")).at("/server/status"),

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 /// A sandbox in memory, together with its simulated clock.
 pub struct Room {
-    // Fields are dropped in this order. The sandbox comes before the guard of the simulated time, so that it still has
-    // simulated time while it ends.
+    // Rust drops these fields from top to bottom. The time stays simulated until `_simulated` is dropped, so the
+    // sandbox must be dropped before it.
     pub sandbox: Sandbox,
     pub nanoseconds: Arc<AtomicU64>,
     _simulated: Simulated,

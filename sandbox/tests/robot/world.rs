@@ -1,4 +1,6 @@
-//! Dedicated servers beside Cloud servers: their Nodes, the network, environment variables, and load balancer targets.
+//! Dedicated servers in a sandbox that usually has Cloud servers too: Nodes of dedicated servers, their private
+//! network, the environment variables that a sandbox gives to a program, and dedicated servers as load balancer
+//! targets.
 
 use sandbox::hetzner::{Health, Machine};
 use sandbox::{Half, Sandbox};
