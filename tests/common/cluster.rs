@@ -443,7 +443,7 @@ pub trait Cluster {
         !self.event_messages(name, reason).is_empty()
     }
 
-    /// Waits until there is an Event with this reason about the object `name` whose message contains all texts in
+    /// Waits until there is an Event about the object `name` that has this reason, and a message with every text in
     /// `parts`.
     fn wait_for_event(&self, name: &str, reason: &str, parts: &[&str]) {
         let what = format!("event {reason} about {name} with {parts:?}");

@@ -499,8 +499,8 @@ pub fn builder() -> Builder {
     }
 }
 
-/// The name of a watch cache that is out of date, for [`needs_simulation`]. The watch cache of a real API server cannot
-/// be made to lag behind, so a test that needs this is skipped with a real API server.
+/// The argument of [`needs_simulation`] in tests that make the watch cache lag behind. A real API server cannot be made
+/// to do this, so these tests are skipped when there is one.
 pub const STALE_CACHE: &str = "a cache that lags";
 
 /// Returns whether the API server is real. If so, this function also reports that the test is skipped, because only a
@@ -602,7 +602,8 @@ pub fn wait_at_most(limit: Duration, what: &str, holds: impl FnMut() -> bool) {
 /// Calls `holds` again and again until it returns true. Panics with the text of `state` when this takes longer than
 /// `limit`.
 pub fn wait_or(limit: Duration, state: impl Fn() -> String, holds: impl FnMut() -> bool) {
-    // A real API server shares the processors of the machine with all tests, so each wait takes longer there.
+    // A real API server shares the processors of the computer with all tests. Everything that a test waits for takes
+    // longer then, so the limit is raised.
     let limit = if has_real_cluster() { limit * 4 } else { limit };
     assert!(holds_within(limit, holds), "{}", state());
 }

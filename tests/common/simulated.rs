@@ -1,5 +1,5 @@
-//! Runs whole programs simulated in the thread of the test. `ccm run` and other commands read the same settings as a
-//! process does.
+//! Runs `ccm run` and other commands in the thread of the test, and not as processes. They get environment variables
+//! and flags as a process does.
 //!
 //! [`start`] creates a sandbox in memory. From then on, the clocks of the test's thread are simulated: time passes when
 //! a program or the test waits. During a wait, the daemons do the work that becomes due, the earliest first.

@@ -230,8 +230,8 @@ pub const ORDER: &[Case] = &[
     case("general/unsupported-media-type"),
 ];
 
-/// During the recording, a server-side apply set this label of the node on the real API server. The sandbox does not
-/// support server-side apply, so this function sets the label directly.
+/// During the recording, a server-side apply set the label `applied` of the node `worker-1` on the real API server. The
+/// sandbox does not support server-side apply, so this function sets the label directly.
 fn apply_server_side(cluster: &Cluster) {
     cluster.edit("nodes", None, "worker-1", |node| {
         node["metadata"]["labels"]["applied"] = "yes".into()

@@ -1,6 +1,5 @@
-//! Dedicated servers in a sandbox that usually has Cloud servers too: Nodes of dedicated servers, their private
-//! network, the environment variables that a sandbox gives to a program, and dedicated servers as load balancer
-//! targets.
+//! Tests of sandboxes with dedicated servers, most of them together with Cloud servers: Nodes and private networks of
+//! dedicated servers, the environment variables for programs, and dedicated servers as load balancer targets.
 
 use sandbox::hetzner::{Health, Machine};
 use sandbox::{Half, Sandbox};
