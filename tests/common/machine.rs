@@ -41,7 +41,7 @@ pub struct Machine {
     random: RefCell<Random>,
     sandboxes: RefCell<Vec<Weak<Sandbox>>>,
     /// The programs that run on the simulated computer as simulated processes. There are none when the test only calls
-    /// functions of the library.
+    /// functions of the `ccm` library.
     pub processes: Processes,
     /// How many of a thousand clock readings, chosen at random, pause the simulated process that reads the clock.
     pauses_per_thousand: Cell<u64>,

@@ -451,8 +451,8 @@ pub fn run_in_parallel<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     });
 }
 
-/// Returns a fault rule that applies this effect to some API calls. `calls` is the method and path of these calls, e.g.
-/// `POST /v1/certificates`. A path without a method matches all methods.
+/// Returns a rule for a simulated fault: the effect is applied to the API calls that `calls` describes. `calls` is a
+/// method and a path, e.g. `POST /v1/certificates`. A path without a method matches all methods.
 pub fn on(calls: &str, effect: Effect) -> Rule {
     let rule = Rule::new(effect);
     match calls.split_once(' ') {
@@ -461,8 +461,8 @@ pub fn on(calls: &str, effect: Effect) -> Rule {
     }
 }
 
-/// Returns a fault effect that calls `manual_change` just before the simulated API handles a call. `manual_change`
-/// changes something in the sandbox, as a person could.
+/// Returns the effect of a simulated fault: just before the simulated API handles a call, the effect calls
+/// `manual_change`, which changes something in the sandbox as a person could.
 pub fn before(
     sandbox: &Arc<Sandbox>,
     manual_change: impl Fn(&Sandbox) + Send + Sync + 'static,
@@ -471,7 +471,8 @@ pub fn before(
     Effect::before(move |_| sandbox.upgrade().iter().for_each(|sandbox| manual_change(sandbox)))
 }
 
-/// Returns a fault effect that sends this answer to the client. The simulated API does not handle the call.
+/// Returns the effect of a simulated fault: the client gets this answer, and the simulated API does not handle the
+/// call.
 pub fn answer(status: u16, body: &Value) -> Effect {
     Effect::Instead(Response::json(status, body))
 }

@@ -37,7 +37,8 @@ pub fn machine() -> Option<Rc<Machine>> {
     machine.ok().flatten().filter(|one| one.sandboxes() > 0)
 }
 
-/// Starts a sandbox in memory that uses the simulated clocks and network of this thread.
+/// Starts a sandbox whose APIs do not listen on sockets. The programs that are simulated in this thread reach the APIs
+/// by the simulated network, and the APIs use the simulated clocks of this thread.
 pub fn start(builder: Builder) -> Arc<Sandbox> {
     let machine = MACHINE.with(|machine| {
         let mut machine = machine.borrow_mut();

@@ -85,7 +85,7 @@ fn a_document_that_is_put_is_shown_and_can_be_changed() {
     let new = api.get(&format!("/load_balancers/{id}"));
     assert_ne!(new.at("/load_balancer/public_net/ipv4/ip"), "203.0.113.1");
     assert_eq!(new.at("/load_balancer/private_net/0/ip"), "10.0.0.2");
-    // The server 5 has no public IPv4 address, so a target without `use_private_ip` is refused.
+    // The server with the ID 5 has no public IPv4 address, so a target without `use_private_ip` is refused.
     let target = json!({"type": "server", "server": {"id": 5}});
     let path = format!("/load_balancers/{id}/actions/add_target");
     assert_eq!(api.post(&path, target).code(), "missing_ipv4");
