@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 /// The key of a label that `ccm` sets on a load balancer. The label's value is the UID of the Service to which the load
 /// balancer belongs.
 pub const SERVICE_UID: &str = "hcloud-ccm/service-uid";
-/// The key of a label that `ccm` sets on a load balancer. The label's value is the UID of the cluster to which the load
-/// balancer belongs.
+/// The key of a label that `ccm` sets on a load balancer. The label's value identifies the cluster to which the load
+/// balancer belongs. It is usually the UID of the cluster's Service `default/kubernetes`.
 pub const CLUSTER_UID: &str = "ccm-from-scratch/cluster-uid";
 /// The namespace of the Lease with which the replicas of `ccm run` choose their leader. The constant `LEASE` is the
 /// name of this Lease.

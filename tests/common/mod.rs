@@ -685,8 +685,9 @@ pub fn snapshot(name: &str, text: &str) {
     );
 }
 
-/// Loads the OpenAPI document of the Hetzner Cloud API. Returns `None` when `HCLOUD_OPENAPI_SPEC` is not set and the
-/// document is not at its usual path.
+/// Loads the OpenAPI document of the Hetzner Cloud API. Its path is in `HCLOUD_OPENAPI_SPEC`, or else it is
+/// `../shared/data/hcloud-openapi.json` beside the repository. When the variable is not set and this file is missing,
+/// the function reports a skipped test and returns `None`.
 pub fn openapi() -> Option<sandbox::openapi::Spec> {
     let usual =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/hcloud-openapi.json");

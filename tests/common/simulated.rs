@@ -167,7 +167,7 @@ impl Daemon {
         self.code.get()
     }
 
-    /// Stops the daemon at once, without the work that it usually does before it ends.
+    /// Stops the daemon at once, as SIGKILL does. The daemon sends no more API calls, e.g. to release its Lease.
     pub fn kill(&self) {
         self.machine.processes.end(&self.process);
     }
