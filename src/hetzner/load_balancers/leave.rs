@@ -159,7 +159,8 @@ pub(super) fn leave(
     match why_it_stays(balancer, context.service, context.cluster) {
         None if balancer.protection.delete => {
             let why = format!(
-                "load balancer {} has delete protection, so it stays; it costs money until you delete it",
+                "load balancer {} is not needed any more, but it has delete protection, so ccm does not delete it; it \
+                 costs money until it is deleted",
                 balancer.shown()
             );
             let command = "hcloud load-balancer disable-protection";
@@ -299,7 +300,8 @@ impl TakenOff<'_> {
             (WriteVerb::RELEASE, format!(", because {why}"), event)
         } else {
             let event = format!(
-                "Left load balancer {shown}: the ports of this Service were removed; {why}"
+                "Left load balancer {shown}: the Service does not use it any more, and its ports there were removed; \
+                 the load balancer stays, because {why}"
             );
             (WriteVerb::LEAVE, format!("; it stays, because {why}"), event)
         };
@@ -340,8 +342,8 @@ pub(super) fn end_management(
 /// other.
 pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
     let message = format!(
-        "load balancer {} carries this Service's UID, but a label names another cluster ({uid}), and its targets do not \
-         show that it belongs to this cluster: it is left unchanged",
+        "load balancer {} has this Service's UID in a label, but another label of it names another cluster ({uid}), \
+         and its targets do not show that it belongs to this cluster, so ccm does not change it",
         balancer.shown()
     );
     Finding::warning(Reason::LoadBalancerNotAdopted, message).by_provider()
