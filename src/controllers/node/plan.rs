@@ -390,7 +390,7 @@ impl NodePlan {
         };
         let message = format!(
             "annotation {INTERNAL_IP} or --node-ip: {ip} can't be an address of this node, because node {other:?} has \
-             it, too, or names it in its annotation; {and_so}"
+             it, too, or names it in its annotation. Correct it on one of the two nodes; until then {and_so}"
         );
         let finding = Finding::warning(Reason::InvalidInternalIP, message);
         if shared.is_kept {

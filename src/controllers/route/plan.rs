@@ -222,7 +222,8 @@ impl<'a> Planner<'a> {
                 let is_missing = !self.inputs.network.routes.contains(&route);
                 if let Some(keeper) = desired.kept_by.as_ref().filter(|_| is_missing) {
                     let why = format!(
-                        "its server {} belongs to node {keeper}, whose provider ID names the server, too",
+                        "its server {} belongs to node {keeper}, whose provider ID names the server, too: delete the \
+                         node that does not run on the server",
                         desired.server
                     );
                     desired.plan.obstacle = Some(no_route(&why));

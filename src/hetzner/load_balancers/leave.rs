@@ -297,7 +297,7 @@ impl TakenOff<'_> {
                 "Released load balancer {shown}: the ports, targets and labels of this Service were removed, but the \
                  load balancer was not deleted, because {why}; it costs money until you delete it"
             );
-            (WriteVerb::RELEASE, format!(", because {why}"), event)
+            (WriteVerb::RELEASE, format!("; it is not deleted, because {why}"), event)
         } else {
             let event = format!(
                 "Left load balancer {shown}: the Service does not use it any more, and its ports there were removed; \
@@ -325,7 +325,8 @@ pub(super) fn end_management(
     let to = after_management(balancer, service, cluster);
     let shown = balancer.shown();
     let name = format!("load balancer {shown}");
-    let stays = "; its ports, targets and addresses stay unchanged";
+    let stays =
+        "; ccm does not manage it any more, and its ports, targets and addresses stay unchanged";
     let ends = Description::new(WriteVerb::RELEASE, name, stays);
     let id = Some(balancer.id);
     let mut change = BalancerChange::new(project, BalancerAction::Edit, id, Value::Null, ends);
