@@ -1,4 +1,4 @@
-//! The call log: every request that reached a server, in order, and its answer.
+//! The call log: every request that has reached the sandbox, in order, and its answer.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -34,8 +34,8 @@ pub struct Call {
     /// The names of the simulated faults that changed this call. `None` when no fault did.
     pub fault: Option<String>,
     pub started: Instant,
-    /// The time that the server worked on the call, including simulated delays. `None` while the server still works on
-    /// it.
+    /// The time that the HTTP server worked on the call, including simulated delays. `None` while the server still
+    /// works on it.
     pub duration: Option<Duration>,
 }
 
@@ -109,7 +109,7 @@ impl CallLog {
     pub const MAX_CALLS: usize = 200_000;
     pub const MAX_BODY_BYTES: usize = 256 << 20;
 
-    /// Returns all calls that are kept, oldest first.
+    /// Returns all calls that are still in the log, oldest first.
     pub fn calls(&self) -> Vec<Call> {
         self.calls_since(0)
     }
@@ -127,7 +127,7 @@ impl CallLog {
         state.calls.range(from..).cloned().collect()
     }
 
-    /// Returns the number of kept calls for which `such` returns true.
+    /// Returns the number of calls in the log for which `such` returns true.
     pub fn count(&self, such: impl Fn(&Call) -> bool) -> usize {
         self.state().calls.iter().filter(|call| such(call)).count()
     }
@@ -184,8 +184,8 @@ impl CallLog {
         let watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ended = {
             let mut state = self.state();
-            // The kept calls have consecutive numbers. The index of a call is therefore its number minus the number of
-            // the first kept call.
+            // The calls in the log have consecutive numbers. The index of a call in the list is therefore its number
+            // minus the number of the first call.
             let first = state.calls.front().map_or(0, |call| call.sequence);
             let place = sequence.checked_sub(first).and_then(|place| usize::try_from(place).ok());
             let Some(call) = place.and_then(|place| state.calls.get_mut(place)) else {

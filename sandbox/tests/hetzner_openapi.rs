@@ -367,8 +367,9 @@ impl Tour {
     }
 }
 
-/// Returns the path under which the OpenAPI document describes a request. The document leaves out the actions of one
-/// server, which the API's reference describes exactly like those of one network.
+/// Returns the path under which the OpenAPI document describes a request. The document does not contain
+/// `/servers/{id}/actions` and `/servers/{id}/actions/{action_id}`. Such a request is checked like one for
+/// `/networks/{id}/actions`, because the API's reference describes both in the same way.
 fn in_document(path: &str) -> String {
     let is_left_out = |rest: &str| {
         let parts: Vec<&str> = rest.split('/').collect();

@@ -516,8 +516,8 @@ fn cancelled(server: &ServerMatch) -> Option<String> {
         return None;
     };
     let text = format!(
-        "the dedicated server is cancelled{}: when its contract has ended, Robot does not list it any more, and ccm \
-         deletes its node; move its pods in time, or revoke the cancellation in Robot",
+        "the node's dedicated server is cancelled{}: when its contract has ended, Robot does not list it any more, and \
+         ccm deletes its node; move its pods in time, or revoke the cancellation in Robot",
         paid_until(server)
     );
     server.is_cancelled.then(|| paragraph("  ! ", 4, &text))

@@ -191,7 +191,7 @@ fn gap<T>(seen: &Seen<T>) -> Option<&Gap> {
 /// screen.
 fn unread(gap: &Gap) -> String {
     match gap {
-        Gap::Needs(check) => format!("not known: see the check {check}"),
+        Gap::Needs(check) => format!("not known: see the check {check:?} below"),
         Gap::NotHere(why) => why.clone(),
         Gap::Failed(..) | Gap::Refused(..) => "not known: see below".to_owned(),
     }

@@ -237,8 +237,8 @@ impl<'a> MatchIndex<'a> {
         let (name, id, other) = (&instance.name, instance.id, rival.node.name());
         let message = if rival.is_keeper {
             format!(
-                "server {name} ({id}) belongs to node {other:?}, and the provider ID or the name of this node names the \
-                 same server, so ccm sets nothing on this node; delete the node that does not run on the server"
+                "server {name} ({id}) belongs to node {other:?}, and the provider ID or the name of this node names \
+                 the same server, so ccm sets nothing on this node; delete the node that does not run on the server"
             )
         } else {
             format!(
@@ -330,7 +330,7 @@ impl<'a> MatchIndex<'a> {
 
     fn not_found(&self, node: &KubeNode, reported: &[IpAddr]) -> Finding {
         let addresses = match reported {
-            [] => "the node reports no address to look for".to_owned(),
+            [] => "the node reports no address by which its server could be found".to_owned(),
             some => format!(
                 "none of the servers without a node has an address that the node reports ({})",
                 text::some_of(&some.iter().map(IpAddr::to_string).collect::<Vec<_>>())

@@ -126,7 +126,8 @@ pub(super) fn check_ranges(node: &Node, ranges: &[IpNet]) -> Result<(), Box<Find
         None => Ok(()),
         Some(ip) => {
             let message = format!(
-                "annotation {INTERNAL_IP}: {ip} is outside of {HCLOUD_INSTANCES_INTERNAL_IP_RANGES}; fix or remove the annotation, or add the range"
+                "annotation {INTERNAL_IP}: {ip} is outside of {HCLOUD_INSTANCES_INTERNAL_IP_RANGES}; fix or remove the \
+                 annotation, or add the range"
             );
             Err(Box::new(warning(Reason::InvalidInternalIP, message)))
         }
@@ -286,7 +287,8 @@ fn no_address(instance: &Instance, by_family: &str, network: Option<u64>) -> Fin
         None => format!("{HCLOUD_NETWORK} is not set"),
     };
     let message = format!(
-        "server {} ({}) has no public address for {by_family}, and {network}: the node gets its host name only",
+        "server {} ({}) has no public address for {by_family}, and {network}, so the node gets no IP address, only its \
+         host name",
         instance.name, instance.id
     );
     warning(Reason::NoAddress, message)

@@ -45,9 +45,9 @@ pub struct CertificateError {
 }
 
 impl Certificate {
-    /// Returns the certificate for messages, as `name (id)`.
+    /// Returns the certificate for messages, as `"name" (id)`. The name is quoted, because it can be a word.
     pub fn shown(&self) -> String {
-        format!("{} ({})", self.name, self.id)
+        format!("{:?} ({})", self.name, self.id)
     }
 
     /// Whether Hetzner orders and renews the certificate.

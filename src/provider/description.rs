@@ -48,7 +48,7 @@ impl WriteVerb {
     pub const DELETE: WriteVerb = WriteVerb('-', "delete", "deleted");
     pub const DETACH: WriteVerb = WriteVerb('-', "detach", "detached");
     pub const EMPTY: WriteVerb = WriteVerb('-', "empty", "emptied");
-    pub const LEAVE: WriteVerb = WriteVerb('-', "leave", "left by the Service");
+    pub const LEAVE: WriteVerb = WriteVerb('-', "leave", "not used by the Service any more");
     pub const RELEASE: WriteVerb = WriteVerb('-', "release", "released");
     pub const REMOVE: WriteVerb = WriteVerb('-', "remove", "removed");
 }

@@ -272,7 +272,7 @@ fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
     assert_eq!(services["status"], "warn", "{services}");
     let message = services["message"].as_str().unwrap();
     assert_eq!(services["object"], "service/default/web");
-    let says = "the load balancer takes 25 targets, and has no room for ";
+    let says = "the load balancer takes at most 25 targets, and has no room for ";
     assert!(message.starts_with(says), "{message}");
 }
 

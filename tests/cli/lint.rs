@@ -45,7 +45,7 @@ const CASES: &[Case] = &[
     (&[80], &[("protocol.p80", "http"), ("protocol.80", "tcp")], plain, &["set the same field differently; remove one"]),
     (&[80], &[("disable-public-network", "true")], plain, &["with the public interface off"]),
     (&[80], &[("health-check-protocol", "https"), ("health-check-http-validate-certificate", "false")], plain, &["contradicts"]),
-    (&[80, 443], &[("protocol.443", "https"), ("http-certificates", "one"), ("http-redirect-http.443", "true")], plain, &["remove port 80 from the Service"]),
+    (&[80, 443], &[("protocol.443", "https"), ("http-certificates", "one"), ("http-redirect-http.443", "true")], plain, &["remove that port from the Service"]),
     (&[443], &[("protocol", "https")], plain, &["protocol https needs a certificate", "or a Secret in load-balancer.hetzner.cloud/http-tls-secret"]),
     (&[443], &[("protocol", "https"), ("certificate-type", "managed")], plain, &["the managed certificate of port 443 has no domains"]),
     (&[80], &[("share", "Edge_1")], plain, &["share: \"Edge_1\": write NAME or NAMESPACE/NAME"]),
@@ -283,8 +283,8 @@ fn lint_checks_services_of_a_group_together() {
         ran.stdout,
         "-: service/default/second: annotation load-balancer.hetzner.cloud/type has no effect: Service default/first, which \
          comes first, sets \"lb11\" for the load balancer\n\
-         -: service/default/second: port 80 can't be used: Service default/first, which comes first, asks for it. Fix: give \
-         the Service another port, or remove its annotation load-balancer.hetzner.cloud/share\n"
+         -: service/default/second: port 80 can't be used: Service default/first, which comes first, asks for the \
+         same port of the load balancer that both share. Fix: give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share\n"
     );
     assert!(ran.stderr.ends_with("3 Services, 1 with problems\n"), "{ran:?}");
 }

@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 /// The key of a label that `ccm` sets on a load balancer. The label's value is the UID of the Service to which the load
 /// balancer belongs.
 pub const SERVICE_UID: &str = "hcloud-ccm/service-uid";
-/// The key of a label that `ccm` sets on a load balancer. The label's value is the UID of the cluster to which the load
-/// balancer belongs.
+/// The key of a label that `ccm` sets on a load balancer. The label's value identifies the cluster to which the load
+/// balancer belongs. It is usually the UID of the cluster's Service `default/kubernetes`.
 pub const CLUSTER_UID: &str = "ccm-from-scratch/cluster-uid";
 /// The namespace of the Lease with which the replicas of `ccm run` choose their leader. The constant `LEASE` is the
 /// name of this Lease.
@@ -443,7 +443,7 @@ pub trait Cluster {
         !self.event_messages(name, reason).is_empty()
     }
 
-    /// Waits until there is an Event with this reason about the object `name` whose message contains all texts in
+    /// Waits until there is an Event about the object `name` that has this reason, and a message with every text in
     /// `parts`.
     fn wait_for_event(&self, name: &str, reason: &str, parts: &[&str]) {
         let what = format!("event {reason} about {name} with {parts:?}");

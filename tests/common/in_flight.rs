@@ -21,8 +21,8 @@ struct Counts {
 
 impl InFlight {
     /// Makes the simulated API server delay every write with this HTTP method to a Node. The server handles the delayed
-    /// writes once `wanted` of them have been in flight at the same time. It handles a write after `patience_s` seconds
-    /// in any case.
+    /// writes as soon as `wanted` of them are in flight at the same time. It delays no write for longer than
+    /// `patience_s` seconds.
     pub fn of(sandbox: &Sandbox, method: &str, wanted: usize, patience_s: u64) -> Arc<InFlight> {
         let patience = Duration::from_secs(patience_s);
         let all = Arc::<InFlight>::default();

@@ -63,7 +63,7 @@ impl Credentials {
     ];
 }
 
-/// Returns the settings of an HTTP client that uses neither TLS nor a proxy. The client is allowed to send every write.
+/// Returns the settings of an HTTP client that uses neither TLS nor a proxy, and has no limit for the number of writes.
 /// Each call takes at most `timeout`.
 pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> http::HttpSettings {
     http::HttpSettings {

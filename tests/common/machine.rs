@@ -41,7 +41,7 @@ pub struct Machine {
     random: RefCell<Random>,
     sandboxes: RefCell<Vec<Weak<Sandbox>>>,
     /// The programs that run on the simulated computer as simulated processes. There are none when the test only calls
-    /// functions of the library.
+    /// functions of the `ccm` library.
     pub processes: Processes,
     /// How many of a thousand clock readings, chosen at random, pause the simulated process that reads the clock.
     pauses_per_thousand: Cell<u64>,
@@ -149,9 +149,9 @@ impl Machine {
         sandboxes.len()
     }
 
-    /// From now on, `of_a_thousand` of a thousand clock readings, chosen at random, pause the simulated process that
-    /// reads the clock. The function `meanwhile` does the work of other processes during each pause. With `None`, no
-    /// other process works during a pause.
+    /// From now on, clock readings at random pause the simulated process that reads the clock, on average
+    /// `of_a_thousand` of 1000. The function `meanwhile` does the work of other processes during each pause. With
+    /// `None`, no other process works during a pause.
     pub fn pause_randomly(&self, of_a_thousand: u64, meanwhile: Option<Meanwhile>) {
         self.pauses_per_thousand.set(of_a_thousand);
         *self.meanwhile.borrow_mut() = meanwhile;
@@ -247,14 +247,15 @@ impl Simulation for Machine {
         assert!(self.calls.get() < CALLS_AT_MOST, "calls without end");
         self.pass(CALL);
         let is_late = Cell::new(false);
-        // The simulated API calls this function to delay its answer. The client waits only until the deadline of its
-        // call.
+        // The simulated API calls this function to delay its answer by `time`. When the deadline of the client's call
+        // comes first, only the time until the deadline passes, and the call ends with a time-out.
         let pause = |time: Duration| {
             let left = until.saturating_duration_since(self.monotonic());
             is_late.set(is_late.get() || time >= left);
             self.pass(time.min(left));
         };
-        // Memory that the simulated API allocates is not counted as memory of the tested process.
+        // The memory that the simulated API allocates must not count as memory of the tested program. `opt_out`
+        // therefore turns off the counting while the API answers.
         let mut exchanged = None;
         opt_out(|| exchanged = Some(sandbox.exchange(half, request, &pause)));
         let exchanged = exchanged.ok_or(io::ErrorKind::ConnectionRefused)?;

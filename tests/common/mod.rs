@@ -121,25 +121,25 @@ pub fn env(sandbox: &Sandbox) -> Env {
     env
 }
 
-/// Returns the environment variables of `ccm`, but with the kubeconfig of `user`.
+/// Returns the variables of [`env`], but with the kubeconfig of `user`.
 pub fn env_as(sandbox: &Sandbox, user: &str) -> Env {
     let account = sandbox.env_of(user);
     let kubeconfig = variable(&account, "KUBECONFIG");
     with(env(sandbox), &[("KUBECONFIG", kubeconfig)])
 }
 
-/// Returns the environment variables of `ccm` with which its waits last as long as in production.
+/// Returns the variables of [`env`], but without the shorter waits: `ccm` waits as long as in production.
 pub fn real_time(sandbox: &Sandbox) -> Env {
     at_scale(sandbox, 1.0)
 }
 
-/// Returns the environment variables of `ccm` with which its waits last `scale` times as long as in production.
+/// Returns the variables of [`env`], but each wait of `ccm` lasts `scale` times as long as in production.
 pub fn at_scale(sandbox: &Sandbox, scale: f64) -> Env {
     let scale = scale.to_string();
     with(env(sandbox), &[("CCM_TEST_TIME_SCALE", &scale)])
 }
 
-/// Returns the environment variables of `ccm`, but with the token of another Hetzner Cloud project.
+/// Returns the variables of [`env`], but with the token of another Hetzner Cloud project.
 pub fn foreign(sandbox: &Sandbox) -> Env {
     let token = &sandbox.projects().foreign_token;
     with(env(sandbox), &[("HCLOUD_TOKEN", token)])
@@ -301,9 +301,9 @@ impl Daemon {
         Daemon { kind: Kind::Process { child, log } }
     }
 
-    /// Starts `ccm run` as a process that is killed by SIGKILL when it makes a certain API call. The function `calls`
-    /// gets a fault rule that applies to all calls, and limits the rule to this call, e.g. by method and path. The
-    /// process is killed just before the API handles the call if `is_before` is true, else just afterwards.
+    /// Starts `ccm run` as a process, and kills it with SIGKILL when it makes a certain API call. The function `calls`
+    /// chooses this call: it gets a fault rule for all calls, and adds conditions such as a method and a path. When
+    /// `is_before` is true, the process dies just before the API handles the call, else just afterwards.
     pub fn killed_at(
         sandbox: &Sandbox,
         env: &Env,
@@ -451,8 +451,8 @@ pub fn run_in_parallel<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     });
 }
 
-/// Returns a fault rule that applies this effect to some API calls. `calls` is the method and path of these calls, e.g.
-/// `POST /v1/certificates`. A path without a method matches all methods.
+/// Returns a rule for a simulated fault: the effect is applied to the API calls that `calls` describes. `calls` is a
+/// method and a path, e.g. `POST /v1/certificates`. A path without a method matches all methods.
 pub fn on(calls: &str, effect: Effect) -> Rule {
     let rule = Rule::new(effect);
     match calls.split_once(' ') {
@@ -461,8 +461,8 @@ pub fn on(calls: &str, effect: Effect) -> Rule {
     }
 }
 
-/// Returns a fault effect that calls `manual_change` just before the simulated API handles a call. This function
-/// changes something in the sandbox, as a person could.
+/// Returns the effect of a simulated fault: just before the simulated API handles a call, the effect calls
+/// `manual_change`, which changes something in the sandbox as a person could.
 pub fn before(
     sandbox: &Arc<Sandbox>,
     manual_change: impl Fn(&Sandbox) + Send + Sync + 'static,
@@ -471,7 +471,8 @@ pub fn before(
     Effect::before(move |_| sandbox.upgrade().iter().for_each(|sandbox| manual_change(sandbox)))
 }
 
-/// Returns a fault effect that sends this answer to the client. The simulated API does not handle the call.
+/// Returns the effect of a simulated fault: the client gets this answer, and the simulated API does not handle the
+/// call.
 pub fn answer(status: u16, body: &Value) -> Effect {
     Effect::Instead(Response::json(status, body))
 }
@@ -499,8 +500,8 @@ pub fn builder() -> Builder {
     }
 }
 
-/// What a test with an outdated watch cache needs, as the report of skipped tests calls it. The test is skipped with a
-/// real API server, whose watch cache cannot be made to lag behind.
+/// The argument of [`needs_simulation`] in tests that make the watch cache lag behind. A real API server cannot be made
+/// to do this, so these tests are skipped when there is one.
 pub const STALE_CACHE: &str = "a cache that lags";
 
 /// Returns whether the API server is real. If so, this function also reports that the test is skipped, because only a
@@ -563,8 +564,8 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     calls.iter().filter(is_such).map(shown).collect()
 }
 
-/// Returns how much time passes for the test and for the sandbox's APIs while the clock of the tested programs advances
-/// by `time`. This is less than `time` when the programs are processes whose waits are shortened.
+/// Converts a duration on the clock of the tested programs into the duration that passes for the test and for the
+/// sandbox's APIs. This is less than `time` when the programs are processes whose waits are shortened.
 pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     match sandbox.is_in_memory() {
         true => time,
@@ -602,7 +603,8 @@ pub fn wait_at_most(limit: Duration, what: &str, holds: impl FnMut() -> bool) {
 /// Calls `holds` again and again until it returns true. Panics with the text of `state` when this takes longer than
 /// `limit`.
 pub fn wait_or(limit: Duration, state: impl Fn() -> String, holds: impl FnMut() -> bool) {
-    // A real API server shares the processors of the machine with all tests, so each wait takes longer there.
+    // A real API server shares the processors of the computer with all tests. Everything that a test waits for takes
+    // longer then, so the limit is raised.
     let limit = if has_real_cluster() { limit * 4 } else { limit };
     assert!(holds_within(limit, holds), "{}", state());
 }
@@ -613,8 +615,8 @@ pub fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
         let limit = limit.div_f64(SCALE.parse().unwrap());
         return simulated::holds_within(&machine, limit, holds);
     }
-    // `holds` often makes a call to the API server. Longer pauses leave a real API server time for the calls of the
-    // tested programs.
+    // The closure `holds` often makes a call to the API server. When this is a real API server, a longer pause between
+    // two calls of `holds` leaves it time for the calls of the tested programs.
     let pause = Duration::from_millis(if has_real_cluster() { 50 } else { 5 });
     let begun = Instant::now();
     while !holds() {
@@ -683,8 +685,9 @@ pub fn snapshot(name: &str, text: &str) {
     );
 }
 
-/// Loads the OpenAPI document of the Hetzner Cloud API. Returns `None` when `HCLOUD_OPENAPI_SPEC` is not set and the
-/// document is not at its usual path.
+/// Loads the OpenAPI document of the Hetzner Cloud API. Its path is in `HCLOUD_OPENAPI_SPEC`, or else it is
+/// `../shared/data/hcloud-openapi.json` beside the repository. When the variable is not set and this file is missing,
+/// the function reports a skipped test and returns `None`.
 pub fn openapi() -> Option<sandbox::openapi::Spec> {
     let usual =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/hcloud-openapi.json");

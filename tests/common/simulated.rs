@@ -1,5 +1,5 @@
-//! Runs whole programs simulated in the thread of the test. `ccm run` and other commands read the same settings as a
-//! process does.
+//! Runs `ccm run` and other commands in the thread of the test, and not as processes. They get environment variables
+//! and flags as a process does.
 //!
 //! [`start`] creates a sandbox in memory. From then on, the clocks of the test's thread are simulated: time passes when
 //! a program or the test waits. During a wait, the daemons do the work that becomes due, the earliest first.
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// not as a process. The variable is not passed on to the program.
 pub const MARK: &str = "SIMULATED";
 
-/// The longest time between two checks of a condition for which a test waits. The test checks even when no daemon has
+/// A test that waits for a condition checks it at least once in this simulated time. It checks even when no daemon has
 /// work, because something else, e.g. a simulated kubelet, can change the APIs.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -30,14 +30,15 @@ thread_local! {
     static MACHINE: RefCell<Option<Rc<Machine>>> = const { RefCell::new(None) };
 }
 
-/// Returns the [`Machine`] that simulates clocks, network and processes for this thread. Returns `None` when no sandbox
-/// uses it.
+/// Returns the [`Machine`] that simulates clocks, network and processes for this thread. Returns `None` when the thread
+/// has no simulated sandbox.
 pub fn machine() -> Option<Rc<Machine>> {
     let machine = MACHINE.try_with(|machine| machine.borrow().clone());
     machine.ok().flatten().filter(|one| one.sandboxes() > 0)
 }
 
-/// Starts a sandbox in memory that uses the simulated clocks and network of this thread.
+/// Starts a sandbox whose APIs do not listen on sockets. The programs that are simulated in this thread reach the APIs
+/// by the simulated network, and the APIs use the simulated clocks of this thread.
 pub fn start(builder: Builder) -> Arc<Sandbox> {
     let machine = MACHINE.with(|machine| {
         let mut machine = machine.borrow_mut();
@@ -166,7 +167,7 @@ impl Daemon {
         self.code.get()
     }
 
-    /// Stops the daemon at once, without the work that it usually does before it ends.
+    /// Stops the daemon at once, as SIGKILL does. The daemon sends no more API calls, e.g. to release its Lease.
     pub fn kill(&self) {
         self.machine.processes.end(&self.process);
     }
@@ -254,8 +255,8 @@ impl Processes {
         self.stack.borrow().last().cloned()
     }
 
-    /// Does the work that is due first among all threads, if it is due by `until`. Returns false when no work is due by
-    /// then.
+    /// Does the work that is due first among the threads of all simulated processes, if it is due by `until`. Returns
+    /// false when no work is due by then.
     pub fn work(&self, machine: &Machine, until: Duration) -> bool {
         let Some((process, thread)) = self.next(until) else {
             return false;
@@ -277,8 +278,9 @@ impl Processes {
         true
     }
 
-    /// Returns the thread whose work is due first, if that work is due by `until`. A process in the middle of its work
-    /// can hold a lock. Only those threads of such a process are considered that share no lock with other threads.
+    /// Returns the thread whose work is due first, if that work is due by `until`. While one thread of a process is in
+    /// the middle of its work, it can hold a lock. Other threads of the same process are then considered only if they
+    /// share no lock with any thread.
     fn next(&self, until: Duration) -> Option<(Rc<Process>, Rc<Thread>)> {
         let stack = self.stack.borrow();
         let mut first: Option<(Rc<Process>, Rc<Thread>)> = None;

@@ -6,8 +6,9 @@ use sandbox::Sandbox;
 use sandbox::calls::Call;
 use std::sync::Arc;
 
-/// The flag that turns off the regular full reads of all nodes. In a test the daemon then reads whole nodes only after
-/// it has noticed a change.
+/// The flag that makes the daemon compare all nodes with their servers only every 100 hours, so never again during a
+/// test. The daemon then lists nodes only as a table, and reads whole Node objects only after the table has shown a
+/// change of a node.
 pub const NO_REFRESH: &str = "--node-status-update-frequency=100h";
 
 /// The flag that starts all controllers except the Service controller. That controller also reads nodes, so its reads

@@ -240,8 +240,8 @@ fn a_node_whose_server_was_replaced_under_its_name_is_reported_with_the_fix() {
     sandbox.cloud().delete_server(old);
     let new = sandbox.create_server("worker-2");
     let message = format!(
-        "server {old} does not exist, and server {new} has the node's name; a provider ID can't be changed: delete \
-         the node (kubectl delete node worker-2)"
+        "names server {old}, which does not exist, but server {new} has the node's name. A provider ID can't be \
+         changed, so delete the node (kubectl delete node worker-2)"
     );
     let inspected = sandbox.ccm(&["node", "inspect", "worker-2", "-o", "json"]);
     inspected.prints(&message);

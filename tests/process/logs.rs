@@ -59,7 +59,7 @@ fn a_line_for_each_change_and_each_finding_and_none_for_a_tick() {
         ("INFO  node/worker-1: address ExternalIP: set to ", 1),
         ("INFO  node/worker-1: spec.providerID: set to ", 1),
         ("INFO  service/default/web: finalizer: added", 1),
-        ("INFO  service/default/web: load balancer web: created", 1),
+        ("INFO  service/default/web: load balancer \"web\": created", 1),
         ("INFO  service/default/web: status: ", 1),
         ("WARN  node/stray: ", 1),
         ("(ServerNotFound)", 1),
@@ -100,7 +100,7 @@ fn each_line_of_the_json_log_is_an_object_with_stable_keys() {
     let cases = [
         ("cloud-node-controller", "node/worker-1", None, "node/worker-1: address "),
         ("cloud-node-controller", "node/stray", Some("ServerNotFound"), "node/stray: "),
-        ("service-lb-controller", "service/default/web", None, "service/default/web: load balancer web: created"),
+        ("service-lb-controller", "service/default/web", None, "service/default/web: load balancer \"web\": created"),
         ("service-lb-controller", "service/default/api-example-com", Some("SyncLoadBalancerFailed"), "service/default/api-example-com: "),
     ];
     for (controller, object, reason, message) in cases {

@@ -67,7 +67,7 @@ fn each_change_is_shown_at_a_terminal_as_it_is_made() {
     let Some(seen) = common::at_terminal(&env, &["lb", "sync"]) else {
         return;
     };
-    let line = "… service/default/web: load balancer kubernetes-default-web: created";
+    let line = "… service/default/web: load balancer \"kubernetes-default-web\": created";
     for part in [line, "1 changed, 0 unchanged, 0 failed"] {
         assert!(seen.contains(part), "{seen}");
     }

@@ -418,7 +418,7 @@ fn a_lost_load_balancer_is_made_again_as_the_daemon_would_or_not_at_all() {
     let web = id(&world.balancer("web"));
     world.cloud().delete_load_balancer(web);
     let ran = world.refuses(&["lb", "sync", "default/web"], SEVERAL);
-    ran.prints("create load balancer kubernetes-default-web");
+    ran.prints("create load balancer \"kubernetes-default-web\"");
     world.ccm(&["lb", "list"]).prints("create");
     world.sync(&[FROM, "default/web"]).with_code(0);
     assert_eq!(world.balancer("web")["name"], "prod-default-web");

@@ -2,8 +2,9 @@
 //!
 //! A [`Rule`] contains an [`Effect`] and the API calls that have this effect. [`Faults::random`] gives random effects
 //! to a share of all calls. For each request, the HTTP server gets a `Plan` from [`Faults`] and follows it. The time
-//! scale of the sandbox does not change the delays of faults. A sandbox in memory does not wait for a delay itself, but
-//! calls the `pause` function of its caller.
+//! scale of the sandbox does not change the delays of faults. A sandbox without sockets
+//! ([`Builder::in_memory`](crate::Builder::in_memory)) does not wait for a delay itself, but calls the function `pause`
+//! that a test passes.
 
 mod effect;
 mod random;
@@ -35,7 +36,7 @@ pub enum Delivery {
     CutOffChunked,
 }
 
-/// The faults of one sandbox: the rules, and the random faults.
+/// The faults of one sandbox: the fault rules that tests have added, and the random faults.
 #[derive(Default)]
 pub struct Faults {
     state: Mutex<State>,
@@ -52,8 +53,8 @@ struct State {
 }
 
 impl Faults {
-    /// Adds a fault rule, which applies to later API calls. When several rules apply to a call, they are used in the
-    /// order in which they were added.
+    /// Adds a fault rule, which applies to later API calls. When several rules apply to a call, their effects are
+    /// combined in the order in which the rules were added.
     pub fn add(&self, rule: Rule) -> RuleId {
         let mut state = self.state();
         state.last += 1;
@@ -111,7 +112,8 @@ impl Faults {
     }
 }
 
-/// What faults do to one API call: its delays, the functions of tests that are called, and its outcome.
+/// What faults do to one API call: how long it is delayed, which functions of the test are called before and after it,
+/// and which answer the client gets.
 pub(crate) struct Plan {
     names: Vec<String>,
     /// The delay before the simulated API handles the request. `answer_delay` is the delay after that, before the first
@@ -138,8 +140,8 @@ pub(crate) enum Outcome {
 }
 
 impl Plan {
-    /// Combines all effects on one API call. All functions of tests are called, and all delays are added up. When
-    /// several effects change the answer, only the first of them is used.
+    /// Combines all effects on one API call. All functions that the test has given to these effects are called, and all
+    /// delays are added up. When several effects change the answer, only the first of them is used.
     fn new(effects: Vec<Effect>) -> Plan {
         let mut plan = Plan {
             names: Vec::new(),
@@ -194,18 +196,19 @@ impl Plan {
         plan
     }
 
-    /// Returns the names of the effects, which the call log shows. Returns `None` when there is no effect.
+    /// Returns the names of all effects on the call, separated by commas, for the call log. Returns `None` when there
+    /// is no effect.
     pub fn name(&self) -> Option<String> {
         (!self.names.is_empty()).then(|| self.names.join(", "))
     }
 
-    /// Calls the functions that must run before the simulated API handles the request.
+    /// Calls the functions that a test wants to be called before the simulated API handles the request.
     pub fn before(&self, request: &Request) {
         self.before.iter().for_each(|hook| hook(request));
     }
 
-    /// Calls the functions that must run after the simulated API has handled the request, and before the answer is
-    /// sent.
+    /// Calls the functions that a test wants to be called after the simulated API has handled the request, and before
+    /// the answer is sent.
     pub fn after(&self, request: &Request) {
         self.after.iter().for_each(|hook| hook(request));
     }

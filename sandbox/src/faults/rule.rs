@@ -115,7 +115,8 @@ impl Rule {
         self.hits
     }
 
-    /// Counts an API call that the rule matches. Returns the effect when the rule applies to this call.
+    /// Counts an API call if the rule matches it. Returns the effect if the call is also one of the matching calls to
+    /// which the rule applies, e.g. the n-th.
     pub(super) fn hit(&mut self, half: Half, request: &Request) -> Option<Effect> {
         if !self.matches(half, request) {
             return None;

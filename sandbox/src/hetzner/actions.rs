@@ -78,8 +78,8 @@ pub struct Actions {
     /// The errors that tests have set for later actions, by command, each as code and message. The next action with
     /// this command takes the first error of its list and fails with it.
     failures: HashMap<String, VecDeque<(String, String)>>,
-    /// The durations that tests have set for actions, by command. They are multiplied by the time scale when an action
-    /// starts. An action whose command is missing here takes its usual time.
+    /// The durations that tests have set for actions, by command. They are multiplied by the time scale of the
+    /// simulated cloud when an action starts. An action whose command is missing here takes its usual time.
     durations: HashMap<String, Duration>,
     held: bool,
     /// The resources whose actions a test keeps from ending.
@@ -143,8 +143,8 @@ impl World {
         id
     }
 
-    /// Calls `effect` after the duration `after`, which is multiplied by the time scale. The API shows no action for
-    /// this work.
+    /// Calls `effect` after the duration `after`, which is multiplied by the time scale of the simulated cloud. The API
+    /// shows no action for this work.
     pub fn later(&mut self, after: Duration, effect: impl FnOnce(&mut World) + Send + 'static) {
         let at = self.clock.now() + self.clock.scaled(after);
         self.actions.plan(at, Work { action: None, effect: Box::new(|world, _| effect(world)) });
@@ -182,7 +182,7 @@ impl Actions {
         Some(Due { at: key.0, work })
     }
 
-    /// Whether no action runs.
+    /// Whether no action runs in the whole simulated cloud.
     pub fn is_idle(&self) -> bool {
         self.locks.is_empty()
     }
@@ -208,8 +208,8 @@ impl Actions {
         self.failures.entry(command.into()).or_default().push_back((code.into(), message.into()));
     }
 
-    /// Sets the duration of later actions with this command. The duration is multiplied by the time scale. `None`
-    /// restores the usual duration. Running actions keep their duration.
+    /// Sets the duration of later actions with this command. The duration is multiplied by the time scale of the
+    /// simulated cloud. `None` restores the usual duration. Running actions keep their duration.
     pub fn set_duration(&mut self, command: &str, takes: Option<Duration>) {
         match takes {
             Some(takes) => self.durations.insert(command.into(), takes),

@@ -1,5 +1,5 @@
-//! Facts outside of the simulated cloud that a test sets, such as the owners of dedicated servers and the types that
-//! are sold out.
+//! Facts that a test sets because no request to the Hetzner Cloud API can change them, such as the owners of dedicated
+//! servers and the types that are sold out.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;

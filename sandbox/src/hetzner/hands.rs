@@ -1,6 +1,6 @@
 //! Methods of [`Cloud`] with which tests change load balancers, certificates, Primary IPs and routes. Other methods set
-//! facts outside of the cloud, e.g. sold-out types. All changes take effect at once, and the methods panic when they
-//! get impossible values.
+//! facts that no request to the API can change, e.g. which types are sold out. All changes take effect at once, and the
+//! methods panic when they get impossible values.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
@@ -237,8 +237,8 @@ impl Cloud {
         self.lock().circumstances.clock_ahead_s = seconds;
     }
 
-    /// Sets the duration of later actions with this command. The duration is multiplied by the time scale. `None`
-    /// restores the usual duration.
+    /// Sets the duration of later actions with this command. The duration is multiplied by the time scale of the
+    /// simulated cloud. `None` restores the usual duration.
     pub fn set_action_duration(&self, command: &str, takes: Option<Duration>) {
         self.lock().actions.set_duration(command, takes);
     }

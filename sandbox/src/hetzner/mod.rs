@@ -4,14 +4,14 @@
 //! |---|---|
 //! | `mod` | authentication, authorization, which module answers a request; functions for tests |
 //! | `world` | the state of the cloud |
-//! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips` | the routes, rules and JSON of a resource |
-//! | `others` | the routes, rules and JSON of resources that only clients other than ccm use: SSH keys, firewalls |
+//! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips` | the paths, rules and JSON of a resource |
+//! | `others` | the paths, rules and JSON of resources that only clients other than ccm use: SSH keys, firewalls |
 //! | `catalog` | the offers of the provider: locations, types of servers and load balancers, images; as data in `catalog.json` |
 //! | `actions` | work that takes time: locks, progress, failure |
-//! | `hands` | further functions for tests, which change resources and facts outside of the cloud |
-//! | `circumstances` | the facts outside of the cloud that tests set, e.g. which types are sold out |
+//! | `hands` | further functions for tests, which change resources and the facts in `circumstances` |
+//! | `circumstances` | facts that tests set because no request can change them, e.g. which types are sold out |
 //! | `overlay` | the JSON fields to which a test has given other values than the simulation |
-//! | `put` | filling a project with resources from JSON that an API has returned |
+//! | `put` | filling a project with resources from the JSON in which the API shows them |
 //! | `owned`, `input`, `listing`, `labels`, `text`, `error` | the common parts of all resources: requests, pages, selectors, answers, refusals |
 //! | `metadata` | the service that tells a server about itself |
 //!
@@ -84,8 +84,8 @@ const MOST_SHOWN: usize = 100;
 /// values.
 pub struct Cloud {
     world: Mutex<World>,
-    /// The JSON of resources that tests have read, as text and parsed, by the resource's ID. Tests read the same JSON
-    /// again and again, and unchanged JSON is not parsed a second time.
+    /// The JSON of resources that tests have read, by the resource's ID: the text, and the value that was parsed from
+    /// it. Tests often read the same resource again, and an unchanged text is then not parsed a second time.
     shown: Mutex<HashMap<u64, (Text, Value)>>,
 }
 
@@ -127,7 +127,8 @@ impl<'a> Call<'a> {
         Query::new(self.query, &[]).map(drop)
     }
 
-    /// Starts an action in the caller's project, and returns the action's ID. The action begins at once.
+    /// Starts an action in the project of the request's API token, and returns the action's ID. The action begins at
+    /// once.
     fn run(
         &mut self,
         command: &'static str,
@@ -247,8 +248,8 @@ impl Cloud {
         world.servers_of(project).map(summary).collect()
     }
 
-    /// Parses the JSON text of the resource with this ID. A text that has not changed since the last call is not parsed
-    /// again.
+    /// Parses the JSON text of the resource with this ID. When the text is the same as at the last call for this ID,
+    /// the value from that call is returned again.
     fn document(&self, id: u64, text: Text) -> Value {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         match shown.get(&id) {

@@ -70,7 +70,7 @@ pub fn of_project<T: Owned>(world: &World, project: u64) -> impl Iterator<Item =
     T::all(world).values().filter(move |one| one.project() == project)
 }
 
-/// Finds a resource of any kind by its ID in the caller's project.
+/// Finds a resource of any kind by its ID in the project of the request's API token.
 pub fn find<'c, T: Owned>(call: &'c Call, id: u64) -> Result<&'c T, ApiError> {
     T::all(call.world)
         .get(&id)
@@ -99,8 +99,8 @@ pub fn select<'w, T: Owned>(
     Ok(found)
 }
 
-/// Answers a request for a list of resources in the caller's project. The request can select by `name` and
-/// `label_selector`. `key` is the last segment of the path and the name of the list in the answer.
+/// Answers a request for a list of resources in the project of the request's API token. The request can select by
+/// `name` and `label_selector`. `key` is the last segment of the path and the name of the list in the answer.
 pub fn list<T: Owned, P: Part>(
     call: &Call,
     key: &str,

@@ -1,4 +1,4 @@
-//! Adds resources to a project from the JSON that an API has returned for them, and returns the JSON of a project's
+//! Adds resources to a project from the JSON in which the API shows them, and returns the JSON of a project's
 //! resources. Added resources keep their IDs.
 
 use std::collections::BTreeMap;
@@ -18,8 +18,8 @@ impl Cloud {
     ///
     /// Fields that the simulation computes itself, such as the health of targets, are ignored. Of a server only four
     /// facts are used: its name, its labels, its private addresses, and whether it has public addresses. A network must
-    /// be added before its members, and a Primary IP before its load balancer. A load balancer whose Primary IPs do not
-    /// exist gets new ones.
+    /// be added before the servers and load balancers in it, and a Primary IP before its load balancer. A load balancer
+    /// whose Primary IPs do not exist gets new ones.
     ///
     /// # Panics
     /// Panics when the document is none of these resources, has no ID, or has a value that the simulation cannot store.

@@ -17,7 +17,8 @@ use super::primary_ips::PrimaryIp;
 use super::rate_limit::Budget;
 use super::servers::Server;
 
-/// The ID of the first resource that is created in any project. Projects have small IDs that begin at 1.
+/// The ID of the first resource that is created in any project. Projects have small IDs that begin at 1, so a resource
+/// never has the ID of a project.
 const FIRST_ID: u64 = 1_000_001;
 
 pub struct World {

@@ -53,8 +53,8 @@ const REST: u32 = 9;
 pub struct Kubelets {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// The time of the next check of all servers in [`catch_up`](Kubelets::catch_up). `None` when a thread makes the
-    /// checks, or when there are no checks because the regular reports were not started.
+    /// The time at which [`catch_up`](Kubelets::catch_up) checks all servers again. `None` when `catch_up` makes no
+    /// checks, because a thread makes them or because the regular reports were not started.
     next_look: Mutex<Option<Instant>>,
 }
 

@@ -8,7 +8,7 @@ use super::request_info::{RequestInfo, ResourceRequest};
 use super::status::Refusal;
 use crate::exchange::Request;
 
-/// A user that the cluster knows, with the rules that the user has in all namespaces.
+/// A user that the cluster knows, with the RBAC rules that the user has in all namespaces.
 #[derive(Clone, Debug, Default)]
 pub struct User {
     /// The name, e.g. `system:serviceaccount:NAMESPACE:NAME` for a service account.
@@ -36,8 +36,8 @@ pub struct PolicyRule {
     pub non_resource_urls: Vec<String>,
 }
 
-/// The rules that a user has in one namespace only. In a real cluster a RoleBinding gives the user a Role with these
-/// rules.
+/// The RBAC rules that a user has in one namespace only. In a real cluster, a RoleBinding gives the user a Role with
+/// these rules.
 #[derive(Clone, Debug)]
 struct NamespaceGrant {
     user: String,
@@ -69,8 +69,8 @@ const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/v
 const DISCOVERY_PATHS: &[&str] = &["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"];
 
 impl Directory {
-    /// Adds a user. An earlier user of the same name is removed, together with the rules that were granted to that user
-    /// in namespaces.
+    /// Adds a user. An earlier user of the same name is removed, together with the RBAC rules that were granted to that
+    /// user in single namespaces.
     pub fn add_user(&mut self, user: User) {
         self.users.retain(|known| known.name != user.name);
         self.grants.retain(|grant| grant.user != user.name);
@@ -104,9 +104,9 @@ impl Directory {
         self.grants.push(NamespaceGrant { user: user.into(), namespace: namespace.into(), rules });
     }
 
-    /// Takes away all rules that a user has in one namespace, and returns this namespace. When the user has rules in
-    /// several namespaces, it is the one in which the user got rules first. Returns `None` when the user has rules in
-    /// no namespace.
+    /// Takes away all RBAC rules that a user has in one namespace, and returns this namespace. When the user has rules
+    /// in several namespaces, the namespace in which the user got rules first is chosen. Returns `None` when the user
+    /// has rules in no namespace.
     pub fn revoke_in_a_namespace(&mut self, user: &str) -> Option<String> {
         let grant = self.grants.iter().find(|grant| grant.user == user)?;
         let namespace = grant.namespace.clone();
@@ -114,7 +114,7 @@ impl Directory {
         Some(namespace)
     }
 
-    /// Returns all rules that were granted to the user in this namespace.
+    /// Returns all RBAC rules that were granted to the user in this namespace.
     pub fn granted_in_namespace(&self, user: &str, namespace: &str) -> Vec<PolicyRule> {
         let grants = self.grants.iter();
         let grants = grants.filter(|grant| grant.user == user && grant.namespace == namespace);

@@ -161,7 +161,7 @@ impl Cluster {
         Cluster { state: Mutex::new(state), corner }
     }
 
-    /// Adds a user, or replaces the user of that name. All rules of the previous user are removed, also those that
+    /// Adds a user, or replaces the user of that name. All RBAC rules of the previous user are removed, also those that
     /// apply only in one namespace.
     pub fn add_user(&self, user: User) {
         let (name, groups, rules) = (user.name.clone(), user.groups.clone(), user.rules.clone());
@@ -198,7 +198,7 @@ impl Cluster {
         self.state().directory.remove_token(token);
     }
 
-    /// Binds the rules of a Role to a user, in addition to the user's earlier rules. The rules apply only in that
+    /// Gives the RBAC rules of a Role to a user, in addition to the user's earlier rules. The rules apply only in this
     /// namespace.
     pub fn grant_in_namespace(&self, user: &str, namespace: &str, rules: Vec<PolicyRule>) {
         if let Some(corner) = &self.corner {
@@ -266,8 +266,8 @@ impl Cluster {
     }
 
     /// Changes an object and raises its `resourceVersion`. Returns false when the object does not exist. The simulated
-    /// server stores the object without any check, while a real API server validates it. With a real API server, the
-    /// closure `edit` runs again when another client changed the object at the same time.
+    /// API server stores the object without any check, while a real API server validates it. With a real API server,
+    /// the closure `edit` runs again when another client changed the object at the same time.
     /// The closure must not call this cluster, which is locked, nor the cloud of the same sandbox, because its load
     /// balancers ask this cluster for node ports.
     pub fn edit(

@@ -37,7 +37,8 @@ struct Snapshot {
 /// are then answered with 410, as after a compaction of etcd.
 const MOST_SNAPSHOTS: usize = 64;
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
-/// A `continue` token with this revision has no snapshot. Its next page shows the objects as they are now.
+/// The revision in a `continue` token that a client gets when its list has expired (410). The token has no snapshot, so
+/// its next page shows the objects as they are now.
 const INCONSISTENT: i64 = -1;
 const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start \
     a new list without the continue parameter, or use the continue token in this response to retrieve the remainder \
@@ -52,7 +53,7 @@ struct Token {
     #[serde(rename = "rv", default)]
     revision: i64,
     /// The place at which the next page starts: a `/`, the key of the previous page's last object, and a zero byte. The
-    /// next page begins with the first object whose key is not smaller.
+    /// next page begins with the first object whose key is not smaller than this text.
     #[serde(default)]
     start: String,
 }

@@ -15,14 +15,15 @@ pub struct ResourceRequest {
     pub verb: String,
     pub group: String,
     pub version: String,
-    /// The namespace, which is empty when the path contains none.
+    /// The namespace of the request. It is empty when the path contains no namespace.
     pub namespace: String,
     pub resource: String,
     pub subresource: String,
     /// The name of the object. For a list it is the name to which the field selector `metadata.name=NAME` limits the
     /// list.
     pub name: String,
-    /// Whether the path contains `name`. Otherwise `name` is empty, or comes from a field selector.
+    /// Whether the URL path contains the object's name. Otherwise the field `name` is empty, or its value comes from a
+    /// field selector.
     pub named: bool,
 }
 
@@ -97,7 +98,7 @@ fn verb(request: &Request, named: bool) -> Option<&'static str> {
 }
 
 /// Returns the name to which a field selector limits a list, or `None` when it is not limited to one name. For a
-/// limited list, the caller only needs the right to list that name.
+/// limited list, the client only needs the right to list the object with that name.
 fn selected_name(request: &Request) -> Option<String> {
     let selector = request.query("fieldSelector")?;
     let name = selector.split(',').find_map(|term| term.strip_prefix("metadata.name="))?;

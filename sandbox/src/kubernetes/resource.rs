@@ -233,7 +233,8 @@ impl Resource {
         if self.group.is_empty() { VERSION.into() } else { format!("{}/{VERSION}", self.group) }
     }
 
-    /// Returns a name such as `nodes` or `leases.coordination.k8s.io`.
+    /// Returns the resource's plural name with its group, e.g. `leases.coordination.k8s.io`, or `nodes` in the core
+    /// group.
     pub fn qualified(&self) -> String {
         status::qualified(self.plural, self.group)
     }

@@ -51,8 +51,8 @@ impl View {
     }
 
     /// Returns the form that the `Accept` header asks for: whole objects, a table, or only metadata. The first media
-    /// type in the header that this server supports decides. A client that wants only metadata names the kind `partial`
-    /// in the header, e.g. `PartialObjectMetadata`.
+    /// type in the header that this server supports decides. `partial` is the kind, e.g. `PartialObjectMetadata`, that
+    /// a client writes in the header when it wants only metadata.
     fn accepted(request: &Request, partial: &str) -> Result<View, Refusal> {
         let accept = request.header("accept").unwrap_or("*/*");
         accept

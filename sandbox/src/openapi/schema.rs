@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The largest number of references that are followed in a row. A longer chain is a cycle.
+/// The largest number of `$ref`s that are followed one after the other. A longer chain is taken for a cycle.
 const MAX_REFERENCES: usize = 32;
 
 /// An OpenAPI document, which contains schemas. A `$ref` in a schema names a place in this document.

@@ -117,8 +117,8 @@ impl Robot {
         self.lock().users.retain(|other| other.name != user);
     }
 
-    /// Sets a rate limit to `max_request` requests within `interval`. The time scale does not change `interval`.
-    /// Requests that were already made no longer count.
+    /// Sets a rate limit to `max_request` requests within `interval`. The time scale of the sandbox does not change
+    /// `interval`. Requests that were already made no longer count.
     pub fn set_limit(&self, limit: Limit, max_request: usize, interval: Duration) {
         let mut state = self.lock();
         let budget = &mut state.limits[limit as usize];
@@ -132,13 +132,14 @@ impl Robot {
         self.lock().blocked_answer = answer;
     }
 
-    /// Returns how much longer the callers' IP address stays blocked, or `None` when it is not blocked.
+    /// Returns how much longer Robot blocks the IP address that all clients share, or `None` when the address is not
+    /// blocked.
     pub fn blocked_for(&self) -> Option<Duration> {
         let left = self.lock().blocked_until?.checked_duration_since(time::now())?;
         (!left.is_zero()).then_some(left)
     }
 
-    /// Ends the block of the callers' IP address, and forgets the failed logins.
+    /// Ends the block of the IP address that all clients share, and forgets the failed logins.
     pub fn end_block(&self) {
         let mut state = self.lock();
         state.blocked_until = None;

@@ -175,7 +175,8 @@ impl Scenario {
 const SERVER_LIMIT: Duration = Duration::from_secs(60);
 
 impl ServerEntry {
-    /// Creates the server by a request to the simulated Hetzner Cloud API, which checks the fields of the entry.
+    /// Creates the server of this entry of a scenario file. The server is created by a request to the simulated Hetzner
+    /// Cloud API, which checks the fields.
     fn create(&self, sandbox: &Sandbox) -> io::Result<u64> {
         let networks: Vec<u64> = sandbox.network().filter(|_| self.network).into_iter().collect();
         let body = json!({

@@ -23,7 +23,7 @@ pub(super) trait Bytes {
     fn client_certificate(&self) -> Option<&[u8]>;
 }
 
-/// A request that is complete in memory, and the answer to it.
+/// A request whose bytes are all in memory, and the bytes of its answer.
 pub(super) struct Memory<'a> {
     /// The bytes of the request that were not used yet.
     request: &'a [u8],

@@ -45,7 +45,7 @@ pub(super) fn serve(shared: &Shared, socket: TcpStream) {
     }
 }
 
-/// Answers one request in memory. Where a server would wait, it calls `pause`.
+/// Answers one request that did not come over a socket. Calls `pause` wherever a server with sockets would wait.
 pub(super) fn serve_in_memory(
     config: &Config,
     request: &[u8],

@@ -1,5 +1,5 @@
 //! A small HTTP/1.1 server. It serves each connection in a thread of its own, with TLS if this is configured. It logs
-//! every call, and can simulate faults. [`exchange`] does the same with one request in memory.
+//! every call, and can simulate faults. [`exchange`] does the same with one request that does not come over a socket.
 //!
 //! The server reads and writes HTTP. The [`Handler`], which is one of the simulated APIs, decides what a request means.
 //!
@@ -99,7 +99,7 @@ impl Default for Limits {
     }
 }
 
-/// The answer to one request in memory, and what would happen to the connection afterwards.
+/// The answer to one request that did not come over a socket, and what a server would then do with the connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exchanged {
     /// All bytes of the answer that a client would read. It is empty when no answer is sent. When the answer is cut
@@ -185,7 +185,8 @@ impl KeptPort {
     }
 }
 
-/// How long a server that stops waits for threads that still handle a request or run a function of a test.
+/// How long a stopping server waits for its threads. A thread can still be handling a request, or running a function
+/// that a test has given to a fault.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 impl Drop for Server {
@@ -273,8 +274,8 @@ impl Shared {
     }
 }
 
-/// An entry in the list of open connections. Dropping this value removes the connection from the list, even when the
-/// thread of the connection panics in a function of a test.
+/// An entry in the list of open connections. Dropping this value removes the connection from the list, even when its
+/// thread panics in a function that a test has given to a fault.
 struct Entry<'a> {
     shared: &'a Shared,
     number: u64,

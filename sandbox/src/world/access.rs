@@ -13,8 +13,8 @@ use crate::credentials::Identity;
 use crate::faults::SplitMix64;
 use crate::kubernetes::PolicyRule;
 
-/// A user of the simulated Kubernetes API with the user's credentials. In a sandbox in memory there are no client
-/// certificates, and `identity` is empty.
+/// A user of the simulated Kubernetes API with the user's credentials. A sandbox without sockets (`Builder::in_memory`)
+/// has no client certificates, and `identity` is then empty.
 #[derive(Clone)]
 pub struct Account {
     pub name: String,

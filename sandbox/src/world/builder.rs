@@ -100,8 +100,8 @@ impl Builder {
         self
     }
 
-    /// Makes the sandbox start with a Network that has this IP range and the name `sandbox`. The servers of the first
-    /// 100 nodes are attached to it, because a Network cannot have more.
+    /// Makes the sandbox start with a Network that has this IP range and the name `sandbox`. Only the servers of the
+    /// first 100 nodes are attached to it, because no more than 100 servers can be in a Network.
     pub fn network(mut self, ip_range: &str) -> Builder {
         self.network = Some(ip_range.to_owned());
         self
@@ -243,8 +243,8 @@ impl Builder {
             Kubelets::new(cloud.clone(), projects.own, robot.clone(), cluster.clone(), self.scale);
         let mut ports = self.ports;
         if self.in_memory {
-            // A sandbox in memory listens on no port. The port numbers 1, 2 and 3 only tell its three APIs apart. A
-            // client that tries to connect to such a port is refused.
+            // A sandbox with `in_memory` listens on no port. The port numbers 1, 2 and 3 only tell its three APIs
+            // apart. A client that tries to connect to such a port is refused.
             (ports.hetzner, ports.kubernetes, ports.robot) = (1, 2, 3);
         }
         Ok(Sandbox {

@@ -41,7 +41,8 @@ pub struct Sandbox {
     // Rust drops the fields in their order. This field is first, because the simulated kubelets write to the cluster
     // and must end before the cluster is dropped.
     kubelets: Kubelets,
-    /// The APIs that answer requests now, each with its HTTP server. The server is `None` in a sandbox in memory.
+    /// The APIs that answer requests now, each with its HTTP server. The server is `None` in a sandbox without sockets,
+    /// see [`Builder::in_memory`].
     served: Mutex<HashMap<Half, Option<Server>>>,
     /// The ports of the APIs that a test has stopped. The sandbox keeps these ports, so that no other program gets them
     /// before the APIs are served again.
@@ -60,7 +61,8 @@ pub struct Sandbox {
     vswitch: Option<Ipv4Net>,
     node_bytes: usize,
     only: Option<Half>,
-    /// The certificates of the Kubernetes API. `None` in a sandbox in memory, which has no TLS.
+    /// The certificates of the Kubernetes API. `None` in a sandbox without sockets ([`Builder::in_memory`]), which has
+    /// no TLS.
     tls: Option<Tls>,
     tokens: Tokens,
     calls: Arc<CallLog>,
@@ -160,7 +162,7 @@ impl Sandbox {
     /// Returns the certificate authority of the Kubernetes API.
     ///
     /// # Panics
-    /// Panics when the sandbox is in memory, because it then has no certificate authority.
+    /// Panics in a sandbox without sockets ([`Builder::in_memory`]), which has no certificate authority.
     pub fn authority(&self) -> &Authority {
         &self.material().authority
     }
@@ -169,7 +171,7 @@ impl Sandbox {
     /// certificates. A test can replace both.
     ///
     /// # Panics
-    /// Panics when the sandbox is in memory, because it then has no TLS.
+    /// Panics in a sandbox without sockets ([`Builder::in_memory`]), which has no TLS.
     pub fn tls(&self) -> &ServerTls {
         &self.material().server
     }
@@ -543,7 +545,7 @@ impl Ports {
 }
 
 /// Returns the pod CIDR of the node with this number, counted from 1. It is 10.244.n.0/24, a part of the usual cluster
-/// CIDR 10.244.0.0/16. From the 256th node on, the pod CIDRs begin at 10.129.0.0.
+/// CIDR 10.244.0.0/16. This range has no room for the 256th node and later nodes, whose pod CIDRs begin at 10.129.0.0.
 fn pod_cidr(number: usize) -> String {
     let second = if number < 256 { 244 } else { 128 + number / 256 };
     format!("10.{second}.{}.0/24", number % 256)

@@ -128,8 +128,8 @@ fn an_invalid_load_balancer_is_refused() {
         let answer = api.post("/load_balancers", order("new", more.clone()));
         assert_eq!((answer.status, answer.code()), (status, code), "{more}: {}", answer.body);
     }
-    // The refused requests have created no load balancer. The next request is accepted: it has a network zone instead
-    // of a location.
+    // There is only the load balancer `taken`, because all other requests so far were refused. The next request is
+    // accepted. It has a network zone instead of a location.
     assert_eq!(api.cloud.load_balancers(api.project).len(), 1);
     let zone = json!({"location": null, "network_zone": "us-east"});
     let made = api.post("/load_balancers", order("new", zone));

@@ -1,11 +1,12 @@
-//! A project that a test fills with documents. The documents have the form in which a real API shows resources.
+//! Tests of `Cloud::put`, with which a test adds a resource to a project from JSON. The JSON has the form in which the
+//! real API shows the resource.
 
 use serde_json::{Value, json};
 
 use crate::api::Api;
 
-/// Returns documents of the API: a load balancer, and the network, the server, the certificate and the Primary IP that
-/// it uses.
+/// Returns the JSON of five resources as the real API shows them: a load balancer, and the network, the server, the
+/// certificate and the Primary IP that it uses.
 fn documents() -> [Value; 5] {
     let subnets = json!([
         {"type": "cloud", "ip_range": "10.0.0.0/24", "network_zone": "eu-central"},
@@ -75,7 +76,7 @@ fn a_document_that_is_put_is_shown_and_can_be_changed() {
     assert_eq!(api.get("/certificates/6").at("/certificate/used_by/0/id"), 8);
     assert_eq!(api.call("DELETE", "/load_balancers/8", Value::Null).code(), "protected");
 
-    // A new load balancer gets an ID and addresses that none of the resources from the documents has.
+    // A new load balancer gets an ID and addresses that are different from those of all resources in `documents`.
     let request =
         json!({"name": "new", "load_balancer_type": "lb11", "location": "fsn1", "network": 4});
     let new = api.post("/load_balancers", request);
@@ -84,7 +85,7 @@ fn a_document_that_is_put_is_shown_and_can_be_changed() {
     let new = api.get(&format!("/load_balancers/{id}"));
     assert_ne!(new.at("/load_balancer/public_net/ipv4/ip"), "203.0.113.1");
     assert_eq!(new.at("/load_balancer/private_net/0/ip"), "10.0.0.2");
-    // The server in the documents has no public IPv4 address, so a target without `use_private_ip` is refused.
+    // The server with the ID 5 has no public IPv4 address, so a target without `use_private_ip` is refused.
     let target = json!({"type": "server", "server": {"id": 5}});
     let path = format!("/load_balancers/{id}/actions/add_target");
     assert_eq!(api.post(&path, target).code(), "missing_ipv4");

@@ -1,4 +1,5 @@
-//! Servers: creating them, switching them on and off, deleting them, and changes that a test makes directly.
+//! Servers: creating them, switching them on and off, deleting them, and changes that a test makes in the simulated
+//! cloud without an API call.
 
 use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
@@ -125,8 +126,8 @@ fn power_actions_change_the_status() {
             (201, &json!(command)),
             "{action}"
         );
-        // The server's operating system shuts down after the action has ended. The first call ends the action, and so
-        // the second call sees the new status.
+        // The server's operating system shuts down after the action has ended. This GET ends the action, so the GET
+        // after it sees the new status.
         api.get("/servers");
         assert_eq!(
             api.get(&format!("/servers/{id}")).at("/server/status"),
@@ -207,8 +208,8 @@ fn a_test_can_set_any_field_of_a_server() {
     assert_eq!(api.get("/servers?label_selector=edited=yes").names("servers"), ["server"]);
     assert_eq!(api.get(&format!("/networks/{net}")).at("/network/servers"), &json!([]));
 
-    // The test has edited the status of this server. The API shows the edited status only until it changes the status
-    // itself.
+    // The test has set the status of this server to `dreaming`, directly in the simulated cloud. The API shows this
+    // status only until an action, such as this `poweroff`, changes the status.
     assert_eq!(api.post(&format!("{path}/actions/poweroff"), Value::Null).status, 201);
     assert_eq!(api.get(&path).at("/server/status"), "off");
     assert_eq!(api.cloud.servers(api.project)[0]["status"], "off");

@@ -117,7 +117,8 @@ fn a_server_has_its_firewalls_from_its_creation_to_its_deletion() {
     assert_eq!(api.get(&path).at("/firewall/applied_to"), &applied);
     let refused = api.call("DELETE", &path, Value::Null);
     assert_eq!((refused.status, refused.code()), (422, "resource_in_use"));
-    // The next call ends the action that still runs, here the creation of the server.
+    // The creation of the server still runs, and a server cannot be deleted before its creation has ended. Any call,
+    // such as this GET, ends the running action.
     api.get("/servers");
     assert_eq!(api.call("DELETE", &format!("/servers/{id}"), Value::Null).status, 200);
     api.get("/servers");

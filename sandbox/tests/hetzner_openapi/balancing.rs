@@ -1,4 +1,5 @@
-//! The part of the OpenAPI test that calls load balancers, certificates and Primary IPs.
+//! The requests about load balancers, certificates and Primary IPs that are checked against the OpenAPI document of the
+//! Hetzner Cloud API.
 
 use std::net::Ipv4Addr;
 

@@ -1,4 +1,4 @@
-//! GET and LIST: versions, the watch cache, and pages.
+//! GET and LIST: the parameter `resourceVersion`, the watch cache, and pages.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Tests of the simulated Kubernetes API for what recordings of a real server do not show: access, the watch cache,
-//! pages, and the life of an object.
+//! Tests of the simulated Kubernetes API for what the recorded answers of a real API server do not show: access, the
+//! watch cache, pages, and the life of an object.
 
 mod access;
 mod endpoint_slices;

@@ -1,9 +1,9 @@
 //! Compares a recorded answer with the simulated server's answer, although some values cannot be equal.
 //!
-//! UIDs, versions, allocated addresses and ports, and `continue` tokens differ. When a recorded value occurs for the
-//! first time, the test pairs it with the value at the same place of the simulated answer. In all later requests and
-//! answers, the simulated value must stand wherever the recorded value stands. So the test finds a simulated write that
-//! raises a `resourceVersion` although the recorded write did not.
+//! UIDs, values of `resourceVersion`, allocated addresses and ports, and `continue` tokens differ. When a recorded
+//! value occurs for the first time, the test pairs it with the value at the same place of the simulated answer. In all
+//! later requests and answers, the simulated value must stand wherever the recorded value stands. For example, when a
+//! recorded write leaves the `resourceVersion` unchanged, the simulated write must not raise it either.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::order::{Case, Exemption};
 
-/// The simulated value that corresponds to each recorded value, e.g. the simulated UID for a recorded UID. The key
-/// consists of the kind of the value, as in [`LEARNED`], and the recorded value.
+/// A map from recorded values to simulated values, e.g. from a recorded UID to the simulated UID of the same object.
+/// The key consists of the kind of the value, e.g. `uid` or `port`, and the recorded value.
 #[derive(Default)]
 pub struct Names {
     known: BTreeMap<(&'static str, String), Value>,
@@ -46,8 +46,8 @@ impl Names {
             path = path.replace(recorded, ours.as_str().unwrap_or_default());
         }
         request["path"] = path.into();
-        // An update is not allowed to change the creation time, and the recorded time differs from the simulated one.
-        // An update without this field keeps the simulated time.
+        // An update is not allowed to change `creationTimestamp`, and the recorded time differs from the simulated one.
+        // The field is removed from the request, so that the object keeps its simulated time.
         if let Some(metadata) = request["body"].get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("creationTimestamp");
         }
@@ -167,7 +167,8 @@ fn same_token(field: &str, theirs: &Value, ours: &Value) -> bool {
     field != "continue" || start(theirs) == start(ours)
 }
 
-/// Replaces the parts of a body that are not compared, such as ages and times.
+/// Replaces the values in a body that can differ between the recording and the sandbox, such as ages and times. The new
+/// value says only what is compared, e.g. that a table cell contains an age.
 fn normalised(case: &Case, mut body: Value) -> Value {
     if body["kind"] == "Table" {
         hide_ages(&mut body);
@@ -230,9 +231,9 @@ fn hide(value: &mut Value) {
     }
 }
 
-/// Reduces two discovery documents to the parts that are compared, because a real API server serves more than the
-/// sandbox. Recorded entries and verbs that the sandbox does not have are left out. When a recorded entry lacks a verb
-/// of the sandbox's entry, it keeps its verbs, so that the comparison finds the difference.
+/// Reduces two discovery documents, `theirs` from a recording and `ours` from the sandbox, to the parts that are
+/// compared. A real API server serves more than the sandbox, so everything that is only in `theirs` is left out. When a
+/// verb is only in `ours`, the verbs of this entry stay as they are, so that the comparison finds the difference.
 fn served(mut theirs: Value, ours: Value) -> (Value, Value) {
     for list in ["resources", "groups"] {
         let Some(entries) = ours[list].as_array() else {

@@ -29,10 +29,11 @@ pub enum Who {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Exemption {
-    /// The whole answer is expected to differ. The text says why, and the case is reported as a skipped test with this
-    /// text.
+    /// The simulated answer is expected to differ from the recorded one. The text is the reason, and the test reports
+    /// the case as skipped with this text. The test fails when the two answers are equal.
     Whole(&'static str),
-    /// The message is not compared, because it quotes `managedFields`. The rest of the answer is compared.
+    /// The field `message` of the answer is not compared, because it quotes `managedFields`. The rest of the answer is
+    /// compared.
     Message,
 }
 
@@ -229,8 +230,8 @@ pub const ORDER: &[Case] = &[
     case("general/unsupported-media-type"),
 ];
 
-/// Makes the change that a server-side apply made on the real server during the recording. The sandbox does not serve
-/// server-side apply.
+/// During the recording, a server-side apply set the label `applied` of the node `worker-1` on the real API server. The
+/// sandbox does not support server-side apply, so this function sets the label directly.
 fn apply_server_side(cluster: &Cluster) {
     cluster.edit("nodes", None, "worker-1", |node| {
         node["metadata"]["labels"]["applied"] = "yes".into()
@@ -246,7 +247,7 @@ fn two_more_nodes(cluster: &Cluster) {
     }
 }
 
-/// Gives the Service `kubernetes` the port on which the real server listened during the recording.
+/// Gives the Service `kubernetes` the target port that it had on the real API server during the recording.
 fn port_of_the_api_server(cluster: &Cluster) {
     cluster.edit("services", Some("default"), "kubernetes", |service| {
         service["spec"]["ports"][0]["targetPort"] = 16443.into();

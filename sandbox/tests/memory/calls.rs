@@ -1,4 +1,5 @@
-//! Helpers that write requests and read answers as a client does, in memory.
+//! Helpers for tests of sandboxes whose APIs do not listen on sockets. They build the bytes of requests, pass them to
+//! an API by a function call, and read the bytes of the answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,10 +10,10 @@ use sandbox::time::{Simulated, simulate};
 use sandbox::{Builder, Half, Sandbox};
 use serde_json::Value;
 
-/// A sandbox in memory, together with its simulated clock.
+/// A sandbox whose APIs do not listen on sockets, together with its simulated clock.
 pub struct Room {
-    // Fields are dropped in this order. The sandbox comes before the guard of the simulated time, so that it still has
-    // simulated time while it ends.
+    // Rust drops these fields from top to bottom. The time stays simulated until `_simulated` is dropped, so the
+    // sandbox must be dropped before it.
     pub sandbox: Sandbox,
     pub nanoseconds: Arc<AtomicU64>,
     _simulated: Simulated,

@@ -12,7 +12,8 @@ use sandbox::{Half, Sandbox};
 
 use crate::calls::request;
 
-/// Returns what a client reads until the connection ends. Returns `None` when the connection is reset.
+/// Sends a request over a socket, and returns everything that the API sends until the connection ends. Returns `None`
+/// when the connection is reset.
 fn by_socket(address: SocketAddr, request: &[u8]) -> Option<Vec<u8>> {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.write_all(request).unwrap();

@@ -116,7 +116,7 @@ fn kubelets_report_until_their_machine_is_off() {
     assert_eq!(ready(), expected([["True", begun], ["True", begun]]));
     room.sandbox.cloud().set_power(server.as_u64().unwrap(), false);
     // The simulated kubelets check every ten seconds whether their servers run. The next check, ten seconds from now,
-    // notices that the server is off. The condition becomes `Unknown` fifty seconds after this check, and so sixty
+    // notices that the server is off. The condition `Ready` becomes `Unknown` fifty seconds after this check, so sixty
     // seconds from now.
     for _ in 0..6 {
         assert_eq!(ready(), expected([["True", begun], ["True", begun]]));

@@ -167,8 +167,9 @@ fn robot_s_limits_are_the_documented_ones_and_end_after_their_interval() {
             assert_eq!(get(&sandbox, path).0, 200);
         }
         let (status, refusal) = get(&sandbox, path);
-        // On a busy machine the calls take longer than the interval of the limit. The oldest calls then no longer
-        // count, Robot refuses no call, and the answer is not checked.
+        // On a busy computer, these calls can take longer than the interval of the rate limit. Robot then no longer
+        // counts the oldest calls and refuses none. The test therefore checks the answer only when the calls were fast
+        // enough.
         if begun.elapsed() < Duration::from_secs(1) {
             let error = &refusal["error"];
             assert_eq!((status, &error["max_request"]), (403, &json!(limit)));

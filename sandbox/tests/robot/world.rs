@@ -1,4 +1,5 @@
-//! Dedicated servers beside Cloud servers: their Nodes, the network, environment variables, and load balancer targets.
+//! Tests of sandboxes with dedicated servers, most of them together with Cloud servers: Nodes and private networks of
+//! dedicated servers, the environment variables for programs, and dedicated servers as load balancer targets.
 
 use sandbox::hetzner::{Health, Machine};
 use sandbox::{Half, Sandbox};

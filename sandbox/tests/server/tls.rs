@@ -1,4 +1,5 @@
-//! Tests of TLS: accepted and refused clients, and the client certificate that a request contains.
+//! Tests of TLS: which clients accept the server's certificate, and which client certificate the server passes on to
+//! the handler of a request.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -80,8 +81,9 @@ fn a_request_carries_the_certificate_that_our_authority_signed() {
         ("ours", Some(&good), Some(good.certificate_der.len())),
         ("P-384", Some(&p384), Some(p384.certificate_der.len())),
         ("Ed25519", Some(&ed25519), Some(ed25519.certificate_der.len())),
-        // The server does not trust the certificates of this case and the next two. The handshake succeeds
-        // nevertheless, and the request contains an empty certificate of 0 bytes. An API server would answer 401.
+        // The server does not trust the client certificates of this case and the next two. The handshake succeeds
+        // nevertheless, but the handler gets a certificate of 0 bytes instead of the client's. An API server would then
+        // answer 401.
         ("foreign", Some(&others), Some(0)),
         ("expired", Some(&expired), Some(0)),
         ("not yet valid", Some(&early), Some(0)),
@@ -120,8 +122,9 @@ fn a_client_can_tell_the_server_from_others() {
 
 #[test]
 fn the_server_has_another_name_than_its_authority() {
-    // OpenSSL takes a certificate whose issuer is also its subject for a self-signed one, and refuses it. The server's
-    // certificate therefore has a subject of its own.
+    // OpenSSL refuses a certificate whose issuer is also its subject, because it takes this certificate for a
+    // self-signed one. The subject of the server's certificate is therefore not the name of the authority that signs
+    // it.
     let authority = Authority::new("sandbox-ca").unwrap();
     let identity = authority.server(&["localhost"], Validity::Now).unwrap();
     let names = |name: &str| {

@@ -1,4 +1,5 @@
-//! Tests over TLS of which tokens and certificates are accepted, and of what their users are allowed to do.
+//! Checks over TLS which tokens and client certificates the APIs accept, and which requests their users are allowed to
+//! send.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -59,7 +60,8 @@ fn tokens_and_certificates_open_what_the_rules_allow() {
         (nodes, None, Some(&ccm.identity), 200),
         (services, Some(&ccm.token), None, 200),
         (one_service, None, Some(&admin.identity), 200),
-        // The user `ccm` has the rules of the official ClusterRole. They allow `list` for Services, but not `get`.
+        // The user `ccm` has the rules of the official ClusterRole of hcloud-cloud-controller-manager. They allow
+        // `list` for Services, but not `get`.
         (one_service, Some(&ccm.token), None, 403),
         (nodes, None, None, 403),
         (nodes, Some(&"wrong".to_owned()), None, 401),

@@ -71,7 +71,8 @@ fn objects_are_changed_under_the_real_server_s_own_rules() {
     assert_eq!(cluster.get("nodes", None, "worker-1"), None);
 }
 
-/// Another client changes the node after `edit` has read it and before `edit` writes it. Then `edit` must run again.
+/// The method `edit` reads a node, calls a closure that changes it, and writes it. When another client changes the node
+/// between the read and the write, `edit` must do all this again.
 #[test]
 fn a_change_is_made_again_when_somebody_was_faster() {
     let theirs = theirs();
@@ -99,8 +100,8 @@ fn a_change_is_made_again_when_somebody_was_faster() {
     assert_eq!((&labels["theirs"], &labels["mine"]), (&json!("kept"), &json!("too")));
 }
 
-/// Makes `theirs`, the sandbox in the place of a real cluster, accept requests about Roles. A sandbox has no Roles, so
-/// simulated faults answer these requests.
+/// Makes the sandbox `theirs` answer requests about Roles, which a sandbox does not simulate. The answers come from
+/// fault rules. The test uses `theirs` in the place of a real cluster.
 fn answers_for_roles(theirs: &Sandbox) {
     let answer = |status: u16, body: Value| Effect::Instead(Response::json(status, &body));
     let roles = "/apis/rbac.authorization.k8s.io/**";

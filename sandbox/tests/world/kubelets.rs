@@ -1,4 +1,5 @@
-//! Servers are switched off, switched on and deleted, and their Nodes must follow.
+//! The simulated kubelets: how the conditions and taints of a Node change when its server is switched off, switched on
+//! or deleted, and when the Node itself is deleted.
 
 use std::time::{Duration, Instant};
 

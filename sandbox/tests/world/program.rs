@@ -241,8 +241,8 @@ fn sighup_creates_a_new_token_and_revokes_the_last_but_one() {
             assert!(Instant::now() < limit, "no other token");
             std::thread::sleep(Duration::from_millis(5));
         };
-        // The program writes a new API token into its `--env-file` and then revokes the oldest of its three tokens.
-        // This loop waits until the oldest token is refused.
+        // The program writes a new API token into its `--env-file` and then revokes the oldest of its three tokens. The
+        // test waits until the oldest token is refused.
         let is_ended = |token: &String| !is_accepted(token);
         while tokens.len() > 1 && !is_ended(&tokens[0]) {
             assert!(Instant::now() < limit, "the first token is still accepted");

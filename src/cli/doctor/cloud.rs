@@ -142,7 +142,7 @@ pub(super) fn attached(view: &DoctorView) -> CheckResult {
     let network = match &view.cloud.checkup.network {
         Some(Ok(network)) => network,
         Some(Err(_)) => {
-            return Ok(vec![CheckOutcome::skipped("not checked: see the check network")]);
+            return Ok(vec![CheckOutcome::skipped("not checked: see the check \"network\"")]);
         }
         None => return Ok(vec![CheckOutcome::skipped(format!("{HCLOUD_NETWORK} is not set"))]),
     };

@@ -63,7 +63,7 @@ pub(super) fn project(view: &DoctorView) -> CheckResult {
 pub(super) fn need_project(view: &DoctorView) -> Result<(), Gap> {
     match view.nodes.as_ref().map(|nodes| own(nodes)) {
         Ok((1.., 0)) => Err(Gap::NotHere(
-            "not checked, because the token may be of another project: see the check project"
+            "not checked, because the token may be of another project: see the check \"project\""
                 .into(),
         )),
         _ => Ok(()),
@@ -180,7 +180,7 @@ pub(super) fn ready(view: &DoctorView) -> CheckResult {
     let ok = match down {
         0 => "each node is ready, or waits to be initialised".to_owned(),
         down => format!(
-            "{} not ready because of their servers: see the checks servers and nodes",
+            "{} not ready because of their servers: see the checks \"servers\" and \"nodes\"",
             counted(down, "node")
         ),
     };
@@ -194,7 +194,7 @@ fn inspect(plan: &NodePlan) -> String {
 
 fn soon(plan: &NodePlan) -> String {
     format!(
-        "the daemon does this within seconds, if it runs (see the check lease); {} does it now",
+        "the daemon does this within seconds, if it runs (see the check \"lease\"); {} does it now",
         shell_command("ccm node sync", &[&plan.object.name])
     )
 }

@@ -123,7 +123,7 @@ impl CheckOutcome {
     pub(super) fn unread(gap: Gap, remedy: &str) -> CheckOutcome {
         match gap {
             Gap::Needs(check) => {
-                CheckOutcome::skipped(format!("not checked: see the check {check}"))
+                CheckOutcome::skipped(format!("not checked: see the check {check:?}"))
             }
             Gap::NotHere(why) => CheckOutcome::skipped(why),
             Gap::Failed(why, fix) | Gap::Refused(_, why, fix) => {

@@ -16,7 +16,7 @@ pub(super) fn routes(view: &DoctorView) -> CheckResult {
     let plan = view.routes.as_ref()?;
     nodes::need_project(view)?;
     if cluster::is_another_at_work(view) {
-        let why = "another controller may manage the routes: see the check other-ccm";
+        let why = "another controller may manage the routes: see the check \"other-ccm\"";
         return Err(Gap::NotHere(why.into()));
     }
     let mut outcomes: Vec<CheckOutcome> = blocked(view, plan).collect();
@@ -99,7 +99,7 @@ fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
         let outcome = match (row.step, row.state) {
             (RouteStep::Add | RouteStep::Delete | RouteStep::Replace, _) => CheckOutcome::warn(
                 state,
-                "the daemon does this within five minutes, if it runs (see the check lease); ccm route list shows \
+                "the daemon does this within five minutes, if it runs (see the check \"lease\"); ccm route list shows \
                  each route, and ccm route sync does it now",
             ),
             (RouteStep::Nothing, State::Blackhole | State::Unwanted) => CheckOutcome::warn(
@@ -124,12 +124,12 @@ pub(super) fn pod_network(view: &DoctorView) -> CheckResult {
     let is_checked = routes(view).is_ok();
     let remedy = match &view.routes {
         Ok(plan) if is_checked && is_fixed_by_daemon(plan, &cut_off) => {
-            "its routes exist or can be created: the daemon, if it runs (see the check lease), corrects the \
+            "its routes exist or can be created: the daemon, if it runs (see the check \"lease\"), corrects the \
              condition within five minutes, and ccm route sync does it now"
         }
         Ok(_) if is_checked => {
-            "fix what the check routes reports about these nodes; on other nodes another program \
-             sets the condition: check the CNI"
+            "fix what the check \"routes\" reports about these nodes; on other nodes another program sets the \
+             condition: check the CNI"
         }
         _ => {
             "with these settings ccm does not set the condition: check the CNI, or the program that \

@@ -69,9 +69,10 @@ fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<Check
         return None;
     }
     let what = format!(
-        "Services of several namespaces ({}) choose private addresses by annotation private-ipv4: each may take any free \
-         address of the Network, even an address at which other programs still expect a database that was deleted; \
-         {HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES} is not set here",
+        "Services of several namespaces ({}) choose private addresses by annotation \
+         load-balancer.hetzner.cloud/private-ipv4: each may take any free address of the Network, even an address at \
+         which other programs still expect a database that was deleted; {HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES} is \
+         not set here",
         some_of(&namespaces)
     );
     let remedy = format!(
@@ -144,7 +145,7 @@ fn unplanned(view: &DoctorView, check: &'static str) -> CheckResult {
     };
     let outcomes = services.iter().map(|service| &**service).filter(waits).map(|service| {
         let found = format!("without an address{}", history(view, service).unwrap_or_default());
-        let remedy = format!("fix what {check} reports; then the daemon does the rest");
+        let remedy = format!("fix what the check {check:?} reports; then the daemon does the rest");
         on(service, CheckOutcome::warn(found, remedy))
     });
     let outcomes: Vec<CheckOutcome> = outcomes.collect();
@@ -191,7 +192,8 @@ fn is_late(plan: &ServicePlan) -> bool {
 fn left_to_do(service: &KubeService) -> String {
     let name = &service.full_name();
     format!(
-        "the daemon does the rest, if it runs (see the check lease); {} shows what is left, {} does it now",
+        "the daemon makes the remaining changes, if it runs (see the check \"lease\"); {} shows them, {} makes them \
+         now",
         inspect(service),
         shell_command("ccm lb sync", &[name])
     )
@@ -221,14 +223,15 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         {
             // The fix is empty, because the finding about each port that can't be used has its own fix.
             let (name, id) = (&found.name, found.id);
-            let lack =
-                format!("without an address: none of its ports can be used on {name} ({id})");
+            let lack = format!(
+                "without an address: none of its ports can be used on load balancer {name:?} ({id})"
+            );
             return Some((lack, String::new()));
         }
         (Want::Ensure, _) if plan.has_lost_its_own() => (
             "its load balancer does not exist, although the status has an address",
             format!(
-                "the daemon, if it runs (see the check lease), creates another load balancer, with another address \
+                "the daemon, if it runs (see the check \"lease\"), creates another load balancer, with another address \
                  unless the Service asks for a Primary IP; {}, with the daemon's settings, does it now",
                 shell_command("ccm lb sync", &[&plan.service.full_name()])
             ),
@@ -274,14 +277,16 @@ fn expiring(plan: &ServicePlan) -> impl Iterator<Item = CheckOutcome> {
                 shell_command("hcloud certificate describe", &[&other.id])
             ),
             (None, false) => {
-                "upload a new certificate, and name it in annotation http-certificates".to_owned()
+                "upload a new certificate, and name it in annotation \
+                 load-balancer.hetzner.cloud/http-certificates"
+                    .to_owned()
             }
         };
         let ports: Vec<String> = other.ports.iter().map(ToString::to_string).collect();
         let (name, id) = (&other.name, other.id);
         let (ports, from) = (ports.join(", "), other.origin());
         let verb = if is_over { "expired" } else { "expires" };
-        let message = format!("certificate {name} ({id}) of port {ports} ({from}) {verb} at {at}");
+        let message = format!("certificate {name:?} ({id}) of port {ports} ({from}) {verb} at {at}");
         (left <= EXPIRES_SOON).then(|| CheckOutcome::bad(is_over, message, remedy))
     })
 }
@@ -322,7 +327,7 @@ pub(super) fn orphans(view: &DoctorView) -> CheckResult {
                 "ccm lb sync --delete-orphans lists all orphans, asks, and deletes them",
             ),
             Err(why) => CheckOutcome::warn(
-                format!("{what}; ccm does not delete it: {why}"),
+                format!("{what}; ccm does not delete it, because {why}"),
                 format!(
                     "if it is not needed, delete it yourself: {}, after {} if it is protected",
                     shell_command("hcloud load-balancer delete", &[&balancer.id]),
@@ -336,7 +341,7 @@ pub(super) fn orphans(view: &DoctorView) -> CheckResult {
         outcome.on("load-balancer", &balancer.name)
     });
     let kept = view.services.kept.iter().flatten();
-    let kept: Vec<String> = kept.map(|kept| format!("{} ({})", kept.name, kept.id)).collect();
+    let kept: Vec<String> = kept.map(|kept| format!("{:?} ({})", kept.name, kept.id)).collect();
     let mut ok = "each load balancer of this cluster has its Service".to_owned();
     if !kept.is_empty() {
         ok += &format!(", except those that are kept and cost money: {}", some_of(&kept));

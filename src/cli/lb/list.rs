@@ -64,9 +64,9 @@ fn kept_lines<'a>(kept: impl Iterator<Item = &'a KeptObject>) -> String {
         let addresses = kept.addresses.iter().map(ToString::to_string);
         let of = Vec::from_iter(kept.domains.iter().cloned().chain(addresses)).join(", ");
         let what = if kept.domains.is_empty() {
-            format!("load balancer {} ({}), at", kept.name, kept.id)
+            format!("load balancer {:?} ({}), at", kept.name, kept.id)
         } else {
-            format!("certificate {} ({}), for", kept.name, kept.id)
+            format!("certificate {:?} ({}), for", kept.name, kept.id)
         };
         paragraph("  ", 6, &format!("{what} {of}"))
     });

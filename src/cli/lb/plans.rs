@@ -198,7 +198,9 @@ impl Services {
 fn left_alone(service: &KubeService) -> CommandFailure {
     let why = service.left_alone.unwrap_or("it is deleted");
     let name = service.full_name();
-    CommandFailure::Shown(Printer::failure(format_args!("Service {name} is left alone: {why}")))
+    CommandFailure::Shown(Printer::failure(format_args!(
+        "Service {name} is not managed by this ccm: {why}"
+    )))
 }
 
 fn word<'a>(text: &'a str, namespace: &'a str) -> Word<'a> {
@@ -247,7 +249,8 @@ fn check_form(text: &str, given: Option<&str>) -> Result<(), String> {
     let readings = word(text, given.unwrap_or("default")).readings();
     match given {
         _ if readings.is_empty() => Err(format!(
-            "{text:?} does not name a Service; write NAMESPACE/NAME, NAME, svc/NAME, or the ID, name or address of its load balancer"
+            "{text:?} does not name a Service; write NAMESPACE/NAME, NAME, svc/NAME, or the ID, name or address of its \
+             load balancer"
         )),
         Some(given) if !readings.iter().any(|reading| is_in(reading, given)) => {
             Err(format!("{text:?} names another namespace than -n {given}; leave one of them out"))

@@ -93,12 +93,13 @@ pub fn plan(
             let message = match id {
                 InstanceId::Cloud(_) => format!(
                     "server {id} is not in this token's project, and no other node's server is: the token probably \
-                     belongs to another project, so the node is kept (--node-deletion-guard=false deletes it)"
+                     belongs to another project, so ccm does not delete the node (with --node-deletion-guard=false it \
+                     does)"
                 ),
                 InstanceId::Dedicated(_) => format!(
                     "the account of {ROBOT_USER} does not list server {id}, nor the server of any other node: the \
-                     credentials probably belong to another account, or are limited to one server, so the node is kept \
-                     (--node-deletion-guard=false deletes it)"
+                     credentials probably belong to another account, or are limited to one server, so ccm does not \
+                     delete the node (with --node-deletion-guard=false it does)"
                 ),
             };
             plan.obstacle = Some(Finding::warning(Reason::PossibleNodeDeletion, message));

@@ -99,7 +99,8 @@ fn not_among(ip: IpAddr, instance: &Instance, addresses: &[Sourced<NodeAddress>]
 fn with_annotation(mut finding: Finding) -> Finding {
     let why = &finding.message;
     finding.message = format!(
-        "annotation {PROVIDED_NODE_IP} (the kubelet's --node-ip): {why}; the addresses stay unchanged"
+        "annotation {PROVIDED_NODE_IP} (the kubelet's --node-ip): {why}; until this is corrected, the node's addresses \
+         stay unchanged"
     );
     finding
 }
@@ -164,8 +165,9 @@ pub(super) fn from_server(
     let bytes: usize = pairs.map(|(key, value)| key.len() + value.len() + 2).sum();
     if count > SERVER_LABELS_AT_MOST || bytes > SERVER_LABELS_BYTES_AT_MOST {
         let message = format!(
-            "the server has {count} labels with {bytes} bytes, but at most {SERVER_LABELS_AT_MOST} with \
-             {SERVER_LABELS_BYTES_AT_MOST} bytes are allowed for a node; the node's labels stay unchanged"
+            "the node's server has {count} labels with {bytes} bytes, but ccm copies at most {SERVER_LABELS_AT_MOST} \
+             labels with {SERVER_LABELS_BYTES_AT_MOST} bytes; the node's labels stay unchanged until labels are \
+             removed from the server"
         );
         found.findings = vec![Finding::warning(Reason::InvalidServerLabel, message)];
         return found;
@@ -242,8 +244,8 @@ fn taint_of(key: String, text: &str) -> Option<Taint> {
 
 fn invalid_label(key: &str) -> Finding {
     let message = format!(
-        "label {} of the server has no effect: its value is not valid for a label, or for a taint; a taint needs \
-         NoSchedule, PreferNoSchedule or NoExecute, or VALUE_NoSchedule and so on when it has a value",
+        "label {} of the server has no effect on the node, because its value is not valid for a label, or for a taint. \
+         For a taint, write NoSchedule, PreferNoSchedule or NoExecute, or, with a value, VALUE_NoSchedule and so on",
         text::quoted(key)
     );
     Finding::warning(Reason::InvalidServerLabel, message)

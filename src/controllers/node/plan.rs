@@ -84,15 +84,17 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
             plan.server = ServerMatch::Foreign;
             let (id, ours) = (&node.spec.provider_id, provider.name());
             let message = format!(
-                "provider ID {id:?} belongs to another cloud provider (ours begin with {ours}://): ccm does not \
-                 change the node, which is right when it runs in another cloud"
+                "provider ID {id:?} belongs to another cloud provider (ccm's begin with {ours}://), so ccm does not \
+                 change this node. This is right if the node runs in another cloud"
             );
-            plan.warn(Reason::UnknownProviderIDPrefix, message);
+            let fix = format!("if the node runs on a server of this project, {}", join_anew(node));
+            let finding = Finding::warning(Reason::UnknownProviderIDPrefix, message);
+            plan.findings.push(finding.with_fix(fix));
         }
         MatchOutcome::Unknown(why) => {
             plan.server = ServerMatch::Unknown;
             let id = &node.spec.provider_id;
-            let message = format!("provider ID {id:?}: {why}: ccm does not change the node");
+            let message = format!("provider ID {id:?}: {why}, so ccm does not change the node");
             let fix = match provider.parse_provider_id(id) {
                 ProviderId::Ours(_) => {
                     format!("set {ROBOT_ENABLED}=true, {ROBOT_USER} and {ROBOT_PASSWORD}")
@@ -256,8 +258,8 @@ impl NodePlan {
         };
         let delete = shell_command(DELETE_NODE, &[&name]);
         let message = format!(
-            "provider ID {id:?}: server {old} does not exist, and server {new} has the node's name; a provider ID \
-             can't be changed: {condition}delete the node ({delete}), and its kubelet registers \
+            "provider ID {id:?} names server {old}, which does not exist, but server {new} has the node's name. A \
+             provider ID can't be changed, so {condition}delete the node ({delete}), and its kubelet registers it \
              again (restart the kubelet if it does not)"
         );
         Finding::warning(Reason::ServerReplaced, message)
@@ -281,7 +283,7 @@ impl NodePlan {
         let (name, why) = (self.node.name(), &finding.message);
         let delete = shell_command(DELETE_NODE, &[&name]);
         let message = format!(
-            "the node has not been ready since {since}, and {why}; ccm never deletes a node without a provider ID: if \
+            "the node has not been ready since {since}, and {why}. ccm never deletes a node without a provider ID: if \
              its machine is gone forever, delete the node ({delete})"
         );
         Finding::warning(Reason::PossibleNodeDeletion, message)
@@ -300,7 +302,10 @@ impl NodePlan {
     fn note_match(&mut self, instance: &Instance, by: MatchedBy) {
         if let MatchedBy::Address(ip) = by {
             let (name, id) = (&instance.name, instance.id);
-            let message = format!("no server has this name; {name} ({id}) has its address {ip}");
+            let message = format!(
+                "no server has the node's name, but server {name:?} ({id}) has its address {ip}, so ccm takes this \
+                 server for the node's"
+            );
             self.findings.push(Finding::info(Reason::MatchedByAddress, message));
         }
         self.warn_if_not_external();
@@ -314,7 +319,7 @@ impl NodePlan {
         let is_other = by == MatchedBy::ProviderId && name != self.node.name();
         if is_other && id.cloud().is_some() && is_uninitialized(&self.node) {
             let message = format!(
-                "the provider ID of this new node names server {name} ({id}), which has another name"
+                "the provider ID of this new node names server {name:?} ({id}), which has another name than the node"
             );
             self.findings.push(Finding::info(Reason::ServerNameDiffers, message));
         }
@@ -381,11 +386,11 @@ impl NodePlan {
         let and_so = if shared.is_kept {
             "this node keeps the address that it has"
         } else {
-            "the addresses stay unchanged"
+            "the node's addresses stay unchanged"
         };
         let message = format!(
-            "annotation {INTERNAL_IP} or --node-ip: node {other:?} has {ip}, too, or its annotation names it; \
-             {and_so}"
+            "annotation {INTERNAL_IP} or --node-ip: {ip} can't be an address of this node, because node {other:?} has \
+             it, too, or names it in its annotation. Correct it on one of the two nodes; until then {and_so}"
         );
         let finding = Finding::warning(Reason::InvalidInternalIP, message);
         if shared.is_kept {

@@ -71,7 +71,7 @@ impl DesiredRoutes {
             let all = inputs.cluster_cidrs.iter().map(IpNet::to_string);
             let all = all.collect::<Vec<_>>().join(",");
             let why = format!(
-                "its pod CIDR {cidr} is not within --cluster-cidr={all}, and gets no route"
+                "its pod CIDR {cidr} is not within --cluster-cidr={all}, so ccm makes no route for it"
             );
             let fix = "set --cluster-cidr to the range of all pods, the same as for kube-controller-manager";
             Finding::warning(Reason::ClusterCIDRMisconfigured, why).with_fix(fix)
@@ -208,8 +208,8 @@ impl<'a> Planner<'a> {
                             &[&server, &"--network", &network.id],
                         );
                         let why = format!(
-                            "server {server} is not attached to network {}; until it is attached, its pods \
-                             can't be reached",
+                            "the node's server {server} is not attached to network {:?}; until it is attached, the \
+                             node's pods can't be reached",
                             network.name
                         );
                         no_route(&why).with_fix(format!("attach the server: {attach}"))
@@ -222,7 +222,8 @@ impl<'a> Planner<'a> {
                 let is_missing = !self.inputs.network.routes.contains(&route);
                 if let Some(keeper) = desired.kept_by.as_ref().filter(|_| is_missing) {
                     let why = format!(
-                        "its server {} belongs to node {keeper}, whose provider ID names the server, too",
+                        "its server {} belongs to node {keeper}, whose provider ID names the server, too: delete the \
+                         node that does not run on the server",
                         desired.server
                     );
                     desired.plan.obstacle = Some(no_route(&why));
@@ -248,7 +249,7 @@ impl<'a> Planner<'a> {
         let hits = |net: &Ipv4Net| overlap(*net, destination);
         if let Some((net, (_, place))) = self.accepted.iter().find(|(net, _)| hits(net)) {
             let other = &self.desired[*place].plan.object.name;
-            return Some(format!("its pod CIDR {destination} is taken: node {other} has {net}"));
+            return Some(format!("its pod CIDR {destination} is taken: node {other:?} has {net}"));
         }
         if !is_missing {
             return None;
@@ -256,7 +257,7 @@ impl<'a> Planner<'a> {
         let network = self.inputs.network;
         if let Some(name) = self.foreign_at(destination) {
             return Some(format!(
-                "its pod CIDR {destination} is also that of node {name}, which has no provider ID of ours"
+                "its pod CIDR {destination} is also that of node {name}, which has no provider ID of a cloud server"
             ));
         }
         if let Some(subnet) = network.subnets.iter().find(|net| hits(net)) {
@@ -354,11 +355,11 @@ impl<'a> Planner<'a> {
                 "; it is replaced as soon as the route of another node exists"
             } else {
                 " and may belong to another cluster: is the kubeconfig that of another cluster? If not, delete that \
-                     route by hand; until then it stays, and packets to this node's pods go there"
+                 route by hand; until then it stays, and packets to this node's pods go there"
             };
             let server = &server.name;
             let why = format!(
-                "the route {route} leads to server {server}, which belongs to no node{what}"
+                "the route {route} leads to server {server:?}, which belongs to no node{what}"
             );
             let plan = &mut self.desired[place].plan;
             plan.obstacle = Some(no_route(&why));
@@ -518,7 +519,8 @@ impl<'a> Planner<'a> {
         findings.extend(stale.filter(|row| !is_lost(row)).filter_map(|row| {
             let (route, server) = (row.have?, row.server.as_deref().unwrap_or_default());
             let why = format!(
-                "the route {route} leads to server {server}, which belongs to no node; the route is left unchanged"
+                "the route {route} leads to server {server:?}, which belongs to no node of this cluster; ccm does not \
+                 delete the route"
             );
             let remove = shell_command(
                 "hcloud network remove-route",
@@ -530,14 +532,15 @@ impl<'a> Planner<'a> {
                     &route.gateway,
                 ],
             );
-            let fix = format!("when it is not needed, delete it: {remove}");
+            let fix = format!("if the route is not needed, delete it: {remove}");
             Some(Finding::warning(Reason::StaleRoute, why).with_fix(fix))
         }));
         findings.extend(self.inputs.cluster_cidrs.iter().filter_map(|cidr| self.misplaced(cidr)));
         let is_any_wanted = self.desired.iter().any(|desired| !desired.cidrs.is_empty());
         if is_any_wanted && !self.is_anchored && !self.is_in_doubt {
-            let why = "no node's server is attached to it: does it, or the kubeconfig, belong to another cluster? No \
-                       route is deleted, and no node is marked";
+            let why = "no node's server is attached to this Network: does the Network, or the kubeconfig, belong to \
+                       another cluster? Until this is corrected, ccm deletes no route, and sets the condition \
+                       NetworkUnavailable of no node";
             let fix = format!("check {HCLOUD_NETWORK} and --context");
             findings.push(Finding::warning(Reason::NoNodeInNetwork, why).with_fix(fix));
         }
@@ -600,9 +603,9 @@ fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
                 why,
             };
             let why = match row.state {
-                State::Blackhole => "its gateway is no server's address",
+                State::Blackhole => "not needed: no server has the address of its gateway",
                 State::WrongGateway => "these pods are on another server",
-                _ => "no node at this gateway has this pod CIDR",
+                _ => "not needed: the gateway is not the server of a node with pods in this range",
             };
             let delete = |route| change(true, route, why);
             let add = |route| change(false, route, "the node's pods are there");

@@ -122,7 +122,7 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     parts.extend(by_cause.values().map(|(names, cause)| {
         let names = text::first_of(names, NAMES_SHOWN);
         let is_off = cause.kind == CauseKind::ServerOff;
-        let see = if is_off { " (see the check servers)" } else { "" };
+        let see = if is_off { " (the check \"servers\" says how to switch it on)" } else { "" };
         format!("{names}: {}{see}", cause.message)
     }));
     if counts.health() == BalancerHealth::Unknown {

@@ -149,11 +149,13 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
     let addresses = balancer.addresses.iter().map(ToString::to_string);
     let stays = orphan.removal.as_ref().err();
     let next = match stays {
-        Some(why) => format!("{why}, so only you can delete it"),
+        Some(why) => {
+            format!("{why}, so ccm does not delete it: delete it yourself when it is not needed")
+        }
         None => "ccm lb sync --delete-orphans deletes it".to_owned(),
     };
     let message = format!(
-        "load balancer {} ({}), {}, was made for {}, and costs money; {next}",
+        "load balancer {:?} ({}), {}, was made for {}, and costs money; {next}",
         balancer.name,
         balancer.id,
         text::some_of(&addresses.collect::<Vec<_>>()),

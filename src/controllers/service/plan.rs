@@ -150,9 +150,9 @@ pub(super) fn plan_for(
 pub(super) fn waiting(service: &KubeService) -> Finding {
     let namespace = &service.metadata.namespace;
     let message = format!(
-        "the change waits, because Services of namespace {namespace} have used up their share of the project's calls, \
-         which is 900 at once and 900 an hour; it is made when calls are free again. Does a program change Services of \
-         this namespace all the time?"
+        "the change waits until API calls are free again: the Services of namespace {namespace} have used up their \
+         share of the project's calls (900 at once and 900 an hour). Does a program change Services of this namespace \
+         all the time?"
     );
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     let fix = format!("if so, stop it; {sync} does not wait");
@@ -220,11 +220,11 @@ fn refuse_in_wrong_project(observed: &ObservedServices, plans: &mut [ServicePlan
         let nor = "but the project has no such load balancer, and no server";
         let lacks = match (plan.want, status.is_empty()) {
             (Want::Ensure, true) => "the project has no server".to_owned(),
-            (_, true) => format!("it has our finalizer, {nor}"),
-            (_, false) => format!("the status says {}, {nor}", addresses(status)),
+            (_, true) => format!("the Service has the finalizer of ccm, {nor}"),
+            (_, false) => format!("the Service's status names {}, {nor}", addresses(status)),
         };
         let message = format!(
-            "{lacks} of the cluster's nodes, of which there are {count}: does the token belong to another project?"
+            "{lacks} of the cluster's {count} nodes, so nothing is changed: does the token belong to another project?"
         );
         let obstacle = Finding::warning(plan.want.failed(), message);
         plan.refuse(obstacle);
@@ -246,7 +246,7 @@ impl Write for AddToNew {
 
     fn description(&self) -> Description {
         let Self { name, created_for } = self;
-        let to = format!(" to load balancer {name}, which is created for Service {created_for}");
+        let to = format!(" to load balancer {name:?}, which is created for Service {created_for}");
         Description::new(WriteVerb::ADD, "ports", to)
     }
 
@@ -290,16 +290,17 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
         // from an annotation, its plan is not refused, because the provider will choose another name for it.
         let is_default = |new: &Sourced<String>| !matches!(new.source, Source::Annotation(_));
         let may_change = new.is_some_and(is_default);
-        let new = new.map(|new| (format!("{}: ", new.source), new.value.clone()));
+        let new = new.map(|new| (format!("{}: ", new.source), format!("{:?}", new.value)));
         let found = plan.cloud.found.as_ref();
         let found =
-            found.map(|balancer| (String::new(), format!("{} ({})", balancer.name, balancer.id)));
+            found.map(|balancer| (String::new(), format!("{:?} ({})", balancer.name, balancer.id)));
         let found = found.filter(|_| !is_shared);
         for (source, wanted) in found.into_iter().chain(new) {
             let first = claimed.entry(wanted.clone()).or_insert(name.clone());
             if *first != name && !may_change {
                 let message = format!(
-                    "{source}load balancer {wanted} goes to Service {first}, which asks for it, too; choose another name"
+                    "{source}load balancer {wanted} goes to Service {first}, which asks for it, too; choose another \
+                     name for the load balancer of this Service"
                 );
                 plan.refuse(Finding::warning(Reason::SyncLoadBalancerFailed, message));
             }
@@ -405,7 +406,7 @@ impl ServicePlan {
         match (self.want, &self.cloud.found) {
             (Want::Release, Some(found)) => {
                 let message = format!(
-                    "Management of load balancer {} ({}) ends, because {}: its ports, targets and addresses stay \
+                    "Management of load balancer {:?} ({}) ends, because {}: its ports, targets and addresses stay \
                      unchanged",
                     found.name, found.id, why
                 );

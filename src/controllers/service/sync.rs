@@ -716,8 +716,8 @@ impl Task {
     fn warn_of_leftover(&self) {
         if let Some((name, id)) = &self.balancer {
             log::warn!(
-                "{}: it was deleted while its load balancer {name} ({id}) was being changed; the load balancer stays \
-                 and costs money; ccm lb sync --delete-orphans deletes it",
+                "{}: the Service was deleted while its load balancer {name:?} ({id}) was being changed, so the load \
+                 balancer still exists and costs money; ccm lb sync --delete-orphans deletes it",
                 self.service.object().for_people(),
             );
         }

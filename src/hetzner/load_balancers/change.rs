@@ -191,7 +191,7 @@ impl BalancerChange {
             }
         };
         let (kind, place) = (change.text("load_balancer_type"), change.place().0);
-        let noun = format!("load balancer {}", change.text("name"));
+        let noun = format!("load balancer {:?}", change.text("name"));
         let details = format!(", {kind} in {place}, {parts}");
         change.description = Description::new(WriteVerb::CREATE, noun, details);
         change.new_name = Some(name);
@@ -424,7 +424,7 @@ impl BalancerChange {
         let (location, kind) = (a::LOCATION.key(), a::TYPE.key());
         Some(match code.as_str() {
             code if code.starts_with("primary_ip_") => format!(
-                "free the Primary IP, or choose another in annotation {} or {}",
+                "unassign the Primary IP where it is used, or choose another in annotation {} or {}",
                 a::PUBLIC_NET_IPV4.key(),
                 a::PUBLIC_NET_IPV6.key()
             ),

@@ -24,8 +24,9 @@ pub(super) fn serves_other_profile(context: &PlanContext, balancer: Labelled) ->
     };
     let (node, id) = context.cluster.foreign_nodes.iter().find(|(_, id)| is_target(id))?;
     Some(format!(
-        "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} belongs to profile {}; this ccm runs \
-         with profile {}, in which the node is no target, so ccm changes nothing; run ccm with --cloud-provider={}",
+        "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} belongs to profile {}; this ccm \
+         runs with profile {}, in which the node is no target, so ccm changes nothing; run ccm with \
+         --cloud-provider={}",
         balancer.name,
         other.name(),
         own.name(),
@@ -99,7 +100,7 @@ pub(super) fn check_services(
 ) {
     let Some(kind) = kind else { return };
     let name = &kind.name;
-    let larger = format!("choose a larger one in annotation {}", annotations::TYPE.key());
+    let larger = format!("choose a larger type in annotation {}", annotations::TYPE.key());
     let mut others =
         if context.group.is_own() { BTreeSet::new() } else { context.group.other_ports(there) };
     others.retain(|number| desired.ports.iter().all(|port| port.listener.listen_port != *number));

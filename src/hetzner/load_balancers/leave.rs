@@ -159,7 +159,8 @@ pub(super) fn leave(
     match why_it_stays(balancer, context.service, context.cluster) {
         None if balancer.protection.delete => {
             let why = format!(
-                "load balancer {} has delete protection, so it stays; it costs money until you delete it",
+                "load balancer {} is not needed any more, but it has delete protection, so ccm does not delete it; it \
+                 costs money until it is deleted",
                 balancer.shown()
             );
             let command = "hcloud load-balancer disable-protection";
@@ -296,10 +297,11 @@ impl TakenOff<'_> {
                 "Released load balancer {shown}: the ports, targets and labels of this Service were removed, but the \
                  load balancer was not deleted, because {why}; it costs money until you delete it"
             );
-            (WriteVerb::RELEASE, format!(", because {why}"), event)
+            (WriteVerb::RELEASE, format!("; it is not deleted, because {why}"), event)
         } else {
             let event = format!(
-                "Left load balancer {shown}: the ports of this Service were removed; {why}"
+                "Left load balancer {shown}: the Service does not use it any more, and its ports there were removed; \
+                 the load balancer stays, because {why}"
             );
             (WriteVerb::LEAVE, format!("; it stays, because {why}"), event)
         };
@@ -324,7 +326,8 @@ pub(super) fn end_management(
     let to = after_management(balancer, service, cluster);
     let shown = balancer.shown();
     let name = format!("load balancer {shown}");
-    let stays = "; its ports, targets and addresses stay unchanged";
+    let stays =
+        "; ccm does not manage it any more, and its ports, targets and addresses stay unchanged";
     let ends = Description::new(WriteVerb::RELEASE, name, stays);
     let id = Some(balancer.id);
     let mut change = BalancerChange::new(project, BalancerAction::Edit, id, Value::Null, ends);
@@ -341,8 +344,8 @@ pub(super) fn end_management(
 /// other.
 pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
     let message = format!(
-        "load balancer {} carries this Service's UID, but a label names another cluster ({uid}), and its targets do not \
-         show that it belongs to this cluster: it is left unchanged",
+        "load balancer {} has this Service's UID in a label, but another label of it names another cluster ({uid}), \
+         and its targets do not show that it belongs to this cluster, so ccm does not change it",
         balancer.shown()
     );
     Finding::warning(Reason::LoadBalancerNotAdopted, message).by_provider()

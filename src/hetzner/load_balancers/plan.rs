@@ -2,6 +2,7 @@
 //! the Service gets there. The second stage compares the load balancer with what the Service asks for. The last stage
 //! decides what is changed, what happens after the changes, and what is reported to users.
 
+use super::annotations as a;
 use super::annotations::parser::AnnotationParser;
 use super::change::{BalancerAction, BalancerChange, boxed};
 use super::checks::{check_services, kind};
@@ -118,7 +119,9 @@ impl BalancerSnapshot {
             LoadBalancerPlan::default().refuse(why)
         };
         let Some(balancer) = self.balancers().with_id(id) else {
-            return refuse(format!("the project has no load balancer with ID {id}"));
+            return refuse(format!(
+                "the project has no load balancer with ID {id}; hcloud load-balancer list shows all"
+            ));
         };
         let (to, assigns) = assign(balancer, of.service, of.cluster);
         let guard = Guard::to(Some(balancer), &to);
@@ -136,15 +139,23 @@ impl BalancerSnapshot {
             (PlanOutcome::Refused { .. }, ..) => {}
             (_, None, _) => {
                 return refuse(format!(
-                    "load balancer {id} can't be adopted: Services share it, or it is external, and no annotation of the \
-                     Service asks for it"
+                    "load balancer {id} can't be adopted: either several Services share it, or somebody else made it \
+                     (external), and the Service does not ask for it. Set annotation {} (shared) or {} (external) of \
+                     the Service first",
+                    a::SHARE.key(),
+                    a::EXTERNAL.key()
                 ));
             }
             (_, Some(other), _) if other.id != id => {
                 return refuse(format!(
-                    "load balancer {id} can't be adopted, because the Service already has {} ({}): delete that load \
-                     balancer, or remove the annotation that asks for it",
-                    other.name, other.id
+                    "load balancer {id} can't be adopted, because the Service already has load balancer {:?} ({}). If \
+                     the Service has annotation {} or {}, remove the annotation. If not, delete load balancer {} \
+                     first: its addresses are lost, and there is no traffic meanwhile",
+                    other.name,
+                    other.id,
+                    a::SHARE.key(),
+                    a::EXTERNAL.key(),
+                    other.id
                 ));
             }
             (PlanOutcome::Change { changes, .. }, _, Some(said)) => {
@@ -343,7 +354,8 @@ fn make_before_break(
 /// Returns the plan for a Service whose management on this load balancer has ended. It changes nothing.
 fn released(balancer: Labelled, of: ServiceInput) -> LoadBalancerPlan {
     let message = format!(
-        "its management ended: load balancer {} stays unchanged; to take it over again: {}",
+        "ccm does not manage the Service's load balancer {} any more, because its management was ended; the load \
+         balancer stays unchanged. To have it managed again, run: {}",
         balancer.shown(),
         shell_command("ccm lb adopt", &[&balancer.id, &of.service.full_name()])
     );
@@ -358,9 +370,9 @@ fn released(balancer: Labelled, of: ServiceInput) -> LoadBalancerPlan {
 
 fn adopted(balancer: Labelled) -> Finding {
     let how = if balancer.ownership.created.is_some() {
-        "it is deleted with the Service"
+        "it is deleted when the Service is deleted"
     } else {
-        "it is not deleted with the Service, only released"
+        "it stays when the Service is deleted"
     };
     let message = format!("Adopted load balancer {}: {how}", balancer.shown());
     Finding::info(Reason::LoadBalancerAdopted, message).by_provider()

@@ -19,7 +19,7 @@ fn broken_nodes_are_reported_with_the_fix() {
             "--cloud-provider=hcloud"),
         ("another cloud's node",
             |world| { world.edit_node("worker-2", |node| node["spec"]["providerID"] = json!("aws:///a/i-0")); },
-            "provider-ids: warn", &["does not change the node", "node/worker-2: provider ID \"aws:///a/i-0\""],
+            "provider-ids: warn", &["does not change this node", "node/worker-2: provider ID \"aws:///a/i-0\""],
             "delete it (kubectl delete node worker-2), and let it join again"),
         ("a kubelet without --cloud-provider=external", |world| {
             world.register("plain", None, "");
@@ -104,8 +104,8 @@ fn broken_services_are_reported_with_the_fix() {
             ccm(&world.env, &["lb", "sync", "--settings-from=none"]).with_code(0);
             world.annotate("web-2", "share", Some("edge"));
         }, "services: warn", &[
-            "service/default/web-2: port 80 can't be used: Service default/edge already uses it on load balancer",
-            "; the Service stays on kubernetes-default-web-2 (",
+            "service/default/web-2: port 80 can't be used: Service default/edge already uses this port of load balancer",
+            "; the Service stays on load balancer \"kubernetes-default-web-2\" (",
         ],
             "give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share; ccm lb inspect \
              default/web-2 shows both load balancers"),
@@ -116,8 +116,8 @@ fn broken_services_are_reported_with_the_fix() {
                 ccm(&world.env, &["lb", "sync", "--settings-from=none"]).with_code(0);
             }
         }, "services: warn", &[
-            "service/default/web-2: without an address: none of its ports can be used on kubernetes-default-edge (",
-            "service/default/web-2: port 80 can't be used: Service default/edge already uses it on load balancer",
+            "service/default/web-2: without an address: none of its ports can be used on load balancer \"kubernetes-default-edge\" (",
+            "service/default/web-2: port 80 can't be used: Service default/edge already uses this port of load balancer",
         ], ""),
         ("two load balancers with one label, a Service without node ports, and one that waits", |world| {
             let cloud = world.sandbox.cloud();
@@ -129,11 +129,11 @@ fn broken_services_are_reported_with_the_fix() {
             world.create_as(with_spec(service("closed", &[fsn1], &[80]), &spec));
             world.create("new", &[fsn1], &[80]);
         }, "services: fail", &[
-            "default/web: load balancers ", "remove the label from the wrong one", "default/closed: port 80 has no node port",
+            "default/web: load balancers ", "emove the label from each of the others", "default/closed: port 80 has no node port",
             "service/default/new: without an address: ",
         ], ""),
         ("a certificate that has expired", shows_expired, "services: fail",
-            &["service/default/tls: certificate old (", ") of port 443 (uploaded by its owner) expired at "],
+            &["service/default/tls: certificate \"old\" (", ") of port 443 (uploaded by its owner) expired at "],
             "upload a new certificate"),
         ("one that asks for what it does not get", |world| {
             world.annotate("web", "http-cookie-name", Some("a"));
@@ -157,7 +157,7 @@ fn broken_services_are_reported_with_the_fix() {
             world.delete("web");
             since_two_hours(world, "web", "deletionTimestamp");
         }, "services: fail", &["service/default/web: the Service was deleted, but not everything is removed yet"],
-            "ccm lb sync default/web does it now"),
+            "ccm lb sync default/web makes them now"),
         ("one that was refused, asked by who may not list events", |world| {
             refused(world);
             world.role(rules("role.yaml"));
@@ -194,7 +194,7 @@ fn broken_services_are_reported_with_the_fix() {
             orphaned(world);
         }, "orphans: warn", &[
             "load-balancer/kubernetes-default-web: load balancer ",
-            "ccm does not delete it: it has delete protection",
+            "ccm does not delete it, because it has delete protection",
         ], "if it is not needed, delete it yourself"),
         ("turned off", |world| world.set("HCLOUD_LOAD_BALANCERS_ENABLED", "false"), "services: skipped",
             &["no Service gets a load balancer"], ""),
@@ -306,7 +306,7 @@ fn a_refused_target_on_a_load_balancer_outside_of_the_network_has_its_own_fix() 
     let remedy =
         "remove the cause of the failure, then run ccm lb sync default/extb, which tries again";
     assert!(check.remedy.contains(remedy), "{check:?}");
-    assert!(!check.remedy.contains("does it now"), "{check:?}");
+    assert!(!check.remedy.contains("makes them now"), "{check:?}");
 }
 
 /// Returns a world with synced Services in these namespaces that choose their private addresses.

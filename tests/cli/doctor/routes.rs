@@ -38,7 +38,7 @@ fn routes_that_the_next_pass_repairs_are_warnings() {
         ("a blackhole", |world| world.set_route("10.244.9.0/24", NOBODY), "routes: warn",
             &["route/10.244.9.0/24: blackhole, via 10.0.0.250"], "the daemon does this"),
         ("another node's gateway", |world| world.set_route(&pods(world, "worker-2"), NOBODY), "routes: warn",
-            &["route/10.244.", "/24: wrong gateway, via 10.0.0.250"], "see the check lease"),
+            &["route/10.244.", "/24: wrong gateway, via 10.0.0.250"], "see the check \"lease\""),
         ("a condition of yesterday", |world| says(world, "worker-2", "True"), "pod-network: warn",
             &["node/worker-2: NetworkUnavailable=True, so no new pods are scheduled there"],
             "ccm route sync does it now"),
@@ -53,18 +53,18 @@ fn routes_that_a_person_must_repair_are_reported_with_the_fix() {
             world.attach_server("old", None);
             let ip = world.ip("old");
             world.set_route("10.244.9.0/24", &ip);
-        }, "routes: warn", &["network/sandbox: the route 10.244.9.0/24 via", "leads to server old, which belongs to no node"],
-            "when it is not needed, delete it: hcloud network remove-route "),
+        }, "routes: warn", &["network/sandbox: the route 10.244.9.0/24 via", "leads to server \"old\", which belongs to no node"],
+            "if the route is not needed, delete it: hcloud network remove-route "),
         ("a node outside of the Network", |world| {
             let id = world.create_server("alone");
             world.register("alone", Some(id), "10.244.7.0/24");
-        }, "routes: fail", &["alone: no route: server 1", "is not attached to network sandbox"],
+        }, "routes: fail", &["alone: no route: the node's server 1", "is not attached to network \"sandbox\""],
             "attach the server: hcloud server attach-to-network "),
         ("and what it says itself", |world| {
             let id = world.attach_server("alone", None);
             world.register("alone", Some(id), "");
             says(world, "alone", "True");
-        }, "pod-network: warn", &["node/alone: NetworkUnavailable=True"], "fix what the check routes reports"),
+        }, "pod-network: warn", &["node/alone: NetworkUnavailable=True"], "fix what the check \"routes\" reports"),
         ("a node without addresses for pods", |world| {
             let id = world.attach_server("bare", None);
             world.register("bare", Some(id), "");
@@ -111,7 +111,7 @@ fn routes_are_not_checked_where_no_route_controller_runs() {
             let cluster = world.sandbox.cluster();
             cluster.delete("deployments", Some("kube-system"), "ccm-from-scratch");
             world.set_route("10.244.9.0/24", NOBODY);
-        }, "routes: skipped", &["see the check other-ccm"], ""),
+        }, "routes: skipped", &["see the check \"other-ccm\""], ""),
     ]);
 }
 

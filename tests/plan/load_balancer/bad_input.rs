@@ -30,7 +30,7 @@ const CASES: &[Case] = &[
     (|w| w.set("protocol.81=http"), &["protocol.81", "no port \"81\"", "http (80)"]),
     (|w| w.set("protocol.http=http protocol.80=tcp"), &["protocol.80", "protocol.http", "set the same field differently; remove one"]),
     (|w| { w.service.ports.push(port("https", 443));
-        w.set("protocol.https=https http-certificates=one http-redirect-http.443=true"); }, &["port 443", "port 80", "remove port 80 from the Service"]),
+        w.set("protocol.https=https http-certificates=one http-redirect-http.443=true"); }, &["port 443", "port 80", "remove that port from the Service"]),
     (|w| w.set("type.http=lb11"), &["type.http", "whole load balancer"]),
     (|w| w.set("protocol=tcp PROTOCOL=http"), &["PROTOCOL", "remove one"]),
     (|w| w.service.ports = (1..=6).map(|n| port(&format!("p{n}"), n)).collect(), &["6 TCP ports", "lb11", "takes at most 5"]),
@@ -194,7 +194,7 @@ fn an_annotation_for_http_is_reported_when_no_port_is_http() {
                     "annotation {PREFIX}{name} has no effect, because no port of the Service has protocol {about}:"
                 );
                 assert!(told.starts_with(&says), "{told}");
-                let mends = format!("set {PREFIX}protocol to http");
+                let mends = format!("set annotation {PREFIX}protocol to http");
                 assert!(told.contains(&mends), "{told}");
             }
         }

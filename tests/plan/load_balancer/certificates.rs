@@ -61,7 +61,7 @@ fn a_certificate_is_ordered_before_its_port_and_the_port_is_added_when_it_is_iss
         let plan = world.plan();
         assert!(plan.outcome.is_unfinished() && !plan.status.unwrap().is_empty());
         let told = world.finding_messages(Reason::CertificatePending).remove(0);
-        assert_says(&told, &["port 443 waits for certificate ccm-"]);
+        assert_says(&told, &["port 443 waits for certificate \"ccm-"]);
         world.issue();
         let made = lines(&world.converge());
         assert_eq!(made, ["port 443: added, https to node port 30443"]);
@@ -263,7 +263,7 @@ fn an_existing_certificate_is_used_taken_over_or_refused() {
         let about = format!("case {at}: {there_name} {labels:?}");
         if let Refused(why) = end {
             let message = world.obstacle();
-            for part in [why, "front (90)", "http-managed-certificate-name", "http-certificates"] {
+            for part in [why, "\"front\" (90)", "http-managed-certificate-name", "http-certificates"] {
                 assert!(message.contains(part), "{about}: {message}");
             }
             continue;
@@ -311,7 +311,7 @@ fn a_port_shows_the_certificate_of_the_wanted_name_when_two_have_the_label() {
         add(&mut world, one);
     }
     let message = world.obstacle();
-    let says = "first (90), second (91) have the same label";
+    let says = "\"first\" (90), \"second\" (91) have the same label";
     assert!(message.contains(says), "{message}");
     world.set("http-managed-certificate-name=second");
     world.converge();
@@ -327,7 +327,7 @@ fn each_port_may_have_its_own_certificate() {
     // All of one name, and one for other domains.
     world.set("http-managed-certificate-domains.admin=admin.example.com");
     let message = world.obstacle();
-    let parts = ["ports 443 and 8443", "http-managed-certificate-name.PORT"];
+    let parts = ["ports 443 and 8443", "http-managed-certificate-name.8443"];
     assert_says(&message, &parts);
     world.set("http-managed-certificate-name.8443=admin");
     world.set("http-managed-certificate-acme-staging.admin=true");
@@ -370,7 +370,7 @@ fn an_uploaded_certificate_of_the_name_is_somebody_else_s() {
     add(&mut world, one);
     world.set("http-managed-certificate-name=front");
     let message = world.obstacle();
-    assert!(message.contains("front (90)"), "{message}");
+    assert!(message.contains("\"front\" (90)"), "{message}");
     assert!(message.contains("it was uploaded"), "{message}");
 }
 

@@ -120,7 +120,7 @@ fn check_fate(world: &mut World, fate: Fate, about: &str) {
                 let command = message.contains("hcloud load-balancer add-label ");
                 let (reason, part) = match fate {
                     Not(part) => (Reason::LoadBalancerNotAdopted, part),
-                    _ => (Reason::SyncLoadBalancerFailed, "owned by another Service"),
+                    _ => (Reason::SyncLoadBalancerFailed, "belongs to another Service"),
                 };
                 assert_eq!(obstacle.reason, reason, "{about}: {message}");
                 assert_eq!(command, fate != Owned, "{about}: {message}");
@@ -227,7 +227,7 @@ fn the_label_adopt_is_an_operators_word_except_against_an_existing_service() {
     let mut world = in_the_way("edge", &[ASKS], &[], vec![]);
     world.state.balancers.push(labelled(2, "core", &[ASKS]));
     let message = world.obstacle();
-    assert!(message.contains("edge (1), core (2)"), "{message}");
+    assert!(message.contains("\"edge\" (1), \"core\" (2)"), "{message}");
     // A load balancer that asks for another Service is not this one's.
     let mut world = in_the_way("edge", &[ASKS_OTHER], &[], vec![]);
     world.converge();
@@ -456,7 +456,7 @@ fn a_release_removes_what_is_the_service_s_and_the_labels_last() {
         "port 80: removed",
         "target worker-01: removed",
         "target worker-02: removed",
-        "load balancer edge (1): released, because its target server 99 is no node of this cluster",
+        "load balancer \"edge\" (1): released; it is not deleted, because its target server 99 is no node of this cluster",
     ];
     // Stopped after any write and begun again, the end is the same.
     for stops_after in 0..=expected.len() {
@@ -570,12 +570,12 @@ fn two_load_balancers_with_the_label_are_both_left_alone() {
     let label = [(SERVICE_UID, UID)];
     world.state.balancers = vec![labelled(1, "one", &label), labelled(2, "two", &label)];
     let message = world.obstacle();
-    assert!(message.contains("one (1), two (2)"), "{message}");
+    assert!(message.contains("\"one\" (1), \"two\" (2)"), "{message}");
     let removal = world.removal();
     assert!(removal.outcome.changes().is_empty());
     let obstacle = removal.outcome.obstacle().unwrap();
     assert_eq!(obstacle.reason, Reason::DeleteLoadBalancerFailed);
-    assert!(obstacle.message.contains("one (1), two (2)"));
+    assert!(obstacle.message.contains("\"one\" (1), \"two\" (2)"));
 }
 
 #[test]
@@ -587,7 +587,7 @@ fn removal_goes_by_the_label_alone_and_keeps_what_is_protected() {
     assert_eq!(plan.outcome.obstacle(), None);
     world.state.balancers = vec![labelled(1, "x", &[(SERVICE_UID, UID), MADE])];
     let made = lines(&changes(world.removal()));
-    assert_eq!(made, ["load balancer x (1): deleted"]);
+    assert_eq!(made, ["load balancer \"x\" (1): deleted"]);
     world.state.balancers[0].protection.delete = true;
     let plan = world.removal();
     assert!(plan.outcome.changes().is_empty() && plan.outcome.obstacle().is_none());

@@ -438,8 +438,8 @@ fn a_service_that_can_t_have_its_port_keeps_its_own_load_balancer() {
     assert!(plan.outcome.is_unfinished(), "{plan:#?}");
     let says = |finding: &Finding| {
         let parts = [
-            "port 80 can't be used: Service default/a already uses it",
-            "stays on kubernetes-default-b",
+            "port 80 can't be used: Service default/a already uses this port",
+            "stays on load balancer \"kubernetes-default-b\"",
         ];
         parts.iter().all(|part| finding.message.contains(part))
     };
@@ -647,7 +647,10 @@ fn another_namespace_shares_only_a_load_balancer_that_it_is_allowed_to() {
     cluster.add("web.b", 2, &[443], "share=infra/edge");
     cluster.converge();
     let obstacle = cluster.obstacle("web.b");
-    assert_says(&obstacle, &["share-namespaces with \"web\""]);
+    assert_says(
+        &obstacle,
+        &["add \"web\" to annotation load-balancer.hetzner.cloud/share-namespaces"],
+    );
     assert_eq!(cluster.world.state.balancers.len(), 1);
     for allowed in ["web", "shop, web", "*"] {
         cluster.set("infra.a", "share-namespaces", Some(allowed));
@@ -1085,7 +1088,9 @@ fn a_service_that_can_t_have_what_it_asks_for_is_served_on_by_what_it_has() {
         let says = |one: &Finding| {
             one.reason == Reason::SyncLoadBalancerFailed
                 && one.message.contains(&format!("annotation {PREFIX}{name}"))
-                && one.message.contains("the Service stays on kubernetes-default-a")
+                && one
+                    .message
+                    .contains("the Service stays on load balancer \"kubernetes-default-a\"")
         };
         assert!(plan.findings.iter().any(says), "{:#?}", plan.findings);
         cluster.set("a", name, None);

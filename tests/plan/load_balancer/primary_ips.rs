@@ -85,31 +85,31 @@ fn a_primary_ip_that_cannot_be_claimed_is_an_error_that_says_what_to_do() {
         ("public-net-ipv4=nobody", |_| {}, &["the project has no Primary IP \"nobody\";"]),
         ("public-net-ipv6=nobody", |w| w.state.primary_ips = Some(vec![]), &["the project has no Primary IP \"nobody\";"]),
         ("public-net-ipv4=kept", |w| edit(w, "kept", |one| one.auto_delete = true),
-            &["kept (41, 198.51.100.41)", "it would be deleted together with the load balancer", "hcloud primary-ip update --auto-delete=false 41"]),
+            &["\"kept\" (41, 198.51.100.41)", "it would be deleted together with the load balancer", "hcloud primary-ip update --auto-delete=false 41"]),
         ("", |w| {
             w.service.load_balancer_ip = "198.51.100.41".into();
             edit(w, "kept", |one| one.auto_delete = true);
         }, &["spec.loadBalancerIP", "hcloud primary-ip update --auto-delete=false 41"]),
         ("public-net-ipv4=kept", |w| edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into())),
-            &["kept (41, 198.51.100.41)", "is assigned to server 9", "free it there, or choose another"]),
+            &["\"kept\" (41, 198.51.100.41)", "is already assigned to server 9", "unassign it there, or choose another Primary IP"]),
         ("public-net-ipv4=kept", |w| {
             w.state.balancers = vec![crate::load_balancer::project::fresh(9, "other", "lb11")];
             edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "load_balancer".into()));
-        }, &["is assigned to load balancer other (9)"]),
+        }, &["is already assigned to load balancer \"other\" (9)"]),
         ("public-net-ipv4=kept", |w| edit(w, "kept", |one| one.blocked = true), &["is blocked by Hetzner"]),
         ("public-net-ipv4=kept6", |_| {}, &["is of type ipv6", "in annotation load-balancer.hetzner.cloud/public-net-ipv6"]),
         ("public-net-ipv6=kept", |_| {}, &["is of type ipv4", "in annotation load-balancer.hetzner.cloud/public-net-ipv4"]),
         ("public-net-ipv4=far", |_| {}, &["is in nbg1", "in fsn1 (environment HCLOUD_LOAD_BALANCERS_LOCATION)", "/location to \"nbg1\""]),
         ("public-net-ipv4=kept location=hel1", |_| {}, &["is in fsn1", "in hel1 (annotation", "/location to \"fsn1\""]),
         ("public-net-ipv4=kept location= network-zone=us-east", |_| {}, &["is in eu-central", "in us-east"]),
-        ("public-net-ipv4=far public-net-ipv6=kept6 location=", |_| {}, &["Primary IP kept6", "is in fsn1", "in nbg1"]),
+        ("public-net-ipv4=far public-net-ipv6=kept6 location=", |_| {}, &["Primary IP \"kept6\"", "is in fsn1", "in nbg1"]),
         ("public-net-ipv4=kept disable-public-network=true use-private-ip=true", |_| {},
             &["would have no effect", "disable-public-network", "remove one of the two"]),
         // The field of the Service means a Primary IP of the project, once there is one.
         ("", |w| {
             w.service.load_balancer_ip = "198.51.100.41".into();
             edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into()));
-        }, &["spec.loadBalancerIP", "is assigned to server 9"]),
+        }, &["spec.loadBalancerIP", "is already assigned to server 9"]),
     ];
     for ((annotations, make, expected), profile) in cases.iter().flat_map(|case| PROFILES.map(|profile| (case, profile))) {
         let mut world = world(profile).with_network();
@@ -184,7 +184,9 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
         assert_eq!(words(&world.converge()), "", "{asked}");
         assert_eq!(world.findings(), expected, "{asked}, read: {is_read}");
         for finding in world.plan().findings {
-            for part in ["on 198.51.100.41", "delete the Service and create it again"] {
+            for part in
+                ["keeps the address 198.51.100.41", "delete the Service and create it again"]
+            {
                 assert!(finding.message.contains(part), "{}", finding.message);
             }
         }
@@ -226,13 +228,14 @@ fn a_primary_ip_that_is_deleted_with_its_load_balancer_is_reported() {
 /// Tenants read the messages. They must not learn a name that they did not write.
 #[test]
 fn only_a_primary_ip_with_a_similar_name_is_suggested() {
+    const NOT_NEAR: &str = "; hcloud primary-ip list shows all";
     for (typed, near) in [
         ("kepd", "; did you mean kept?"),
         ("fat", "; did you mean far?"),
-        ("kept66", ""),
-        ("nobody", ""),
-        ("99", ""),
-        ("198.51.100.4", ""),
+        ("kept66", NOT_NEAR),
+        ("nobody", NOT_NEAR),
+        ("99", NOT_NEAR),
+        ("198.51.100.4", NOT_NEAR),
     ] {
         let mut world = world(Profile::CcmFromScratch);
         world.set_one("public-net-ipv4", typed);
@@ -287,7 +290,7 @@ fn services_claim_only_what_the_selector_selects() {
             (false, Some((_, typed))) => assert_eq!(
                 world.obstacle(),
                 format!("annotation load-balancer.hetzner.cloud/public-net-ipv4: the project has no Primary IP {typed:?} that \
-                         Services may claim (environment {SELECTOR})"),
+                         Services may claim (environment {SELECTOR}); hcloud primary-ip list shows all"),
                 "{about}"
             ),
         }

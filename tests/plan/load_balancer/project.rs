@@ -302,7 +302,7 @@ impl Project {
         let mut all = self.cloud.certificates(self.own).into_iter();
         let is_named = |one: &Value| {
             let name = one["name"].as_str().unwrap();
-            line.contains(&format!("{name} ({})", one["id"]))
+            line.contains(&format!("{name:?} ({})", one["id"]))
         };
         all.find(is_named).expect("a certificate")
     }

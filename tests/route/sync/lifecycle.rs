@@ -140,7 +140,7 @@ fn a_node_that_is_not_attached_is_reported_and_the_others_are_synced() {
     let daemon = world.daemon(&[]);
     world.wait_for_status("worker-1", "False");
     world.wait_for_status("worker-2", "True");
-    let says = ["is not attached to network sandbox"];
+    let says = ["is not attached to network \"sandbox\""];
     world.wait_for_event("worker-2", "FailedToCreateRoute", &says);
     let condition = world.condition("worker-2").unwrap();
     assert_eq!(condition["reason"], "NoRouteCreated");

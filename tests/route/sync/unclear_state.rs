@@ -127,7 +127,7 @@ fn another_cluster_s_nodes_delete_nothing_and_are_not_marked() {
         });
     }
     let ran = common::ccm(&env, &["route", "sync", CIDR]).with_code(1);
-    ran.prints("no node's server is attached to it");
+    ran.prints("no node's server is attached to this Network");
     let daemon = Daemon::start(&env, &[CIDR, "--node-sync-interval=5s"]);
     world.comparisons(3);
     assert_eq!(world.routes(), before, "{}", daemon.log());

@@ -78,7 +78,11 @@ fn one_of_two_services_that_ask_for_a_free_load_balancer_gets_it_and_the_other_a
     dry.prints(says);
     world.ccm(&["lb", "sync"]).with_code(1);
     assert!(world.of_uid(&first).is_some());
-    world.wait_for_event("second", "SyncLoadBalancerFailed", &["is owned by", &first]);
+    world.wait_for_event(
+        "second",
+        "SyncLoadBalancerFailed",
+        &["belongs to another Service", &first],
+    );
 }
 
 #[test]
@@ -277,7 +281,11 @@ fn a_load_balancer_of_another_program_is_unchanged_until_an_operator_says_so() {
         assert_ne!(uid, again);
         let adopted = world.of_uid(&again).unwrap();
         assert_eq!(adopted["id"], json!(id), "{profile}");
-        world.wait_for_event("web", "LoadBalancerAdopted", &["k8s-api", "only released"]);
+        world.wait_for_event(
+            "web",
+            "LoadBalancerAdopted",
+            &["k8s-api", "stays when the Service is deleted"],
+        );
         assert_eq!(adopted["services"][0]["listen_port"], 80);
         world.delete_and_wait("web");
         let left = cloud.load_balancer(id);
@@ -395,7 +403,7 @@ fn an_adopt_label_that_comes_too_late_is_reported_and_counts_when_the_new_load_b
     world.create("web", &[], &[80]);
     let new = world.up("web");
     let old = world.create_balancer("old", &json!({"labels": {ADOPT: "default.web"}}));
-    let (new_id, old_shown) = (new["id"].as_u64().unwrap(), format!("old ({old})"));
+    let (new_id, old_shown) = (new["id"].as_u64().unwrap(), format!("\"old\" ({old})"));
     let parts = [old_shown.as_str(), ADOPT, "kubernetes-default-web"];
     world.wait_for_event("web", "LoadBalancerNotAdopted", &parts);
     // This is no failure, because no retry can help.

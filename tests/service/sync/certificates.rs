@@ -126,7 +126,7 @@ fn one_of_two_services_that_ask_for_a_free_certificate_gets_it() {
     assert_eq!(labels[SERVICE_UID], uids[0], "{}", ran.stderr);
     let taken_over = |call: &&String| call.starts_with("PUT /certificates");
     assert_eq!(world.cloud_writes(0).iter().filter(taken_over).count(), 1);
-    let says = ["front", &uids[0], "choose another name"];
+    let says = ["front", &uids[0], "Choose another name"];
     world.wait_for_event("second", "SyncLoadBalancerFailed", &says);
     assert_eq!(world.of_uid(&uids[1]), None);
 }

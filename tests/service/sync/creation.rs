@@ -25,7 +25,7 @@ fn the_first_of_two_services_that_want_a_new_name_gets_it() {
         world.create(name, &[("name", "shared")], &[80]);
     }
     let dry = world.ccm(&["lb", "sync", "--dry-run"]);
-    assert_eq!(dry.stdout.matches("create load balancer shared").count(), 1, "{dry:?}");
+    assert_eq!(dry.stdout.matches("create load balancer \"shared\"").count(), 1, "{dry:?}");
     for part in [
         "default/second",
         "annotation load-balancer.hetzner.cloud/name",

@@ -57,7 +57,7 @@ fn a_kept_load_balancer_stays_and_is_adopted_again_by_its_name() {
         let found = &ran.json()["kept"][0];
         let expected = (&json!("LoadBalancer"), &json!(front));
         assert_eq!((&found["kind"], &found["id"]), expected);
-        let line = format!("load balancer front ({front}), at {}", addresses[0]);
+        let line = format!("load balancer \"front\" ({front}), at {}", addresses[0]);
         assert!(list(&world).contains(&line), "{}", list(&world));
         let ran = world.ccm(&["doctor", "-o", "json"]);
         ran.prints("are kept and cost money");

@@ -78,9 +78,9 @@ fn an_address_that_is_still_taken_is_waited_for() {
         }
         world.create_as(new);
         let says = [
-            "Primary IP kept",
+            "Primary IP \"kept\"",
             &address,
-            "is assigned to load balancer kubernetes-default-old",
+            "is already assigned to load balancer \"kubernetes-default-old\"",
             "choose another",
         ];
         world.wait_for_event("new", "SyncLoadBalancerFailed", &says);
@@ -107,7 +107,7 @@ fn a_refused_primary_ip_is_reported_with_what_to_do() {
     world.create("web", &[("public-net-ipv4", "kept")], &[80]);
     let says = [
         "primary IP is already assigned (primary_ip_assigned",
-        "free the Primary IP, or choose another",
+        "unassign the Primary IP where it is used, or choose another",
     ];
     world.wait_for_event("web", "SyncLoadBalancerFailed", &says);
     world.up("web");
@@ -173,7 +173,7 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
     let shown = list();
     let words = common::one_line(&shown);
     let expected = format!(
-        "Kept, although no Service wants them any more: certificate {} ({}), for example.com",
+        "Kept, although no Service wants them any more: certificate {:?} ({}), for example.com",
         text(&certificate["name"]),
         certificate["id"]
     );

@@ -102,7 +102,7 @@ fn protection_is_set_unset_and_not_lifted_when_the_service_is_deleted() {
     world.ticks(3);
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
     world.delete_and_wait("web");
-    world.wait_for_event("web", "LoadBalancerProtected", &["stays", "costs money"]);
+    world.wait_for_event("web", "LoadBalancerProtected", &["does not delete it", "costs money"]);
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
     assert!(is_protected());
 }

@@ -215,7 +215,7 @@ fn a_service_that_is_deleted_by_force_during_its_creation_leaves_an_event() {
     assert_eq!(world.service("web"), None, "{ran:?}");
     let told = ran.stderr.lines().find(|line| line.contains("WARN"));
     let told = told.unwrap_or_else(|| panic!("{ran:?}"));
-    let name = format!("kubernetes-default-web ({})", id(&world.only_balancer()));
+    let name = format!("\"kubernetes-default-web\" ({})", id(&world.only_balancer()));
     for part in ["service/default/web", &name] {
         assert!(told.contains(part), "{told}");
     }
@@ -259,7 +259,7 @@ fn two_load_balancers_with_the_label_are_named_and_unchanged() {
     let twin = world.create_balancer("twin", &labels);
     let mark = world.mark();
     world.annotate("web", "algorithm-type", Some("least_connections"));
-    let names = [&text(&first["name"]), &*format!("twin ({twin})")];
+    let names = [&text(&first["name"]), &*format!("\"twin\" ({twin})")];
     world.wait_for_event("web", "SyncLoadBalancerFailed", &names);
     world.delete("web");
     world.wait_for_event("web", "DeleteLoadBalancerFailed", &names);

@@ -74,7 +74,7 @@ fn a_wrong_adopt_or_release_is_explained_and_nothing_is_written() {
     // The Service has a load balancer already.
     let other = create_as_terraform(&world, "other");
     let ran = adopt(&world, "--yes", other, "default/web").with_code(1);
-    ran.prints("because the Service already has kubernetes-default-web");
+    ran.prints("because the Service already has load balancer \"kubernetes-default-web\"");
     assert_eq!(world.writes(mark), Vec::<String>::new());
 }
 
@@ -153,7 +153,7 @@ fn a_load_balancer_that_terraform_made_is_adopted_with_its_address() {
     let uid = world.create("web", &[], &[6443]);
     let mark = world.mark();
     let ran = adopt(&world, "--dry-run", edge, "default/web");
-    ran.prints("adopt of load balancer edge-lb");
+    ran.prints("adopt of load balancer \"edge-lb\"");
     assert_eq!(world.writes(mark), Vec::<String>::new());
     adopt(&world, "--yes", edge, "default/web").with_code(0);
     let now = as_it_is(&world, edge);
@@ -166,7 +166,7 @@ fn a_load_balancer_that_terraform_made_is_adopted_with_its_address() {
     world.create("shop", &[], &[80]);
     let mark = world.mark();
     let ran = adopt(&world, "--yes", edge, "default/shop").with_code(1);
-    ran.prints("owned by another Service");
+    ran.prints("belongs to another Service");
     assert_eq!(world.writes(mark), Vec::<String>::new());
     release(&world, "default/web");
     let left = as_it_is(&world, edge);

@@ -151,7 +151,7 @@ fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
     world.ticks(2);
     let expected = [removed.as_str(), &labels, status];
     assert_eq!(world.writes(mark), expected, "{}", daemon.log());
-    let says = ["the ports of this Service were removed"];
+    let says = ["its ports there were removed"];
     world.wait_for_event("b", "LoadBalancerReleased", &says);
     // The last Service has the load balancer as if it had never been shared, so that HCCM may take it over.
     world.delete_and_wait("a");
@@ -194,7 +194,7 @@ fn a_service_that_joins_or_leaves_a_group_is_served_at_every_moment() {
     let [group, old] = [&a, &b].map(|uid| world.of_uid(uid).unwrap());
     let served = Served::watch(&world, &[("a", 80), ("b", 443)]);
     let changes = |from: &str, to: &str| {
-        let moves = format!("the Service moves from load balancer {from}");
+        let moves = format!("the Service moves from load balancer {from:?}");
         let mark = world.mark();
         let ran = world.ccm(&["lb", "sync", "--dry-run"]);
         ran.prints(&moves);
@@ -208,7 +208,7 @@ fn a_service_that_joins_or_leaves_a_group_is_served_at_every_moment() {
 
     let mark = world.mark();
     world.annotate("b", "share", Some("edge"));
-    let daemon = changes("kubernetes-default-b", "kubernetes-default-edge");
+    let daemon = changes("kubernetes-default-b", "\"kubernetes-default-edge\"");
     wait_until("its end", || world.balancers().len() == 1);
     assert_eq!(ports(&world.only_balancer()), owned(&[(80, &a), (443, &b)]));
     assert_eq!(world.addresses("b")[0], ip(&group));
@@ -318,7 +318,7 @@ fn a_port_that_another_service_has_is_named_and_the_others_are_served() {
     let c = world.create("c", &[EDGE], &[80]);
     let says = [
         "port 80 can't be used",
-        "default/a already uses it",
+        "default/a already uses this port",
         "Fix: give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share; ccm lb inspect default/",
     ];
     for name in ["b", "c"] {

@@ -291,7 +291,7 @@ fn a_dry_run_lists_the_certificates_that_nothing_uses() {
     renew(&world, "web-tls", &fresh());
     run(&["lb", "sync", "default/web"], 0);
     let (name, id) = (text(&old["name"]), &old["id"]);
-    let line = format!("- certificates  delete certificate {name} ({id}), which nothing uses\n");
+    let line = format!("- certificates  delete certificate {name:?} ({id}), which nothing uses\n");
     let of_all: &[&str] = &["lb", "sync", "--dry-run"];
     let pending = [of_all, &["--detailed-exitcode"]].concat();
     for words in [of_all, &["run", "--once", "--dry-run"]] {
@@ -308,7 +308,7 @@ fn a_dry_run_lists_the_certificates_that_nothing_uses() {
     assert!(!of_one.contains("certificate"), "{of_one}");
     // A sync of all does it.
     let done = run(&["lb", "sync"], 0);
-    let line = format!("certificates  certificate {name} ({id}): deleted");
+    let line = format!("certificates  certificate {name:?} ({id}): deleted");
     assert!(done.contains(&line), "{done}");
     assert!(done.contains("1 changed, 1 unchanged, 0 failed"), "{done}");
     assert_eq!(world.certificates().len(), 1);
@@ -345,7 +345,7 @@ fn a_secret_that_cannot_be_used_leaves_everything_as_it_was() {
         create_web(&world);
         let (before, mark) = (world.certificates(), world.mark());
         breaks(&world);
-        let says = ["port 443: Secret default/web-tls: ", message];
+        let says = ["port 443: Secret default/web-tls can't be used: ", message];
         world.wait_for_event("web", "CertificateFailed", &says);
         world.ticks(10);
         assert_eq!(world.certificates(), before, "{what}");

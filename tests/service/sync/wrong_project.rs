@@ -59,7 +59,7 @@ fn a_service_without_a_status_keeps_its_finalizer_with_a_token_of_another_projec
     let ran = common::ccm(&with_foreign_token(&world), &["run", "--once"]).with_code(1);
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{ran:?}");
     assert_eq!(world.service("goes"), before);
-    let finding = ["it has our finalizer", "to another project?"];
+    let finding = ["has the finalizer of ccm", "to another project?"];
     world.wait_for_event("goes", "DeleteLoadBalancerFailed", &finding);
     world.converge(&[]);
     assert_eq!(world.service("goes"), None);
@@ -125,8 +125,7 @@ fn a_new_service_gets_no_load_balancer_in_another_project() {
         assert_eq!(now(), before, "{ran:?}");
     }
     for (name, _) in all {
-        let parts =
-            ["no server of the cluster's nodes, of which there are 2", "to another project?"];
+        let parts = ["no server of the cluster's 2 nodes", "to another project?"];
         world.wait_for_event(name, "SyncLoadBalancerFailed", &parts);
     }
     world.delete("uses");

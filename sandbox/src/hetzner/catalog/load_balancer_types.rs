@@ -77,8 +77,8 @@ impl Entry for LoadBalancerType {
         self.name
     }
 
-    /// Whether the load balancer type is still sold. The list of load balancer types leaves out the others, as the list
-    /// of server types does.
+    /// Whether the load balancer type is still sold. Only such types are in the list of load balancer types, as in the
+    /// list of server types.
     fn is_offered(&self, world: &World) -> bool {
         self.is_sold(world)
     }

@@ -118,7 +118,7 @@ fn route_one(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError>
     }
 }
 
-/// Finds a certificate by its ID in the caller's project.
+/// Finds a certificate by its ID in the project of the request's API token.
 fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Certificate, ApiError> {
     owned::find(call, id)
 }

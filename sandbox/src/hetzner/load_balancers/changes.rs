@@ -43,9 +43,9 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
         return Err(ApiError::wrong_method(call.method));
     }
     let fields = Fields::parse(call.body)?;
-    // The server checks whether an action still changes the load balancer before it checks the fields of the request.
-    // That action can make a request valid that is invalid now. The client therefore gets the error of a locked
-    // resource, after which clients retry.
+    // While an action changes the load balancer, every request for another change gets the error of a locked resource,
+    // after which clients retry. The fields of the request are not checked then, because a request that is invalid now
+    // can be valid after the running action.
     check_unlocked(call, one)?;
     let change = read(fields, call.world, one)?;
     let id = one.id;
@@ -58,8 +58,8 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
     Ok(call.world.action_reply(201, action))
 }
 
-/// Returns a change of the simulated cloud that calls `change` with one load balancer. The change also removes the
-/// value that a test has made the API show for `field`, so that the API shows the changed value.
+/// Returns the function that changes the load balancer at the end of an action: it calls `change`, and then forgets the
+/// value that a test has set for `field`. The API therefore shows the new value.
 fn on(field: &'static str, change: impl FnOnce(&mut LoadBalancer) + Send + 'static) -> Change {
     Box::new(move |world, id| {
         if let Some(one) = world.load_balancers.get_mut(&id) {

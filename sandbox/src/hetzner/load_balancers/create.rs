@@ -23,7 +23,8 @@ use crate::time;
 
 const TAKES: Duration = Duration::from_millis(2000);
 
-/// A checked request for a new load balancer. The load balancer has no public addresses yet.
+/// A checked request for a new load balancer. `planned` is the new load balancer, which gets its public addresses
+/// later.
 struct Order {
     planned: LoadBalancer,
     /// The ID of the Primary IP that the request wants as the public IPv4 address. `None` means that a new Primary IP

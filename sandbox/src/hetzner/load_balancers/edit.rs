@@ -1,5 +1,4 @@
-//! Tests use these functions to change the JSON that the API shows of a load balancer, or to add a load balancer from
-//! such JSON.
+//! Lets a test change the JSON that the API shows of a load balancer, or add a load balancer from such JSON.
 
 use serde_json::{Value, json};
 
@@ -33,7 +32,7 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) {
     world.load_balancers.insert(id, one);
 }
 
-/// Adds a load balancer to the simulated cloud from the JSON that an API has returned for it.
+/// Adds a load balancer to the simulated cloud from the JSON in which the API shows it.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let location = shown["location"]["name"].as_str().and_then(Location::find);
     let size = shown["load_balancer_type"]["name"].as_str();
@@ -74,8 +73,8 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
 }
 
 impl LoadBalancer {
-    /// Sets the fields of this load balancer from the edited JSON, e.g. the name and the services. Fields of the JSON
-    /// that the simulation does not understand are ignored.
+    /// Sets the fields of this load balancer, e.g. the name and the services, from JSON that a test has edited. Fields
+    /// of the JSON that the simulation does not understand are ignored.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         let flag = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_bool);
@@ -105,8 +104,8 @@ impl LoadBalancer {
         self.understand_targets(&wanted["targets"]);
     }
 
-    /// Replaces the services by those in the edited JSON. A service whose listen port existed before keeps the start
-    /// time of its health checks.
+    /// Replaces the services by those in the JSON that a test has edited. A service whose listen port existed before
+    /// keeps the start time of its health checks.
     fn understand_services(&mut self, wanted: &Value) {
         let before = std::mem::take(&mut self.services);
         let services = wanted.as_array().into_iter().flatten();

@@ -16,9 +16,9 @@ const MOMENT: Duration = Duration::from_millis(3000);
 /// The server that receives the health checks of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Machine {
-    /// A cloud server by its ID.
+    /// A cloud server, identified by its ID.
     Server(u64),
-    /// A dedicated server, by the IP address that the target contains.
+    /// A dedicated server, identified by the IP address in the load balancer's target.
     Ip(IpAddr),
 }
 
@@ -75,7 +75,7 @@ impl Health {
 }
 
 /// Returns the JSON of a target's `health_status`, which contains one entry for each service of the load balancer.
-/// `machine` is the server behind the target that receives the health checks.
+/// `machine` is the server that gets the health checks of this target.
 pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine) -> Text {
     let entry = |service: &Service| {
         let port = service.listen_port;

@@ -112,7 +112,8 @@ impl LoadBalancer {
         self.targets.iter().map(|target| target.machines(world, self).len()).sum()
     }
 
-    /// Returns the JSON of the load balancer without the values that a test has set for single fields.
+    /// Returns the JSON of the load balancer as the simulation computes it. The values that a test has set for single
+    /// fields are not used.
     fn plain_json(&self, world: &World) -> Text {
         let primary = |id: u64| world.primary_ips.get(&id).map(|ip| ip.json_of_holder());
         let private =
@@ -204,7 +205,7 @@ fn resource(id: u64) -> Resource {
     Resource { kind: "load_balancer", id }
 }
 
-/// Finds a load balancer by its ID in the caller's project.
+/// Finds a load balancer by its ID in the project of the request's API token.
 fn find<'c>(call: &'c Call, id: u64) -> Result<&'c LoadBalancer, ApiError> {
     owned::find(call, id)
 }

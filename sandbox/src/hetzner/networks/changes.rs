@@ -31,9 +31,9 @@ pub fn start(call: &mut Call, network: &Network, command: &str) -> Result<Reply,
         return Err(ApiError::wrong_method(call.method));
     }
     let fields = Fields::parse(call.body)?;
-    // The server checks whether an action still changes the network before it checks the fields of the request. That
-    // action can make a request valid that is invalid now. The client therefore gets the error `conflict`, after which
-    // clients retry.
+    // While an action changes the network, every request for another change gets the error `conflict`, after which
+    // clients retry. The fields of the request are not checked then, because a request that is invalid now can be valid
+    // after the running action.
     if call.world.is_locked(network.resource()) {
         return Err(ApiError::conflict("network"));
     }

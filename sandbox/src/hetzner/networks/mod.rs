@@ -107,8 +107,9 @@ impl Network {
         None
     }
 
-    /// Chooses the address for a server or a load balancer in this network zone. Returns `ip` when it is free. When
-    /// `ip` is `None`, returns the lowest free address in a subnet of the zone, or in the subnet `ip_range`.
+    /// Chooses the address for a server or a load balancer in this network zone. Returns `ip` when it is free, and an
+    /// error when it is not. When `ip` is `None`, returns the lowest free address in a subnet of the zone, or in the
+    /// subnet `ip_range`.
     pub fn choose(
         &self,
         zone: &str,
@@ -241,7 +242,7 @@ fn route_network(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiEr
     }
 }
 
-/// Finds a network by its ID in the caller's project.
+/// Finds a network by its ID in the project of the request's API token.
 pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Network, ApiError> {
     owned::find(call, id)
 }

@@ -19,7 +19,8 @@ pub struct Route {
 }
 
 impl Route {
-    /// Reads a route from a request, and checks it against the rules of its network.
+    /// Reads a route from a request, and checks that the route is possible in its network. For example, its destination
+    /// must not overlap a subnet.
     pub fn read(fields: Fields, network: &Network) -> Result<Route, ApiError> {
         let route = Route::parse(fields)?;
         let invalid = |field: &str, problem: &str| Err(ApiError::invalid(field, problem));

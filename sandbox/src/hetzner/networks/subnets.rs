@@ -12,8 +12,8 @@ use ipnet::Ipv4Net;
 
 /// The largest number of subnets in one network.
 const MAX_SUBNETS: usize = 50;
-/// The longest prefix that a subnet can have. `DEFAULT_PREFIX` is the prefix of a subnet whose range the request leaves
-/// out.
+/// The longest prefix length that a subnet can have. `DEFAULT_PREFIX` is the prefix length of a subnet whose range is
+/// not in the request.
 const MAX_PREFIX: u8 = 30;
 const DEFAULT_PREFIX: u8 = 24;
 
@@ -49,7 +49,7 @@ impl Subnet {
         })
     }
 
-    /// Reads a subnet from a request, and checks it against its network.
+    /// Reads a subnet from a request, and checks that the subnet is possible in its network.
     pub fn read(mut fields: Fields, network: &Network) -> Result<Subnet, ApiError> {
         let kind = match fields.string("type")?.as_deref() {
             Some("cloud") => SubnetType::Cloud,

@@ -75,7 +75,7 @@ fn route_one(call: &mut Call, id: u64) -> Result<Reply, ApiError> {
     }
 }
 
-/// Finds a firewall by its ID in the caller's project.
+/// Finds a firewall by its ID in the project of the request's API token.
 pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Firewall, ApiError> {
     owned::find(call, id)
 }

@@ -83,7 +83,8 @@ fn route_one(call: &mut Call, id: u64) -> Result<Reply, ApiError> {
     }
 }
 
-/// Finds the SSH key in the caller's project whose ID or name is `text`. Requests for new servers contain such texts.
+/// Finds the SSH key whose ID or name is `text`, in the project of the request's API token. A request for a new server
+/// names its SSH keys in this way.
 pub fn find<'c>(call: &'c Call, text: &str) -> Option<&'c SshKey> {
     let number = text.parse::<u64>().ok();
     owned::of_project::<SshKey>(call.world, call.project)

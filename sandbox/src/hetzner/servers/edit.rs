@@ -1,4 +1,4 @@
-//! A test uses this function to change the JSON that the API shows of a server.
+//! Lets a test change the JSON that the API shows of a server.
 
 use std::net::Ipv4Addr;
 
@@ -34,8 +34,8 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) -> bool
 }
 
 impl Server {
-    /// Sets the fields of this server from the edited JSON, e.g. the name and the status. Fields of the JSON that the
-    /// simulation does not understand are ignored.
+    /// Sets the fields of this server, e.g. the name and the status, from JSON that a test has edited. Fields of the
+    /// JSON that the simulation does not understand are ignored.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         if let Some(name) = text("/name") {

@@ -148,7 +148,8 @@ impl Server {
         self.status == Status::Running
     }
 
-    /// Returns the JSON of the server without the values in `edited`, which a test has set.
+    /// Returns the JSON of the server as the simulation computes it. The values that a test has set in `edited` are not
+    /// used.
     fn plain_json(&self, world: &World) -> Text {
         let locked = world.is_locked(self.resource());
         let firewall = |id: &u64| text!({"id": id, "status": "applied"});
@@ -286,7 +287,7 @@ pub fn drop_address(world: &mut World, server: u64, address: Address) {
     }
 }
 
-/// Finds a server by its ID in the caller's project.
+/// Finds a server by its ID in the project of the request's API token.
 pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Server, ApiError> {
     owned::find(call, id)
 }

@@ -18,7 +18,7 @@ const TAKES: Duration = Duration::from_millis(1500);
 const MAX_NETWORKS: usize = 3;
 const MAX_ALIAS_IPS: usize = 5;
 
-/// What a request says about the attachment of a server to a network.
+/// What a request for the attachment of a server to a network contains: the network, and the wanted addresses.
 pub struct Wish {
     pub network: u64,
     pub ip: Option<Ipv4Addr>,

@@ -15,8 +15,8 @@ pub fn since(timestamp: Option<&str>) -> String {
     }
 }
 
-/// Returns a duration as `kubectl` shows it: a longer duration has larger units. The limits, e.g. two minutes for
-/// seconds alone, are those of `HumanDuration` in `apimachinery`.
+/// Returns a duration as `kubectl` shows it: a longer duration is shown in larger units. For example, only durations
+/// below two minutes are shown in seconds alone. The limits are those of `HumanDuration` in `apimachinery`.
 fn human(seconds: i64) -> String {
     match seconds {
         ..-1 => "<invalid>".into(),

@@ -203,9 +203,9 @@ fn position(items: &[Value], wanted: &Value, merge: Merge) -> Option<usize> {
     items.iter().position(|item| same(item, wanted, merge))
 }
 
-/// Sorts a merged list. Items that also occur in `order` get the order that they have there. All other items keep their
-/// order among themselves. `live` is the list before the patch. When one of the other items stood before an item of
-/// `order` in `live`, it also stands before that item in the result.
+/// Sorts a merged list. The items that `order` contains are put in the order of `order`. The other items keep their
+/// order among themselves. `live` is the list before the patch: when one of the other items stood before an item of
+/// `order` there, it also stands before that item in the result.
 fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], merge: Merge) -> Vec<Value> {
     let (mut named, others): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| position(order, item, merge).is_some());

@@ -1,19 +1,19 @@
 //! The Kubernetes API of a sandbox that uses a real cluster. The HTTP server, users, call log and faults are those of
 //! the simulation, but a real API server answers the requests.
 //!
-//! Several tests use that server at the same time, and other objects exist there too. `ccm` works on all nodes that it
-//! sees, so it must see only the nodes of its own sandbox. Each sandbox therefore has a [`Corner`] with its own prefix.
-//! Names get the prefix in requests and lose it in answers, and a list leaves out objects whose names do not have the
-//! prefix. Everything else comes from the real server: patches, conflicts, validation, refusals and watch caches. The
-//! real server gets a request of a user of the sandbox as a request of another user, whose name has the prefix
-//! (impersonation). Real Roles give that user the rights. When the corner is dropped, its objects and Roles are
+//! Several tests use that API server at the same time, and other objects exist there too. `ccm` works on all nodes that
+//! it sees, so it must see only the nodes of its own sandbox. Each sandbox therefore has a [`Corner`] with its own
+//! prefix. Names get the prefix in requests and lose it in answers, and a list leaves out objects whose names do not
+//! have the prefix. Everything else comes from the real API server: patches, conflicts, validation, refusals and watch
+//! caches. The sandbox sends the request of its user as a request of another user, whose name has the prefix
+//! (impersonation). Real Roles give that other user the rights. When the corner is dropped, its objects and Roles are
 //! deleted.
 //!
 //! | file | what it knows |
 //! |---|---|
-//! | `server` | the connection to the server: kubeconfig, TLS, one request |
+//! | `server` | the connection to the API server: kubeconfig, TLS, one request |
 //! | `names` | the names that get the prefix |
-//! | `roles` | the rules of a user as Roles, and whether they are in force |
+//! | `roles` | the RBAC rules of a user as Roles, and whether they are in force |
 
 mod names;
 mod roles;
@@ -67,8 +67,9 @@ impl Corner {
         Ok(Corner { server, names, roles })
     }
 
-    /// Gives a user these rules, in one namespace, or in the whole cluster when `namespace` is empty. Then waits until
-    /// the real server's answers about the user's rights agree with `directory`, which must already contain the rules.
+    /// Gives a user these RBAC rules, in one namespace, or in the whole cluster when `namespace` is empty. Then waits
+    /// until the answers of the real API server about the user's rights agree with `directory`, which must already
+    /// contain the rules.
     ///
     /// # Panics
     /// Panics when the server refuses the Role, or when the rules are not in force in time.
@@ -95,8 +96,8 @@ impl Corner {
         identity: Result<Identity, Refusal>,
     ) -> Result<Response, Refusal> {
         let info = request_info::read(request);
-        // TLS ends in the sandbox, so the real server does not see a wrong certificate and would treat the caller as
-        // anonymous. The sandbox therefore refuses the request itself.
+        // TLS ends in the sandbox, so the real API server does not see a wrong certificate and would treat the caller
+        // as anonymous. The sandbox therefore refuses the request itself.
         if let Err(refusal) = &identity
             && request.header("authorization").is_none()
         {
@@ -112,8 +113,8 @@ impl Corner {
                     Caller::User(self.names.inside(&identity.name))
                 }
             }
-            // A request with missing or wrong credentials is sent to the real server unchanged. The real server refuses
-            // the request, or answers it as a request of the anonymous user.
+            // A request without valid credentials is sent to the real API server with the client's `Authorization`
+            // header. That server refuses the request, or answers it as a request of the anonymous user.
             _ => Caller::Header(request.header("authorization").map(str::to_owned)),
         };
         if let RequestInfo::Resource(asked) = &info
@@ -228,8 +229,9 @@ impl Corner {
         let cached = format!("{path}?resourceVersion=0");
         roles::poll("the cache to know of a deletion", || {
             let (status, object) = self.server.json("GET", &cached, None);
-            // The server's watch cache knows of the deletion when it no longer has the object. An object with
-            // finalizers still exists after its deletion, and then the watch cache must show its `deletionTimestamp`.
+            // The server's watch cache knows of the deletion when it no longer contains the object. An object with
+            // finalizers still exists after a DELETE, so for such an object the watch cache must show a
+            // `deletionTimestamp`.
             status == 404 || !object["metadata"]["deletionTimestamp"].is_null()
         });
         was_there

@@ -1,18 +1,18 @@
-//! Translates names between the sandbox, where they have no prefix, and the real server, where they have the prefix
-//! of the sandbox.
+//! Translates the names of objects. In the sandbox the names have no prefix, and on the real API server they have the
+//! prefix of the sandbox.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-/// The prefix that the names of one sandbox have on the real server. No other names begin with this prefix.
+/// The prefix that the names of one sandbox have on the real API server. No other names begin with this prefix.
 pub struct Names {
     prefix: String,
 }
 
-/// Each sandbox puts a prefix before its names on the real server. All these prefixes begin with this text. A person
-/// can search a cluster for it, to find objects of tests that were killed before they cleaned up.
+/// Each sandbox puts a prefix before its names on the real API server, and all these prefixes begin with this text. A
+/// person can search a cluster for the text, to find objects of tests that were killed before they cleaned up.
 const MARK: &str = "ccmtest-";
 
 impl Names {
@@ -27,12 +27,12 @@ impl Names {
         Names { prefix: format!("{MARK}{number:010x}-") }
     }
 
-    /// Returns the name with the prefix that all names of this sandbox have on the real server.
+    /// Returns the name with the prefix of this sandbox, as on the real API server.
     pub fn inside(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// Returns the name that an object of this resource has on the real server. All names get the sandbox's prefix
+    /// Returns the name that an object of this resource has on the real API server. All names get the sandbox's prefix
     /// except those of Namespaces, because all sandboxes share the Namespaces.
     pub fn own(&self, resource: &str, name: &str) -> String {
         let keeps_name = resource == "namespaces" || name.is_empty();
@@ -54,7 +54,8 @@ impl Names {
         parts.join("/")
     }
 
-    /// Puts the prefix that the names of this sandbox have on the real server before the names in field selectors.
+    /// Puts the prefix of this sandbox before the names in field selectors, because the objects have this prefix on the
+    /// real API server.
     pub fn query(&self, query: &[(String, String)]) -> Vec<(String, String)> {
         let term = |term: &str| match term.split_once('=') {
             Some((field @ ("metadata.name" | "involvedObject.name"), name)) => {
@@ -72,8 +73,8 @@ impl Names {
         query.iter().map(value).collect()
     }
 
-    /// Puts the prefix that the names of this sandbox have on the real server before the names in an object, or in a
-    /// patch of an object.
+    /// Puts the prefix of this sandbox before the names in an object or in a patch, because the objects have this
+    /// prefix on the real API server.
     pub fn object(&self, object: &mut Value) {
         for pointer in [
             "/metadata/name",
@@ -90,7 +91,7 @@ impl Names {
         }
     }
 
-    /// Whether this object of the real server belongs to this sandbox, because its name begins with the sandbox's
+    /// Whether this object of the real API server belongs to this sandbox, because its name begins with the sandbox's
     /// prefix.
     pub fn owns(&self, object: &Value) -> bool {
         let name = object["metadata"]["name"].as_str();
@@ -104,7 +105,7 @@ impl Names {
         self.owns(&row["object"]) || cell.is_some_and(|name| name.starts_with(&self.prefix))
     }
 
-    /// Removes the prefix that the names of this sandbox have on the real server, from all texts of an object.
+    /// Removes the prefix of this sandbox from all texts of an object that the real API server has sent.
     pub fn value(&self, object: &Value) -> Value {
         match object {
             Value::String(text) => text.replace(&self.prefix, "").into(),
@@ -116,8 +117,8 @@ impl Names {
         }
     }
 
-    /// Removes the prefix that the names of this sandbox have on the real server, from the body of the server's answer.
-    /// In a list, objects whose names do not have the prefix are left out.
+    /// Removes the prefix of this sandbox from an answer of the real API server. Objects whose names do not have the
+    /// prefix are removed from a list, except Namespaces.
     pub fn outside(&self, body: &[u8], is_list: bool) -> Vec<u8> {
         let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
             let text = String::from_utf8_lossy(body).replace(&self.prefix, "");

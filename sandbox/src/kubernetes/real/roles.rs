@@ -1,4 +1,4 @@
-//! Gives a user rules on the real server, by Roles and bindings.
+//! Gives the users of a sandbox RBAC rules on the real API server, by Roles and bindings.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,24 +11,25 @@ use crate::kubernetes::PolicyRule;
 use crate::kubernetes::access::{Directory, Identity};
 use crate::kubernetes::request_info::ResourceRequest;
 
-/// The Roles and bindings that this sandbox has created on the real server. They must be deleted when the sandbox ends.
+/// The Roles and bindings that this sandbox has created on the real API server. They must be deleted when the sandbox
+/// ends.
 pub struct Roles {
-    /// Whether the server has no RBAC API, because a test uses another sandbox in the place of a real cluster. This
-    /// process then enforces the rules itself.
+    /// Whether the API server has no RBAC API, because a test uses another sandbox in the place of a real cluster. This
+    /// process then enforces the RBAC rules itself.
     missing: OnceLock<bool>,
     /// The paths of the created Roles and bindings, in the order in which they are deleted: a binding comes before its
     /// Role.
     made: Mutex<Vec<String>>,
     /// All access reviews that this sandbox has sent so far, each with the user whose right it asks about. When a user
-    /// gets new rules, all earlier reviews of this user are sent again, because the new rules can also take rights
+    /// gets new RBAC rules, all earlier reviews of this user are sent again, because new rules can also take rights
     /// away.
     asked: Mutex<Vec<(String, ResourceRequest)>>,
 }
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// The longest wait until new rules are in force. The server checks rights against its caches, which usually contain
-/// new rules within a few milliseconds.
+/// The longest wait until new RBAC rules are in force. The API server checks rights against its caches, which usually
+/// contain new rules within a few milliseconds.
 const LIMIT: Duration = Duration::from_secs(20);
 
 impl Roles {
@@ -39,13 +40,14 @@ impl Roles {
         roles
     }
 
-    /// Whether this process enforces the rules, because the server has no RBAC API.
+    /// Whether this process must enforce the RBAC rules itself, because the API server has no RBAC API.
     pub fn are_ours(&self, server: &Server) -> bool {
         let ask = || server.json("GET", &format!("/apis/{GROUP}/v1"), None).0 == 404;
         *self.missing.get_or_init(ask)
     }
 
-    /// Replaces the rules of a user by these rules, and waits until the new rules are in force.
+    /// Replaces the RBAC rules of a user by `rules`, and waits until the new rules are in force. An empty `namespace`
+    /// means the whole cluster.
     ///
     /// # Panics
     /// Panics when the server refuses the rules, or when the rules are not in force in time.

@@ -22,7 +22,7 @@ pub struct Server {
     stranger: ureq::Agent,
 }
 
-/// The caller of a request.
+/// The caller of a request, who decides with which credentials the request is sent to the real API server.
 pub(super) enum Caller {
     /// The user of the kubeconfig, who has all rights.
     Owner,
@@ -33,8 +33,8 @@ pub(super) enum Caller {
     Header(Option<String>),
 }
 
-/// The time-out of a request to the real server. It is longer than the server's own limit of 60 seconds, so that the
-/// server's time-out is seen as an answer.
+/// The time-out of a request to the real API server. It is longer than the server's own limit of 60 seconds, so that
+/// the server can still answer that its limit has passed.
 const TIMEOUT: Duration = Duration::from_secs(70);
 const BODY_LIMIT_BYTES: u64 = 512 << 20;
 
@@ -80,7 +80,7 @@ impl Server {
         })
     }
 
-    /// Sends a client's request to the real server and returns the answer.
+    /// Sends a client's request to the real API server and returns the answer.
     ///
     /// # Errors
     /// The error says why there is no answer.

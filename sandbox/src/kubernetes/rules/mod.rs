@@ -31,7 +31,8 @@ use super::store::Store;
 /// The defaults, the allocation and the validation of one kind of object. In all functions, `new` is the decoded object
 /// that is written, and `old` is the stored one.
 pub trait Rules: Sync {
-    /// Sets the default values of the API documentation. This function runs whenever an object of this kind is decoded.
+    /// Sets the default values that the API documentation gives for missing fields. This function runs whenever an
+    /// object of this kind is decoded.
     fn defaults(&self, _object: &mut Value) {}
 
     /// Sets the values that the server and its admission plugins add when an object is created.

@@ -16,7 +16,7 @@ pub struct Decoded {
     pub unknown: Vec<String>,
 }
 
-/// A value that does not fit its type, with the text of Go's error.
+/// The error for a value that does not fit its type, in the words of Go's JSON decoder.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DecodeError(pub String);
 
@@ -171,7 +171,8 @@ impl Decoder {
 }
 
 impl DecodeError {
-    /// Returns the error for a value that should have been an object: this Go struct is named as the expected type.
+    /// Returns this error with the Go struct of `object` as the expected type. A value that should have been an object
+    /// gets such an error.
     fn of_struct(self, object: &Object) -> DecodeError {
         match self.0.rsplit_once(" of type ") {
             Some((start, _)) => DecodeError(format!("{start} of type {}", object.go())),

@@ -74,9 +74,11 @@ pub enum Type {
 pub enum Merge {
     /// The patch replaces the list.
     Atomic,
-    /// The list contains objects. An item of the patch changes the object that has the same value in this field.
+    /// The list contains objects. An item of the patch changes the object that has the same value as the item in the
+    /// field with this name.
     ByKey(&'static str),
-    /// The list is a set of texts or numbers. The patch adds those of its items that the list does not contain.
+    /// The list is a set of texts or numbers. The items of the patch that the list does not contain yet are added to
+    /// the list.
     Set,
 }
 

@@ -130,11 +130,12 @@ fn wanted(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<WantedCer
             }
             Some(other) => parser.problem(format!(
                 "ports {} and {} ask for different managed certificates with the same name, {:?}: give one of them \
-                 another name in annotation {}.PORT",
+                 another name in annotation {}.{}",
                 shown(&other.ports),
                 shown(&one.ports),
                 one.name,
-                a::HTTP_MANAGED_CERTIFICATE_NAME.key()
+                a::HTTP_MANAGED_CERTIFICATE_NAME.key(),
+                port.port
             )),
         }
     }
@@ -211,13 +212,15 @@ fn choose<'a>(
         };
         if named.is_some() {
             parser.problem(format!(
-                "certificate {} can't be the managed certificate of port {}: {why}; choose another name in annotation \
-                 {}; or, to use this certificate, set annotation {} to \"uploaded\" and annotation {} to its name",
+                "certificate {} can't become the managed certificate of port {}, because {why}. Choose another name in \
+                 annotation {}. Or, to use this certificate as it is, set annotation {} to \"uploaded\" and annotation \
+                 {} to {:?}",
                 one.shown(),
                 shown(&wanted.ports),
                 a::HTTP_MANAGED_CERTIFICATE_NAME.key(),
-                a::CERTIFICATE_TYPE.name,
-                a::HTTP_CERTIFICATES.name
+                a::CERTIFICATE_TYPE.key(),
+                a::HTTP_CERTIFICATES.key(),
+                one.name
             ));
             return None;
         }
@@ -273,8 +276,8 @@ fn by_label<'a>(
     };
     if let Some(differs) = differs(found, wanted).filter(|_| !wanted.domains.is_empty()) {
         let why = format!(
-            "annotation {} has no effect: certificate {} is {differs}, and a certificate can't be changed: for another \
-             certificate choose another name in annotation {}",
+            "annotation {} has no effect: the Service already has certificate {}, which is {differs}, and a \
+             certificate can't be changed. To get a new certificate, choose another name in annotation {}",
             a::HTTP_MANAGED_CERTIFICATE_DOMAINS.key(),
             found.shown(),
             a::HTTP_MANAGED_CERTIFICATE_NAME.key()
@@ -374,8 +377,8 @@ pub(crate) fn issued(
     });
     let why = error.as_deref().unwrap_or("the API does not say why");
     let fix = format!(
-        "its domains must be in DNS zones of this project that are delegated to Hetzner's name servers: fix that, and \
-         start the next attempt, in the console or with {}",
+        "its domains must be in DNS zones of this project that are delegated to Hetzner's name servers. Correct that, \
+         then start the next attempt, in the console or with {}",
         text::shell_command("hcloud certificate retry", &[&certificate.id])
     );
     let failed = |why| Finding::warning(Reason::CertificateFailed, why).with_fix(fix);

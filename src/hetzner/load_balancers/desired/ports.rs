@@ -130,7 +130,8 @@ pub(crate) fn ports(
     for port in &context.service.ports {
         if port.protocol != Protocol::Tcp {
             let why = format!(
-                "port {} is {}: Hetzner's load balancers take TCP only, so it is left out",
+                "port {} is {}, but Hetzner's load balancers take TCP only, so the load balancer does not get this \
+                 port",
                 port.port,
                 port.protocol.name()
             );
@@ -144,8 +145,8 @@ pub(crate) fn ports(
             ports.push(reader.wanted);
         } else {
             parser.problem(format!(
-                "port {} has no node port, and traffic can reach the nodes in no other way: leave \
-                 spec.allocateLoadBalancerNodePorts unset or true",
+                "port {} has no node port, but load balancers send traffic only to node ports: set \
+                 spec.allocateLoadBalancerNodePorts to true, or remove this field",
                 port.port
             ));
         }
@@ -169,12 +170,13 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     let key = a::HTTP_REDIRECT_HTTP.key();
     match redirecting.as_slice() {
         [one] if ports.iter().any(|port| number(port) == HTTP_PORT) => parser.problem(format!(
-            "{key}: the redirect to port {one} needs port 80 of the load balancer, which the Service uses itself: \
-             remove port 80 from the Service, or the annotation"
+            "annotation {key}: the redirect to port {one} needs port 80 of the load balancer, but the Service has a \
+             port 80 of its own: remove that port from the Service, or remove the annotation"
         )),
         [] | [_] => {}
         several => parser.problem(format!(
-            "{key}: port 80 can redirect to only one of the ports {}: write {key}.PORT for one of them",
+            "annotation {key}: port 80 can redirect to only one of the ports {}: remove the annotation, and set \
+             annotation {key}.PORT for one of them",
             text::some_of(several)
         )),
     }
@@ -210,7 +212,7 @@ pub(crate) fn leave_out_taken<'a>(
         let mut why = format!("port {number} can't be used: {why}");
         let mut fix = format!("give the Service another port, or remove its annotation {by}");
         if let Some(other) = other {
-            why += &format!("; the Service stays on {}", other.shown());
+            why += &format!("; the Service stays on load balancer {}", other.shown());
             fix += &format!("; {inspect} shows both load balancers");
         } else if there.is_some() {
             fix += &format!("; {inspect} shows the owner of each port of the load balancer");
@@ -278,7 +280,8 @@ fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
             continue;
         }
         let why = format!(
-            "annotation {} has no effect, because no port of the Service has {what}: set {} to {words}",
+            "annotation {} has no effect, because no port of the Service has {what}: set annotation {} to {words}, or \
+             remove this annotation",
             annotation.key(),
             by.key()
         );
@@ -447,7 +450,8 @@ impl PortReader<'_, '_> {
         };
         if let Err(why) = may_use(context, certificate) {
             let why = format!(
-                "{source}: port {number}: certificate {} can't be used by Services of namespace {}: {why}; {PORTS_STAY}",
+                "{source}: port {number}: certificate {} can't be used by Services of namespace {}: {why}; \
+                 {PORTS_STAY}",
                 text::quoted(name),
                 context.service.namespace
             );

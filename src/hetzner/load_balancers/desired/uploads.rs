@@ -89,10 +89,11 @@ pub(crate) fn upload(
             let then = if id.is_some() {
                 "the certificate that was uploaded from it earlier stays"
             } else {
-                "until then existing ports stay unchanged, and new ports are not added"
+                "until this is corrected, existing ports stay unchanged, and new ports are not added"
             };
             let (ports, namespace) = (text::some_of(&ports), name.0);
-            let why = format!("port {ports}: Secret {namespace}/{secret}: {why}; {then}");
+            let why =
+                format!("port {ports}: Secret {namespace}/{secret} can't be used: {why}; {then}");
             parser.warning(Reason::CertificateFailed, why);
         }
     }

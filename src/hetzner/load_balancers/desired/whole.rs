@@ -556,22 +556,23 @@ fn report_ignored_fields(parser: &mut AnnotationParser, service: &Service) {
     if !service.source_ranges.is_empty() {
         let why = format!(
             "spec.loadBalancerSourceRanges ({}) restricts nothing: a Hetzner Load Balancer accepts traffic from \
-             everywhere; restrict traffic behind the load balancer, or turn its public interface off with {}",
+             everywhere; restrict traffic behind the load balancer, or turn its public interface off with annotation \
+             {}",
             text::some_of(&service.source_ranges),
             a::DISABLE_PUBLIC_NETWORK.key()
         );
         parser.warning(Reason::LoadBalancerSourceRangesIgnored, why);
     }
     if service.is_ipv6_alone {
-        let why = "spec.ipFamilies: the node ports of an IPv6-only Service answer only on IPv6, but a Hetzner Load Balancer \
-                   reaches its targets by IPv4, so no traffic arrives: add IPv4 to spec.ipFamilies, with \
+        let why = "spec.ipFamilies: the node ports of an IPv6-only Service answer only on IPv6, but a Hetzner Load \
+                   Balancer reaches its targets by IPv4, so no traffic arrives: add IPv4 to spec.ipFamilies, with \
                    spec.ipFamilyPolicy: PreferDualStack";
         parser.warning(Reason::FieldIgnored, why);
     }
     if service.has_session_affinity {
         let why = format!(
             "spec.sessionAffinity: ClientIP has no effect: a Hetzner Load Balancer recognizes clients only by a \
-             cookie, see {}",
+             cookie: see annotation {}",
             a::HTTP_STICKY_SESSIONS.key()
         );
         parser.warning(Reason::FieldIgnored, why);

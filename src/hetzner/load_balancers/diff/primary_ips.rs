@@ -63,12 +63,16 @@ pub(crate) fn chosen(
                 let of_type =
                     claimable(context).filter(|primary_ip| primary_ip.kind == family.kind);
                 let names = of_type.map(|primary_ip| primary_ip.name.as_str());
+                let mut hint = did_you_mean(&asked.value, names);
+                if hint.is_empty() {
+                    hint = "; hcloud primary-ip list shows all".to_owned();
+                }
                 parser.problem(format!(
                     "{}: the project has no Primary IP {}{}{}",
                     asked.source,
                     quoted(&asked.value),
                     limited(context, ""),
-                    did_you_mean(&asked.value, names)
+                    hint
                 ));
             }
             continue;
@@ -106,10 +110,10 @@ pub(crate) fn report(
         // The message is the same before and after the creation of the load balancer. So the user gets one event, and
         // not two.
         let why = format!(
-            "spec.loadBalancerIP: {} has no effect: a load balancer gets its addresses when it is created, from \
-             Primary IPs of the project that are free then{}; to get this address, reserve a Primary IP that has it, \
-             then delete the Service and create it again; until it exists again, there is no traffic; the present \
-             address is lost, except when it is a Primary IP without auto-delete",
+            "spec.loadBalancerIP: {} has no effect: a load balancer gets its addresses only when it is created, from \
+             Primary IPs of the project that are free then{}. To get this address, reserve a Primary IP that has it, \
+             then delete the Service and create it again. Meanwhile there is no traffic, and the present address is \
+             lost, except when it is a Primary IP without auto-delete",
             // The text in `spec.loadBalancerIP` is quoted when it is not an IP address.
             wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
             limited(context, " and")
@@ -118,9 +122,9 @@ pub(crate) fn report(
     }
 }
 
-const KEEPS: &str = "a load balancer keeps the address with which it was created; for another address delete the \
-                     Service and create it again; there is no traffic meanwhile, and the old address is lost, unless \
-                     it is that of a Primary IP that is not deleted with the load balancer";
+const KEEPS: &str = "with which it was created. To get another address, delete the Service and create it again. \
+                     Meanwhile there is no traffic, and the old address is lost, except when it is a Primary IP \
+                     without auto-delete";
 
 /// Returns a part of a message. It says that Services are allowed to use only the Primary IPs that match a selector,
 /// and names the environment variable with the selector. The text is empty when there is no selector.
@@ -162,7 +166,7 @@ impl AskedIp {
             let other = whole.primary_ips.families.iter().find(|family| family.kind == one.kind);
             let key = other.map(|family| family.annotation.key());
             let (kind, key) = (&one.kind, key.unwrap_or_default());
-            refuse(&format!("is of type {kind}: name it in annotation {key}"));
+            refuse(&format!("is of type {kind}: name it in annotation {key} instead"));
         }
         // `ccm lint` can check the manifest of a Service that already exists in the cluster, and whose load balancer
         // uses this Primary IP. So it is not an error for `ccm lint` when something already uses the Primary IP.
@@ -172,17 +176,19 @@ impl AskedIp {
             let holder = context.balancers.with_id(id);
             let holder = holder.filter(|_| one.assignee_type == "load_balancer");
             let holder = holder.map_or_else(|| id.to_string(), |balancer| balancer.shown());
-            refuse(&format!("is assigned to {kind} {holder}: free it there, or choose another"));
+            refuse(&format!(
+                "is already assigned to {kind} {holder}: unassign it there, or choose another Primary IP"
+            ));
         }
         if one.auto_delete {
             refuse(&format!(
-                "has auto-delete, so it would be deleted together with the load balancer: turn auto-delete off with {}, or \
-                 choose another Primary IP",
+                "has auto-delete, so it would be deleted together with the load balancer: turn auto-delete off with \
+                 {}, or choose another Primary IP",
                 keep(one)
             ));
         }
         if one.blocked {
-            refuse("is blocked by Hetzner: ask their support why, or choose another");
+            refuse("is blocked by Hetzner: ask their support why, or choose another Primary IP");
         }
         if let Some(public) = whole.public.as_ref().filter(|public| !public.value) {
             refuse(&format!(
@@ -225,8 +231,8 @@ impl AskedIp {
             // delete the address together with the load balancer.
             if let Some(one) = found.filter(|primary_ip| primary_ip.auto_delete) {
                 let why = format!(
-                    "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in \
-                     the console or with {}",
+                    "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, \
+                     in the console or with {}",
                     one.shown(),
                     keep(one)
                 );
@@ -234,7 +240,10 @@ impl AskedIp {
             }
         } else if all.is_some() || !is_name {
             let text = quoted(text);
-            let why = format!("{}: {text} has no effect on {ip}: {KEEPS}", asked.source);
+            let why = format!(
+                "{}: {text} has no effect: the load balancer keeps the address {ip}, {KEEPS}",
+                asked.source
+            );
             parser.warning(Reason::AnnotationWithoutEffect, why);
         }
     }

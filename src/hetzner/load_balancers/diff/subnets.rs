@@ -80,9 +80,9 @@ pub(crate) fn leave_out_refused(
     };
     let allowed: Vec<String> = ranges.value.iter().map(ToString::to_string).collect();
     let why = format!(
-        "{}: {} has no effect, because Services may ask only for addresses in {} ({}): the load balancer keeps the private \
-         address that it has, or gets one that Hetzner chooses, and everything else is synced; choose another address, \
-         or remove the annotation",
+        "{}: {} has no effect, because Services may ask only for addresses in {} ({}): the load balancer keeps the \
+         private address that it has, or gets one that Hetzner chooses, and everything else is synced; choose another \
+         address, or remove the annotation",
         ip.source,
         ip.value,
         text::some_of(&allowed),
@@ -125,7 +125,7 @@ pub(crate) fn check(
         && let Some(holder) = holder(ip.value, attach.network, context)
     {
         return parser.problem(format!(
-            "{}: {} is the private IP of {holder}: choose another",
+            "{}: {} is already the private IP of {holder}: choose another address",
             ip.source, ip.value
         ));
     }

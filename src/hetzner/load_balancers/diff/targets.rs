@@ -372,7 +372,8 @@ impl Diff<'_, '_> {
         let left = choice.names(LeftOutState::Limit);
         if !left.is_empty() {
             let why = format!(
-                "the load balancer takes {limit} targets, and has no room for {}: choose a larger type in annotation {}",
+                "the load balancer takes at most {limit} targets, and has no room for {}: choose a larger type in \
+                 annotation {}",
                 text::some_of(&left),
                 a::TYPE.key()
             );
@@ -480,7 +481,8 @@ impl Diff<'_, '_> {
         }
         self.parser.problem(format!(
             "the public interface of load balancer {} is off, and no setting turns it on, but the nodes are to be \
-             reached by their public addresses: set annotation {} to \"false\" to turn it on, or {} to \"true\"",
+             reached by their public addresses: set annotation {} to \"false\" to turn it on, or annotation {} to \
+             \"true\" to reach the nodes by their private addresses",
             balancer.shown(),
             a::DISABLE_PUBLIC_NETWORK.key(),
             a::USE_PRIVATE_IP.key()
@@ -526,8 +528,8 @@ impl Diff<'_, '_> {
         let mut ports = balancer.services.iter();
         if let Some(other) = ports.find(|port| group.owner(balancer, port) == Owner::Other) {
             let why = format!(
-                "the nodes become targets of all ports of load balancer {}, including port {}, which is not ours; \
-                 annotation {} with \"false\" prevents this",
+                "the nodes become targets of load balancer {}, and then get the traffic of all its ports, even of port \
+                 {}, which belongs to somebody else. To prevent this, set annotation {} to \"false\"",
                 balancer.shown(),
                 other.listen_port,
                 a::EXTERNAL_TARGETS.key()

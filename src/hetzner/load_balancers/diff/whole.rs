@@ -217,7 +217,8 @@ impl Diff<'_, '_> {
             return Some(wanted);
         }
         let why = format!(
-            "{}: another load balancer has the name {:?}, so this one keeps {:?}",
+            "{}: another load balancer of the project has the name {:?}, so the Service's load balancer keeps the name \
+             {:?}",
             wanted.source,
             wanted.value,
             self.balancer.map_or("", |labelled| &labelled.balancer.name)
@@ -424,8 +425,8 @@ impl Diff<'_, '_> {
             && !range.value.contains(&ip)
         {
             let why = format!(
-                "{}: {} is used only during the attachment, and the load balancer is attached already, at {ip}: set {} \
-                 to move it",
+                "{}: {} has no effect: it is used only when the load balancer is attached to the Network, but it is \
+                 attached already, at {ip}. To move it, set annotation {}",
                 range.source,
                 range.value,
                 annotations::PRIVATE_IPV4.key()

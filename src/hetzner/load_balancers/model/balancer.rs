@@ -283,9 +283,10 @@ pub struct PrimaryIp {
 }
 
 impl PrimaryIp {
-    /// Returns `name (id, address)` as text for messages.
+    /// Returns `"name" (id, address)` as text for messages. The name is quoted, because it can be a word such as
+    /// `free`.
     pub fn shown(&self) -> String {
-        format!("{} ({}, {})", self.name, self.id, self.ip)
+        format!("{:?} ({}, {})", self.name, self.id, self.ip)
     }
 
     /// Returns the Primary IP whose ID is `text`, or else the one whose name is `text`, or else the one with the
@@ -318,9 +319,9 @@ impl BalancerType {
 }
 
 impl LoadBalancer {
-    /// Returns `name (id)` as text for messages.
+    /// Returns `"name" (id)` as text for messages. The name is quoted, because it can be a word such as `old`.
     pub fn shown(&self) -> String {
-        format!("{} ({})", self.name, self.id)
+        format!("{:?} ({})", self.name, self.id)
     }
 
     /// Returns the load balancer's attachment to this private Network. `None` means that it is not attached

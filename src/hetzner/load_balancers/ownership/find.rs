@@ -61,24 +61,27 @@ fn not_adopted(
     let (why, remedy) = match why {
         WhyNot::External => (
             format!(
-                "load balancer {shown} is not adopted, because its owner allows only ports on it (label {EXTERNAL})"
+                "load balancer {shown} is not adopted, because its label {EXTERNAL} says that somebody else owns it, \
+                 and that Services may only add ports"
             ),
-            Some(format!("use it by annotation {}, or remove that label", a::EXTERNAL.key())),
+            Some(format!("use it by annotation {}, or remove the label", a::EXTERNAL.key())),
         ),
         WhyNot::OfService(uid) if balancer.ownership.service_uid.as_ref() == Some(uid) => (
             format!(
-                "load balancer {shown} is owned by another Service of this cluster, according to its label \
-                 {SERVICE_UID}={uid}"
+                "load balancer {shown} belongs to another Service of this cluster: its label {SERVICE_UID}={uid} names \
+                 the UID of that Service"
             ),
             None,
         ),
         WhyNot::OfService(uid) => (
-            format!("load balancer {shown} has a port of another Service of this cluster, {uid}"),
+            format!(
+                "load balancer {shown} has a port of another Service of this cluster (UID {uid})"
+            ),
             None,
         ),
         WhyNot::Other(why) => {
             let remedy = format!(
-                "to let Service {} adopt it all the same, which replaces its ports and targets, run: {}",
+                "to let Service {} have this load balancer all the same (ccm replaces its ports and targets), run: {}",
                 service.full_name(),
                 adopt_command(balancer, service)
             );
@@ -334,10 +337,13 @@ pub(crate) fn why_asked_too_late(
         .find(|balancer| balancer.id != own.id && !balancer.ownership.carries(service))?;
     Some(format!(
         "load balancer {} is not adopted, although its label {ADOPT} asks for it, because the Service already has load \
-         balancer {}: delete that load balancer (its address is lost, and there is no traffic meanwhile), or remove \
-         the label",
+         balancer {}. To keep it, run: {}. To change to load balancer {}, delete load balancer {} first: its addresses \
+         are lost, and there is no traffic meanwhile",
         other.shown(),
-        own.shown()
+        own.shown(),
+        shell_command("hcloud load-balancer remove-label", &[&other.id, &ADOPT]),
+        other.id,
+        own.id
     ))
 }
 
@@ -382,9 +388,10 @@ fn only_one<'a>(
         [one] => Ok(Some(*one)),
         several => {
             let names: Vec<String> = several.iter().map(|balancer| balancer.shown()).collect();
+            let remove = shell_command("hcloud load-balancer remove-label", &[&"ID", &label]);
             Err(format!(
-                "load balancers {} have the same label, {label}={value}: none of them is changed; remove the label \
-                 from the wrong one",
+                "load balancers {} have the same label, {label}={value}, so it is not clear which of them the Service \
+                 has, and ccm changes none. Remove the label from each of the others: {remove}",
                 crate::text::some_of(&names)
             ))
         }

@@ -217,19 +217,22 @@ fn external<'a>(
     let key = a::EXTERNAL.key();
     let Some(found) = external_named(text, all) else {
         let quoted = text::quoted(text);
-        return Err(format!("annotation {key}: the project has no load balancer {quoted}"));
+        return Err(format!(
+            "annotation {key}: the project has no load balancer {quoted}; hcloud load-balancer list shows all"
+        ));
     };
     let shown = found.shown();
     if let Some(label) = found.ownership.managed_by() {
         return Err(format!(
-            "annotation {key}: load balancer {shown} is managed for Services, according to its label {label}: set \
-             annotation {} instead, or end its management first with ccm lb release",
+            "annotation {key}: load balancer {shown} is not external, because its label {label} says that ccm manages \
+             it for Services: set annotation {} instead, or end its management first with ccm lb release",
             a::SHARE.key()
         ));
     }
     if !is_allowed(found, service) {
         return Err(format!(
-            "annotation {key}: the owner of load balancer {} does not allow namespace {} to use it: to allow this, {}",
+            "annotation {key}: the owner of load balancer {} does not allow namespace {} to use it. To allow it, run: \
+             {}",
             shown,
             service.namespace,
             text::shell_command(
@@ -242,8 +245,8 @@ fn external<'a>(
     if let Some(uid) = cluster_on_external(found, cluster).filter(|_| has_ours) {
         return Err(format!(
             "annotation {key}: load balancer {shown} has ports of Services of cluster {uid}, and these Services have \
-             the same UIDs as Services of this cluster, so one cluster may be a copy of the other: if this cluster is \
-             {uid}, restored from a backup, {}",
+             the same UIDs as Services of this cluster, so one cluster may be a copy of the other. If this cluster is \
+             cluster {uid}, restored from a backup, run: {}",
             text::shell_command(
                 "hcloud load-balancer remove-label",
                 &[&found.id, &format!("{TARGETS_BEFORE}{uid}")]
@@ -275,8 +278,8 @@ impl<'a> Group<'a> {
             return;
         }
         let why = format!(
-            "annotation {}: namespace {space} does not share load balancer {:?} with namespace {own}: a Service of \
-             namespace {space} that uses this load balancer must allow it by annotation {} with \"{own}\"",
+            "annotation {}: namespace {space} does not share load balancer {:?} with namespace {own}: to allow it, add \
+             \"{own}\" to annotation {} of a Service of namespace {space} that uses this load balancer",
             a::SHARE.key(),
             share.name,
             a::SHARE_NAMESPACES.key(),
@@ -291,7 +294,7 @@ impl<'a> Group<'a> {
                 self.closed_by = Some(share.namespace);
                 let shown = balancer.shown();
                 let stays = format!(
-                    "{why}; the Service keeps its ports on load balancer {shown}, and gets no more ports"
+                    "{why}. Until then the Service keeps its ports on load balancer {shown}, and gets no more ports"
                 );
                 parser.warning(Reason::SyncLoadBalancerFailed, stays);
             }
@@ -422,9 +425,13 @@ impl<'a> Group<'a> {
             _ if self.undecided.is_some() => {
                 "another Service, which decides, has more annotations than ccm reads".to_owned()
             }
-            GroupUse::External(_) => "the load balancer is external".to_owned(),
+            GroupUse::External(_) => {
+                "the load balancer is external, and ccm does not change its settings: remove the annotation"
+                    .to_owned()
+            }
             GroupUse::Shared(share) if share.namespace != self.service.namespace => format!(
-                "the load balancer belongs to namespace {}, and only Services there decide about its settings",
+                "the load balancer belongs to namespace {}, and only Services there decide about its settings: remove \
+                 the annotation, or set it at a Service there",
                 share.namespace
             ),
             GroupUse::Shared(_) | GroupUse::Own => {
@@ -564,20 +571,28 @@ impl<'a> Group<'a> {
                 (Owner::Member, Some(member)) if claims(member, number) => {
                     let name = member.full_name();
                     return Some(format!(
-                        "Service {name} already uses it on load balancer {shown}"
+                        "Service {name} already uses this port of load balancer {shown}, which both Services share"
                     ));
                 }
                 (Owner::Member | Owner::Gone, _) => {}
                 (Owner::Other, _) => {
-                    return Some(format!("another owner already uses it on load balancer {shown}"));
+                    return Some(format!(
+                        "load balancer {shown} already has this port, and it belongs neither to this Service nor to \
+                         another one that shares the load balancer"
+                    ));
                 }
             }
         }
         if let Some(namespace) = self.closed_by {
-            return Some(format!("no Service of namespace {namespace} allows it"));
+            return Some(format!(
+                "the load balancer belongs to namespace {namespace}, and no Service there allows it"
+            ));
         }
         let older = self.older().find(|service| claims(service, number))?;
-        Some(format!("{} asks for it", first_to_decide(older)))
+        Some(format!(
+            "{} asks for the same port of the load balancer that both share",
+            first_to_decide(older)
+        ))
     }
 
     /// Returns the ownership that the labels of the load balancer should have after the plan. Also returns the labels

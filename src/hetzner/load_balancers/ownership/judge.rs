@@ -258,9 +258,9 @@ pub(crate) fn why_it_stays(
     let why = if is_used_by_others(balancer, &service.uid, cluster) {
         "other Services use it".to_owned()
     } else if ownership.external.is_some() {
-        "it does not belong to this controller".to_owned()
+        "it belongs to somebody else".to_owned()
     } else if is_released_by_another(balancer, &service.uid) {
-        "its management for another Service ended".to_owned()
+        "its management for another Service ended, whose ports are still on it".to_owned()
     } else if is_kept(balancer, service) {
         format!("annotation {} asks for it", a::KEEP.key())
     } else if let Some(target) = foreign_target(balancer, cluster) {
@@ -268,7 +268,7 @@ pub(crate) fn why_it_stays(
     } else if ownership.created.is_some() {
         return None;
     } else if ownership.adopted.is_some() || ownership.adopt.is_some() {
-        "it was adopted".to_owned()
+        "it was adopted, and not created by ccm".to_owned()
     } else if ownership.service_uid.is_none() {
         "no label says that it was made for this Service alone".to_owned()
     } else if let Some(label) = foreign_label(&balancer) {

@@ -52,7 +52,7 @@ pub(crate) fn why_not_released(balancer: Labelled, service: &Service) -> Option<
     let uid = balancer.ownership.released.as_ref().filter(|uid| **uid != service.uid)?;
     Some(format!(
         "load balancer {} has label {RELEASED}={uid}, which names another Service, and can have only one such label: \
-         adopt it for that Service, or remove the label",
+         adopt the load balancer for that Service (ccm lb adopt), or remove the label",
         balancer.shown()
     ))
 }

@@ -199,7 +199,7 @@ fn what_happens_to_it_when_the_service_leaves_it() {
             2,
             service(),
             balancer(&[(EXTERNAL, ""), (&port, UID)], &[]),
-            "not belong to this controller",
+            "it belongs to somebody else",
         ),
         (
             3,
