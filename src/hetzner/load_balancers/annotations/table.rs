@@ -136,8 +136,9 @@ table! {
     /// Which nodes become targets, as in `kubectl get nodes -l`.
     NODE_SELECTOR = of(Whole, "node-selector", "label selector, e.g. `pool=web`").long();
 
-    /// How long a departing node stays a target, so that it gets no new connections before it stops. A node departs while it is
-    /// drained, shut down or deleted by the cluster autoscaler (`ccm help services`). Unset: it stays a target.
+    /// How long a departing node stays a target, so that it gets no new connections before it stops. A node departs
+    /// while it is drained, shut down or deleted by the cluster autoscaler (`ccm help services`). Unset: it stays a
+    /// target.
     DEPARTING_DELAY = of(Whole, "departing-delay", "duration from `0s` to `600s`")
         .variable(HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY);
 
