@@ -378,20 +378,22 @@ fn set_delay(sandbox: &Sandbox, service: &str, change: impl Fn(&str) -> String) 
     });
 }
 
-/// Sets the result of the health checks of a target of each load balancer.
+/// Sets the result of the health checks of one target, or of all targets, on each load balancer.
 fn set_health(sandbox: &Sandbox, random: &mut Random, name: &str) -> String {
-    let Some(server) = server_named(sandbox, name) else {
-        return "nothing happens".to_owned();
-    };
-    let unknown = Health { status: "unknown".into(), ..Health::unhealthy("layer4_timeout") };
-    let unknown = Health { detail: None, ..unknown };
-    let healths = [None, Some(Health::unhealthy("layer4_timeout")), Some(unknown)];
-    let health = random.pick(&healths).clone();
+    let unhealthy = Health::unhealthy("layer4_timeout");
+    let unknown = Health { status: "unknown".into(), detail: None, ..unhealthy.clone() };
+    let health = random.pick(&[None, Some(unhealthy), Some(unknown)]).clone();
+    let chosen = server_named(sandbox, name).filter(|_| random.percent(50));
     for balancer in sandbox.cloud().load_balancers(sandbox.project()) {
         let id = balancer["id"].as_u64().unwrap();
-        sandbox.cloud().set_health(id, Machine::Server(server), None, health.clone());
+        for server in targets(&balancer) {
+            if chosen.is_none_or(|chosen| chosen == server) {
+                sandbox.cloud().set_health(id, Machine::Server(server), None, health.clone());
+            }
+        }
     }
-    format!("the health of {name} is {:?}", health.map(|health| health.status))
+    let of = chosen.map_or("all targets", |_| name);
+    format!("the health of {of} is {:?}", health.map(|health| health.status))
 }
 
 /// Whether a node will stop soon.
