@@ -455,10 +455,10 @@ impl<T> Execution<T> {
         })
     }
 
-    /// Whether one of the changes that were not sent yet removes a target because its node departs. Such a change must
-    /// rest on the health of this sync pass.
+    /// Whether one of the changes that were not sent yet removes a target that its Services still want, because its node
+    /// departs or runs no pods. Such a change must rest on the health of this sync pass.
     pub(super) fn rests_on_health(&self) -> bool {
-        self.queue.iter().any(|change| change.departed().is_some())
+        self.queue.iter().any(|change| change.soft_removal().is_some())
     }
 
     fn charge(&self, calls: f64) {

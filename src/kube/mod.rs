@@ -7,6 +7,7 @@
 mod budget;
 mod client;
 pub mod config;
+mod endpoints;
 mod error;
 mod events;
 mod labels;
@@ -15,11 +16,13 @@ mod node_table;
 mod recorder;
 mod secrets;
 mod services;
+mod streamed;
 mod types;
 mod workloads;
 
 pub use budget::Above;
 pub use client::{ACCESS_REVIEW, AllowedVerb, KubeClient, Print, READ_TIMEOUT, ReadFrom, Version};
+pub use endpoints::{SERVICES_WITH_PODS, without_endpoint_rights};
 pub use error::{CONFLICT_TRIES, KubeError, retry_on_conflict};
 pub use events::{Event, Involved, PastEvent};
 pub use labels::{Annotations, Labels, ServiceScope};

@@ -10,17 +10,16 @@ use super::client::{
 use super::client::{folder, percent_encoded};
 use super::error::KubeError;
 use super::labels::{Annotations, ServiceScope, labels_of_service};
+use super::streamed::{Collect, StreamedPage};
 use super::types::{
-    First, ListMeta, ListPage, ObjectReference, not_empty, null_as_default, short, timestamp,
+    First, ListPage, ObjectReference, not_empty, null_as_default, short, timestamp,
 };
-use crate::http::{Method, Parse};
+use crate::http::Method;
 use crate::provider::{self, Ingress, lock};
 use jiff::Timestamp;
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 /// The finalizer that a Service has as long as its load balancer can exist.
@@ -300,12 +299,17 @@ struct Collected<'a> {
     before_page: usize,
 }
 
-impl Collected<'_> {
-    /// A page can be requested several times until the answer is complete. This function removes the Services that
-    /// earlier tries of the current page have added, so that only the Services of the earlier pages remain.
+impl Collect for Collected<'_> {
+    type Item = KubeService;
+    const KIND: &'static str = SERVICE_LIST;
+
     fn begin_page(&mut self) {
         self.services.truncate(self.before_page);
         self.budget.forget_from(self.before_page);
+    }
+
+    fn end_page(&mut self) {
+        self.before_page = self.services.len();
     }
 
     fn add(&mut self, mut service: KubeService) {
@@ -329,7 +333,9 @@ impl Collected<'_> {
             service.above = Some(Above::Total);
         }
     }
+}
 
+impl Collected<'_> {
     fn share(&mut self, place: usize) {
         let service = &mut self.services[place];
         let Some(known) = self.known.get(service.metadata.uid.as_str()) else {
@@ -354,88 +360,6 @@ impl Collected<'_> {
             }
         }
         (self.services, self.budget.ended())
-    }
-}
-
-/// Parses a page of Services and adds each Service to the collected Services. The parsed value is the token of the next
-/// page, or the reason why the answer is not a page of Services. The value is `None` when the answer is read as `null`,
-/// because it equals an earlier answer.
-#[derive(Clone, Copy)]
-struct ServicePage<'a, 'b>(&'a RefCell<Collected<'b>>);
-
-/// The items of a page of Services.
-struct ServiceItems<'a, 'b>(&'a RefCell<Collected<'b>>);
-
-impl Parse for ServicePage<'_, '_> {
-    type Value = Option<Result<String, String>>;
-
-    fn parse<'de, D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
-        d.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ServicePage<'_, '_> {
-    type Value = Option<Result<String, String>>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of Services")
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        self.0.borrow_mut().begin_page();
-        let (mut kind, mut metadata, mut has_items) = (String::new(), ListMeta::default(), false);
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "kind" => kind = map.next_value()?,
-                "metadata" => metadata = map.next_value()?,
-                "items" => {
-                    map.next_value_seed(ServiceItems(self.0))?;
-                    has_items = true;
-                }
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        if !has_items {
-            return Err(serde::de::Error::missing_field("items"));
-        }
-        let mut collected = self.0.borrow_mut();
-        collected.before_page = collected.services.len();
-        Ok(Some(if kind == SERVICE_LIST {
-            Ok(metadata.continue_token)
-        } else {
-            Err(format!("answered a {kind} instead of a {SERVICE_LIST}"))
-        }))
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for ServiceItems<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<(), D::Error> {
-        d.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ServiceItems<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Services")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        while let Some(service) = items.next_element()? {
-            self.0.borrow_mut().add(service);
-        }
-        Ok(())
     }
 }
 
@@ -483,7 +407,7 @@ impl KubeClient {
         };
         let mut print = known.print;
         let read = self.read_pages(list, &mut print, begin, |collected, path, reading| {
-            self.page(path, reading, ServicePage(collected), |token| token)
+            self.page(path, reading, StreamedPage(collected), |token| token)
         })?;
         let Some(collected) = read else {
             let items = Arc::clone(&known.items);

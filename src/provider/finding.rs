@@ -214,6 +214,9 @@ reasons! {
         /// Information: a node will stop soon and stays a target, although `departing-delay` is over; the message says
         /// why. See `ccm help services`.
         DepartingNodeKept: LogOnly;
+        /// EndpointSlices can't be read, so nodes with pods can't be preferred (`prefer-nodes-with-pods`); present targets
+        /// stay. The message says what is missing.
+        EndpointsUnreadable: WarningEvent;
         /// No node can be a target. Check `node-selector` and the nodes.
         UnAvailableLoadBalancer: WarningEvent;
         /// The load balancer's type allows no more targets. The event says which nodes are left out. Choose a larger

@@ -9,7 +9,7 @@ use super::description::Write;
 use super::error::{ProviderError, Urgency};
 use super::finding::Finding;
 use super::interned::Interned;
-use super::service::{Cluster, Ingress, OfferedNode, Service};
+use super::service::{Cluster, Ingress, OfferedNode, Service, ServiceName};
 use super::source::{Source, Sourced};
 use crate::text::named;
 use jiff::Timestamp;
@@ -231,9 +231,9 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the ID of the load balancer and the name of the node, when the change removes a target only because the
-    /// node departs.
-    fn departed(&self) -> Option<(u64, &str)> {
+    /// Returns the load balancer and the node when the change removes a target that its Services still want, see
+    /// [`SoftRemoval`].
+    fn soft_removal(&self) -> Option<SoftRemoval<'_>> {
         None
     }
 
@@ -242,6 +242,20 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
     fn event(&self) -> Option<Finding> {
         None
     }
+}
+
+/// How many targets are exchanged for nodes with pods in a minute: of one load balancer, and of all together.
+pub const EXCHANGES_OF_BALANCER: usize = 5;
+pub const EXCHANGES_AT_MOST: usize = 10;
+
+/// The removal of a target that its Services still want. Its node departs, or a node that runs pods takes its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoftRemoval<'a> {
+    /// The ID of the load balancer.
+    pub balancer: u64,
+    pub node: &'a str,
+    /// Whether the removal counts for the limit of exchanges in a minute.
+    pub is_exchange: bool,
 }
 
 /// The kind of a planned change in the cloud.
@@ -290,6 +304,22 @@ pub struct LoadBalancerPlan {
     pub needs: Needs,
     /// The nodes that a rule takes or may take off the targets, although the Service wants them as targets.
     pub left_out: Vec<LeftOutNode>,
+    /// The Services whose EndpointSlices the choice of targets depends on. The list is empty unless more nodes are
+    /// wanted than fit, and nodes with pods are preferred.
+    pub pods_of: Vec<ServiceName>,
+    /// The wanted nodes that run pods, sorted by name. The list is empty while no EndpointSlices were read.
+    pub with_pods: Vec<NodeWithPods>,
+}
+
+/// A node that is wanted as a target and runs pods of the Services on the load balancer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeWithPods {
+    pub node: String,
+    /// Whether one of the pods is ready. Otherwise all pods are about to end, and one of them still serves.
+    pub is_ready: bool,
+    /// Whether the node is or becomes a target.
+    pub is_target: bool,
 }
 
 /// A node that is wanted as a target and is left out, or a departing node that is still a target.
@@ -314,6 +344,10 @@ pub enum LeftOutState {
     Waits { seconds: u64 },
     /// The node departs, and stays a target for this reason.
     Kept(WhyKept),
+    /// The node runs no pods, and is removed from the targets so that a node with pods becomes a target.
+    Exchanged,
+    /// The node runs no pods, and stays a target for this reason, although a node with pods is left out.
+    Stays(WhyKept),
 }
 
 impl LeftOutState {
@@ -333,12 +367,18 @@ impl LeftOutState {
             LeftOutState::Kept(why) => {
                 format!("the node will stop soon, and stays a target: {}", why.name())
             }
+            LeftOutState::Exchanged => {
+                "left out: it runs no pods, and a node with pods takes its place".to_owned()
+            }
+            LeftOutState::Stays(why) => {
+                format!("it runs no pods, and stays a target: {}", why.name())
+            }
         }
     }
 }
 
 named! {
-    /// Why a departing node stays a target although its delay is over.
+    /// Why a target stays although its node departs and the delay is over, or although a node with pods needs its place.
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     WhyKept {
@@ -346,6 +386,8 @@ named! {
         Half = "at most half of the targets are left out",
         Often = "it was removed six times within the last hour",
         Budget = "few calls are left in the project",
+        Recent = "it may have run pods within the last minute",
+        Pace = "at most 5 targets of a load balancer, and 10 of all, are exchanged in a minute",
     }
 }
 
@@ -515,16 +557,25 @@ impl LoadBalancerPlan {
         self
     }
 
-    /// Whether a departing node stays a target although its delay is over.
-    pub fn keeps_departing(&self) -> bool {
-        self.left_out.iter().any(|node| matches!(node.state, LeftOutState::Kept(_)))
+    /// Whether a target stays that a rule would remove, so that the Service is planned again soon.
+    pub fn keeps_targets(&self) -> bool {
+        let is_kept = |state| match state {
+            LeftOutState::Kept(_) => true,
+            LeftOutState::Stays(why) => why != WhyKept::Recent,
+            _ => false,
+        };
+        self.left_out.iter().any(|node| is_kept(node.state))
     }
 
     /// Whether this node will stop soon, so that it is or will be left out of the targets.
     pub fn departs(&self, node: &str) -> bool {
-        let stays = [LeftOutState::Limit, LeftOutState::ToBeDeleted];
-        let mut departing = self.left_out.iter().filter(|left| !stays.contains(&left.state));
-        departing.any(|left| left.node == node)
+        let departs = |state| {
+            matches!(
+                state,
+                LeftOutState::Departing | LeftOutState::Waits { .. } | LeftOutState::Kept(_)
+            )
+        };
+        self.left_out.iter().any(|left| left.node == node && departs(left.state))
     }
 
     /// Removes the fields, targets, ports and certificates of the load balancer, which only people read. For twenty
@@ -532,6 +583,7 @@ impl LoadBalancerPlan {
     pub fn drop_details(&mut self) {
         self.fields = Vec::new();
         self.left_out.iter_mut().for_each(|node| node.node = String::new());
+        self.with_pods = Vec::new();
         if let Some(found) = &mut self.found {
             found.targets = Vec::new();
             found.ports = Vec::new();

@@ -39,10 +39,10 @@ pub use instance::{
 pub use interned::{Interned, NodeLabels};
 pub use load_balancer::{
     ActionId, Actions, Applied, Balancer, BalancerHealth, BalancerUse, Cause, CauseKind, Change,
-    ChangeKind, Claim, Consumption, Field, HealthyTargets, KeptObject, LeftOutNode, LeftOutState,
-    LoadBalancerPlan, LoadBalancers, Needs, Orphan, PlanOutcome, PortOwner, SeenHealth,
-    ServiceInput, ShownCertificate, Snapshot, Target, TargetCounts, TargetHealth, Then, Usage,
-    WhyKept,
+    ChangeKind, Claim, Consumption, EXCHANGES_AT_MOST, EXCHANGES_OF_BALANCER, Field,
+    HealthyTargets, KeptObject, LeftOutNode, LeftOutState, LoadBalancerPlan, LoadBalancers, Needs,
+    NodeWithPods, Orphan, PlanOutcome, PortOwner, SeenHealth, ServiceInput, ShownCertificate,
+    Snapshot, SoftRemoval, Target, TargetCounts, TargetHealth, Then, Usage, WhyKept,
 };
 pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{
@@ -53,8 +53,9 @@ pub use options::{
 pub use route::{Network, Route, RouteChange, Routes};
 pub use secret::Secret;
 pub use service::{
-    AnnotationKind, Cluster, Departure, Groups, Ingress, OfferedNode, Protocol, Reach, SecretName,
-    Service, ServicePort, TlsPair, TlsSecret, TlsSecrets, TrafficPolicy, UntouchedService,
+    AnnotationKind, Cluster, Departure, Groups, Ingress, OfferedNode, PodNodes, PodsOnNode,
+    Protocol, Reach, SecretName, Service, ServiceName, ServicePort, TlsPair, TlsSecret, TlsSecrets,
+    TrafficPolicy, UntouchedService,
 };
 pub use source::{Source, Sourced};
 pub use tasks::Tasks;

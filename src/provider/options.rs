@@ -209,6 +209,8 @@ pub struct LoadBalancerDefaults {
     pub health_check: HealthCheckDefaults,
     /// `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`: how long departing nodes stay targets.
     pub departing_delay: Option<Sourced<Duration>>,
+    /// `HCLOUD_LOAD_BALANCERS_PREFER_NODES_WITH_PODS`: whether nodes with pods come first when not all nodes fit.
+    pub prefer_nodes_with_pods: Option<Sourced<bool>>,
     /// `HCLOUD_LOAD_BALANCERS_LABELS`: labels for all load balancers. A label with the same key in the Service's
     /// annotation wins.
     pub labels: Option<Sourced<Labels>>,

@@ -155,6 +155,57 @@ pub type TlsSecret = Result<Arc<TlsPair>, String>;
 /// The namespace and the name of a Secret.
 pub type SecretName = (String, String);
 
+/// The namespace and the name of a Service.
+pub type ServiceName = (String, String);
+
+/// On which nodes the pods of some Services run, as their EndpointSlices show it. A bit of a mask stands for the Service
+/// at this index of `services`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodNodes {
+    /// The Services whose EndpointSlices were read, at most 64.
+    pub services: Vec<ServiceName>,
+    /// The nodes with a pod of one of the Services, by name. Other nodes have no pods of these Services.
+    pub nodes: BTreeMap<String, PodsOnNode>,
+    /// The Services with an endpoint that names no node. It is not known which nodes run their pods.
+    pub unplaced: u64,
+    /// The Services whose EndpointSlices have been read for less than a minute.
+    pub new: u64,
+    /// For each Service whose EndpointSlices could not be read, the reason.
+    pub unread: BTreeMap<ServiceName, String>,
+}
+
+/// The Services with pods on a node. Each field is a mask, see [`PodNodes`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PodsOnNode {
+    /// The Services with a ready pod on the node.
+    pub ready: u64,
+    /// The Services with a pod that serves on the node. A pod that is about to end can still serve.
+    pub serving: u64,
+    /// The Services that may have had a pod that served on the node within the last minute.
+    pub recent: u64,
+}
+
+impl PodNodes {
+    /// Returns the mask for these Services. `None` when it is not known on which nodes the pods of one of them run.
+    pub fn mask(&self, services: &[ServiceName]) -> Option<u64> {
+        let mut mask = 0;
+        for service in services {
+            mask |= 1 << self.services.iter().position(|other| other == service)?;
+        }
+        (mask & self.unplaced == 0).then_some(mask)
+    }
+
+    /// Returns which of the Services in `mask` have pods on the node.
+    pub fn on(&self, node: &str, mask: u64) -> PodsOnNode {
+        let pods = self.nodes.get(node).copied().unwrap_or_default();
+        PodsOnNode {
+            ready: pods.ready & mask,
+            serving: pods.serving & mask,
+            recent: (pods.serving | pods.recent | self.new) & mask,
+        }
+    }
+}
+
 /// The Secrets of type `kubernetes.io/tls` that were read.
 pub type TlsSecrets = BTreeMap<SecretName, TlsSecret>;
 
@@ -194,9 +245,13 @@ pub struct Cluster {
     pub foreign_nodes: Vec<(String, String)>,
     /// The Secrets that the planned Services use.
     pub tls_secrets: TlsSecrets,
-    /// The targets that were removed so often, because their nodes departed, that they stay for now. An entry is the ID
-    /// of the load balancer and the name of the node.
+    /// The targets that were removed so often, because their nodes departed or ran no pods, that they stay for now. An
+    /// entry is the ID of the load balancer and the name of the node.
     pub removed_often: HashSet<(u64, String)>,
+    /// How many targets of each load balancer, by ID, were exchanged within the last minute for nodes that run pods.
+    pub exchanged: HashMap<u64, usize>,
+    /// On which nodes the pods of Services run that prefer nodes with pods.
+    pub pods: Arc<PodNodes>,
 }
 
 /// A Service whose ports must stay as they are, because the settings say that this program must not manage the Service,

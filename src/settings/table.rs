@@ -336,6 +336,10 @@ settings! {
     /// a shutdown or the cluster autoscaler has marked it: ccm help services.
     HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED load_balancers_departing_cordoned: bool = parsed(boolean) => { default: Some("false"), }
 
+    /// Whether nodes that run pods become targets first, when the type takes fewer targets than there are nodes. This is
+    /// the default of the annotation prefer-nodes-with-pods: ccm help services. Unset: no.
+    HCLOUD_LOAD_BALANCERS_PREFER_NODES_WITH_PODS [prefer_nodes_with_pods = parsed(boolean)] => {}
+
     /// Labels of all load balancers of Services, e.g. team=web,cost=42. A label stays on the load balancer when its key
     /// is removed.
     HCLOUD_LOAD_BALANCERS_LABELS [labels = parsed(Labels::parse)] => { kind: ValueKind::List("KEY=VALUE"), }

@@ -100,6 +100,15 @@ impl Directory {
         }
     }
 
+    /// Gives RBAC rules to an existing user, in addition to its earlier rules. Returns all rules of the user that apply in
+    /// the whole cluster.
+    pub fn grant(&mut self, user: &str, rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
+        let found = self.users.iter_mut().find(|found| found.name == user);
+        let user = found.unwrap_or_else(|| panic!("there is no user {user}"));
+        user.rules.extend(rules);
+        user.rules.clone()
+    }
+
     pub fn grant_in_namespace(&mut self, user: &str, namespace: &str, rules: Vec<PolicyRule>) {
         self.grants.push(NamespaceGrant { user: user.into(), namespace: namespace.into(), rules });
     }

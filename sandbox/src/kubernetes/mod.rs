@@ -198,6 +198,19 @@ impl Cluster {
         self.state().directory.remove_token(token);
     }
 
+    /// Gives the RBAC rules of a ClusterRole to an existing user, in addition to the user's earlier rules. The rules apply
+    /// in the whole cluster.
+    ///
+    /// # Panics
+    /// Panics when there is no such user.
+    pub fn grant(&self, user: &str, rules: Vec<PolicyRule>) {
+        let all = self.state().directory.grant(user, rules);
+        if let Some(corner) = &self.corner {
+            let directory = self.state().directory.clone();
+            corner.bind(&directory, user, &[], "", &all);
+        }
+    }
+
     /// Gives the RBAC rules of a Role to a user, in addition to the user's earlier rules. The rules apply only in this
     /// namespace.
     pub fn grant_in_namespace(&self, user: &str, namespace: &str, rules: Vec<PolicyRule>) {

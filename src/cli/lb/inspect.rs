@@ -95,6 +95,7 @@ fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
         of_found(certificates),
         health(plan),
         left_out(plan),
+        with_pods(plan),
         section(
             "\nFIELDS (= as wanted, ~ differs, · left unchanged)",
             &fields(plan, is_wide),
@@ -308,6 +309,16 @@ fn health(plan: &ServicePlan) -> String {
 fn left_out(plan: &ServicePlan) -> String {
     let rows = plan.cloud.left_out.iter().map(|left| vec![left.node.clone(), left.state.text()]);
     table_of(&["NODE", "AS A TARGET"], rows)
+}
+
+/// Returns a table of the nodes that run pods, when nodes with pods are preferred and not all nodes fit.
+fn with_pods(plan: &ServicePlan) -> String {
+    let rows = plan.cloud.with_pods.iter().map(|node| {
+        let pods = if node.is_ready { "ready" } else { "about to end" };
+        let target = if node.is_target { "yes" } else { "no" };
+        vec![node.node.clone(), pods.to_owned(), target.to_owned()]
+    });
+    table_of(&["NODE WITH PODS", "PODS", "TARGET"], rows)
 }
 
 fn why(health: &TargetHealth) -> String {

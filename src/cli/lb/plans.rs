@@ -314,6 +314,9 @@ impl Serialize for ServiceJson<'_> {
         if !plan.cloud.left_out.is_empty() {
             map.serialize_entry("leftOut", &plan.cloud.left_out)?;
         }
+        if !plan.cloud.with_pods.is_empty() {
+            map.serialize_entry("withPods", &plan.cloud.with_pods)?;
+        }
         map.end()
     }
 }

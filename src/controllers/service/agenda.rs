@@ -6,6 +6,7 @@
 
 use super::observe::{self, FullName, SeenObjects, candidates, full_name};
 use super::plan::{Want, want};
+use super::pods::Pods;
 use crate::cache::Apis;
 use crate::controllers::controller::Selection;
 use crate::controllers::schedule::{Reads, Schedule, Why};
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 /// searched at the usual intervals again.
 const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
-/// How often a Service is planned again while a departing node stays a target, and for how long. Later, only the regular
+/// How often a Service is planned again while a target stays that departs or runs no pods, and for how long. Later, only the regular
 /// comparison of all Services plans it.
 const KEPT_PERIOD: Duration = Duration::from_secs(60);
 const KEPT_AT_MOST: Duration = Duration::from_secs(600);
@@ -54,13 +55,13 @@ pub(super) struct Agenda {
     /// The start of the last comparison of all Services with their load balancers. `None` when a search for orphans
     /// (load balancers whose Service does not exist) has already followed that comparison.
     orphans_due: Option<Instant>,
-    /// The Services on whose load balancers a departing node stays a target, by UID.
+    /// The Services on whose load balancers a target stays that departs or runs no pods, by UID.
     kept: HashMap<String, KeptSince>,
     /// The start of a search for orphans that found none while there were no Services of ours.
     quiet_since: Option<Instant>,
 }
 
-/// When it was seen that a departing node stays a target.
+/// When it was seen that a target stays that departs or runs no pods.
 struct KeptSince {
     first: Instant,
     last: Instant,
@@ -294,8 +295,9 @@ impl Agenda {
         is_newer.then(|| listed.clone())
     }
 
-    /// Notes whether the plan of the Service keeps a target although its node departs.
-    pub(super) fn keeps_departing(&mut self, uid: &str, is_kept: bool) {
+    /// Notes whether the plan of the Service keeps a target that a rule would remove, because its node departs or runs no
+    /// pods.
+    pub(super) fn keeps_targets(&mut self, uid: &str, is_kept: bool) {
         let now = clock::now();
         if !is_kept {
             self.kept.remove(uid);
@@ -350,7 +352,12 @@ impl Agenda {
 
 impl Dependencies {
     /// Computes the fingerprints of what Kubernetes showed. `departures` is the fingerprint of the departing nodes.
-    pub(super) fn new(apis: &Apis, seen: &SeenObjects, departures: u64) -> Dependencies {
+    pub(super) fn new(
+        apis: &Apis,
+        seen: &SeenObjects,
+        departures: u64,
+        pods: &Pods,
+    ) -> Dependencies {
         let provider = &*apis.provider;
         let mut of_nodes = DefaultHasher::new();
         departures.hash(&mut of_nodes);
@@ -377,6 +384,12 @@ impl Dependencies {
                 held.map(|held| held.as_ref().map(|pair| &pair.digest)).hash(&mut of_secrets);
             }
             *others.entry(service.metadata.uid.clone()).or_default() ^= of_secrets.finish();
+        }
+        for service in &seen.services {
+            match pods.print(service) {
+                0 => {}
+                print => *others.entry(service.metadata.uid.clone()).or_default() ^= print,
+            }
         }
         Dependencies { nodes: of_nodes.finish(), others, has_groups }
     }

@@ -13,6 +13,8 @@
 //! | `observe` | reads the data for plans from Kubernetes and from the cloud |
 //! | `plan` | decides what should be done, as a pure function |
 //! | `sync` | carries out the plans of a tick, for all Services |
+//! | `departures` | notes which nodes will stop soon, and since when |
+//! | `pods` | reads on which nodes the pods of Services run |
 //! | `events` | reports what happens |
 //! | `health` | finds which Services get no traffic, and why |
 //! | `orphans` | finds and deletes load balancers whose Service does not exist |
@@ -31,6 +33,7 @@ mod health;
 mod observe;
 mod orphans;
 mod plan;
+mod pods;
 mod sync;
 
 pub use departures::departs;
@@ -62,6 +65,7 @@ use departures::Departures;
 use health::{Look, ServiceOutages};
 use jiff::Timestamp;
 use observe::{ObservedServices, SeenObjects, full_name};
+use pods::Pods;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -96,6 +100,7 @@ impl ServiceController {
             management: Management::Usual,
             agenda: Agenda::default(),
             departures: Departures::new(settings.departing_cordoned),
+            pods: Pods::default(),
             admission: Admission::default(),
             executor: Executor::new(NAME),
             queued: Vec::new(),
@@ -150,6 +155,11 @@ impl ServiceController {
             return Ok((Vec::new(), seen.tls_secrets));
         };
         let mut plans = plan::plan(&observed, true);
+        let mut pods = Pods::default();
+        if pods.read_for(apis, &plans, &seen.nodes, None) {
+            observed.cluster.pods = pods.known();
+            plans = plan::plan(&observed, true);
+        }
         let needs = plan::needs(&plans);
         if observed.read_needs(apis, &seen.nodes, needs, begun)? {
             plans = plan::plan(&observed, true);
@@ -310,7 +320,9 @@ impl ServiceSync<'_> {
         })?;
         let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let is_waiting = state.admission.is_anything_waiting();
-        let is_settled = state.agenda.is_settled(&seen, begun) && !state.departures.is_pending();
+        let is_settled = state.agenda.is_settled(&seen, begun)
+            && !state.departures.is_pending()
+            && !state.pods.is_due();
         if !selection.is_explicit() && !is_waiting && is_settled {
             return Ok(());
         }
@@ -335,11 +347,18 @@ impl ServiceSync<'_> {
             };
             events::outages(apis, &mut state.outages, &look);
         }
-        let proposals = observed.map(|observed| plan::plan(&observed, self.for_people));
+        let proposals = observed.map(|mut observed| {
+            let plans = plan::plan(&observed, self.for_people);
+            if !state.pods.read_for(apis, &plans, &seen.nodes, None) {
+                return plans;
+            }
+            observed.cluster.pods = state.pods.known();
+            plan::plan(&observed, self.for_people)
+        });
         let mut in_order = proposals.unwrap_or_default();
         state.departures.planned(in_order.iter().map(|plan| (&plan.object.uid, &plan.cloud)));
         for plan in &in_order {
-            state.agenda.keeps_departing(&plan.object.uid, plan.cloud.keeps_departing());
+            state.agenda.keeps_targets(&plan.object.uid, plan.cloud.keeps_targets());
         }
         measure(&seen);
         // All nodes are read again before a write. The first list is dropped here, because two lists of thousands of
@@ -486,8 +505,10 @@ impl ServiceController {
     /// objects any more.
     fn saw(&mut self, apis: &Apis, seen: &SeenObjects) {
         self.departures.saw(&*apis.provider, &seen.services, &seen.nodes);
+        self.pods.saw(apis, &seen.services, &seen.nodes);
         let departures = self.departures.print(&seen.nodes);
-        self.agenda.saw(seen, Dependencies::new(apis, seen, departures));
+        let dependencies = Dependencies::new(apis, seen, departures, &self.pods);
+        self.agenda.saw(seen, dependencies);
         self.certificates.saw(&seen.tls_secrets);
         self.stop_stale(&seen.services);
     }
@@ -534,6 +555,8 @@ impl ServiceController {
     ) -> Result<ObservedServices, CacheError> {
         let waiting = self.admission.waiting_of(&services);
         let mut observed = observe::observe(apis, &self.departures, services, seen, reads)?;
+        observed.cluster.exchanged = self.pods.exchanged();
+        observed.cluster.pods = self.pods.known();
         self.settings.cluster_name.clone_into(&mut observed.cluster.name);
         Ok(ObservedServices { management: self.management, waiting, ..observed })
     }

@@ -140,6 +140,7 @@ impl ObservedServices {
             self.cluster.name = before.name;
             self.cluster.untouched = before.untouched;
             self.cluster.removed_often = before.removed_often;
+            (self.cluster.exchanged, self.cluster.pods) = (before.exchanged, before.pods);
             self.cluster.tls_secrets = before.tls_secrets;
             self.set_groups(before.groups);
         }

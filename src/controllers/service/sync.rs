@@ -13,6 +13,7 @@ use super::events;
 use super::health::ServiceOutages;
 use super::observe::{self, Management, NAME, ObservedServices, SeenObjects, ServiceSettings};
 use super::plan::{self, ServiceChange, ServicePlan, ServiceWrite, Want};
+use super::pods::Pods;
 use crate::cache::{Apis, CacheError, ReadFrom};
 use crate::controllers::controller::{Progress, Selection};
 use crate::controllers::executor::{End, Execution, Executor, Requests};
@@ -23,7 +24,8 @@ use crate::kube::{
     CONFLICT_TRIES, KubeClient, KubeError, KubeService, LOAD_BALANCER_FINALIZER, retry_on_conflict,
 };
 use crate::provider::{
-    ChangeKind, Claim, ErrorKind, Finding, Write, calls::counted, clock, without_correlations,
+    ChangeKind, Claim, ErrorKind, Finding, SoftRemoval, Write, calls::counted, clock,
+    without_correlations,
 };
 use crate::text;
 use serde_json::{Value, json};
@@ -42,6 +44,7 @@ pub struct ServiceController {
     pub management: Management,
     pub(super) agenda: Agenda,
     pub(super) departures: Departures,
+    pub(super) pods: Pods,
     pub(super) admission: Admission,
     /// Makes the changes in the cloud. It has an execution (the changes of one Service) for each Service that is being
     /// changed. An execution can continue in the next sync pass.
@@ -313,6 +316,10 @@ impl ServiceSync<'_> {
         };
         let mut observed = self.state.observe(apis, services, &seen, reads)?;
         let mut plans = plan::plan(&observed, self.for_people);
+        if self.state.pods.read_for(apis, &plans, &seen.nodes, Some(begun)) {
+            observed.cluster.pods = self.state.pods.known();
+            plans = plan::plan(&observed, self.for_people);
+        }
         let mut needs = plan::needs(&plans);
         needs.servers |= tasks.iter().any(|task| task.refused > 0);
         if observed.read_needs(apis, &seen.nodes, needs, begun)? {
@@ -418,6 +425,10 @@ impl ServiceSync<'_> {
         if plan.changes_now().next().is_none() {
             return self.finish(work.task, work.plan);
         }
+        if !self.state.pods.admit(plan) {
+            self.leave(&[work.task]);
+            return None;
+        }
         self.has_written = true;
         if task.kind.is_none() {
             let kind = kind_of(plan);
@@ -455,10 +466,16 @@ impl ServiceSync<'_> {
         task.overtaken = None;
         for made in &result.made {
             events::changed(self.apis, &plan, &**made);
-            if let Some((balancer, node)) = made.departed() {
+            if let Some(SoftRemoval { balancer, node, .. }) = made.soft_removal() {
                 self.state.departures.removed(balancer, node);
             }
             self.report.add_changes(&name, &made.description());
+        }
+        if let Some(balancer) = &plan.cloud.found {
+            let removals = result.made.iter().filter_map(|made| made.soft_removal());
+            let nodes: Vec<&str> = removals.map(|removal| removal.node).collect();
+            let is_known = !matches!(result.end, End::Failed(_));
+            self.state.pods.made(balancer.id, &nodes, is_known);
         }
         if self.for_people {
             task.made.extend(result.made.iter().map(|made| made.json()));

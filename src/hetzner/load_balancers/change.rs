@@ -11,8 +11,8 @@ use crate::hetzner::certificates::Certificate;
 use crate::http::{Method, Secret};
 use crate::provider::variables::VariableName;
 use crate::provider::{
-    self, Applied, ChangeKind, Description, ErrorKind, Finding, ProviderError, Sourced, TlsPair,
-    Urgency, WriteVerb,
+    self, Applied, ChangeKind, Description, ErrorKind, Finding, ProviderError, SoftRemoval,
+    Sourced, TlsPair, Urgency, WriteVerb,
 };
 use crate::text::shell_command;
 use serde::de::IgnoredAny;
@@ -119,8 +119,9 @@ pub struct BalancerChange {
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
-    /// The name of the departing node, when the write removes a target only because its node departs.
-    pub(super) departed: Option<String>,
+    /// The name of the node, when the write removes a target that its Services still want. The second value says whether
+    /// the removal counts for the limit of exchanges in a minute.
+    pub(super) soft_removal: Option<(String, bool)>,
     /// The certificate that the write uploads, with its private key. Both become part of the request only when it is
     /// sent, so that logs and other outputs of the plan can't show the key. `None` when the write uploads no
     /// certificate.
@@ -168,7 +169,7 @@ impl BalancerChange {
             purpose: Purpose::Usual,
             event: None,
             guard: None,
-            departed: None,
+            soft_removal: None,
             pair: None,
             new_name: None,
         }
@@ -535,8 +536,9 @@ impl provider::Change for BalancerChange {
         self.id.is_none() || self.action.is(Deletes)
     }
 
-    fn departed(&self) -> Option<(u64, &str)> {
-        self.id.zip(self.departed.as_deref())
+    fn soft_removal(&self) -> Option<SoftRemoval<'_>> {
+        let ((node, is_exchange), balancer) = self.soft_removal.as_ref().zip(self.id)?;
+        Some(SoftRemoval { balancer, node, is_exchange: *is_exchange })
     }
 
     fn new_name(&self) -> Option<&Sourced<String>> {

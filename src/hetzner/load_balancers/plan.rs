@@ -257,6 +257,8 @@ impl<'a> Settled<'a> {
         let (differences, left) = self.differences(found, kind, so_far);
         plan.fields = differences.fields;
         plan.left_out = differences.left_out;
+        plan.pods_of = differences.pods_of;
+        plan.with_pods = differences.with_pods;
         let context = &self.context;
         let others = if self.parser.problems.is_empty() && !self.stays {
             leave_others(context, there, &mut self.parser)

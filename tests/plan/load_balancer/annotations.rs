@@ -7,7 +7,7 @@ use ccm::hetzner::load_balancers::annotations::{
     AnnotationScope, PREFIX, TABLE, kind_of, markdown,
 };
 use ccm::hetzner::load_balancers::{KEEP, Listener, ObservedBalancers, PortField};
-use ccm::provider::{AnnotationKind, Protocol, Reason, ServicePort};
+use ccm::provider::{AnnotationKind, Protocol, Reason, ServicePort, TrafficPolicy};
 use std::collections::BTreeSet;
 
 /// An annotation and its effect.
@@ -180,8 +180,8 @@ const CASES: &[Case] = &[
 
 /// The annotations that have tests of their own, in `certificates` and `primary_ips`.
 #[rustfmt::skip]
-const ELSEWHERE: [&str; 12] = [
-    "departing-delay",
+const ELSEWHERE: [&str; 13] = [
+    "departing-delay", "prefer-nodes-with-pods",
     "http-tls-secret", "share", "share-namespaces", "external", "external-targets", "certificate-type",
     "http-managed-certificate-name", "http-managed-certificate-domains", "http-managed-certificate-acme-staging",
     "public-net-ipv4", "public-net-ipv6",
@@ -280,6 +280,9 @@ fn the_example_of_each_annotation_is_right() {
         let mut world = World::new(Profile::CcmFromScratch);
         world.service.ports = vec![port("https", 443)];
         world.network = Some(NETWORK);
+        if row.name == "prefer-nodes-with-pods" {
+            world.service.traffic_policy = TrafficPolicy::Local;
+        }
         world.state = ObservedBalancers { is_for_manifests: true, ..ObservedBalancers::default() };
         world.set(with);
         world.set_one(row.name, example);

@@ -50,9 +50,11 @@ const CASES: &[Case] = &[
     ("limit: departing nodes have no room", "th d9 d9 - -", Some("60s"), 3, "+4 +5", "2 departing, 3 limit"),
 ];
 
-fn world(nodes: &str, most: usize) -> World {
+/// Returns a world with these nodes. `prepare` changes the Service before its load balancer is created.
+pub fn world(nodes: &str, most: usize, prepare: fn(&mut World)) -> World {
     let mut world = World::new(Profile::CcmFromScratch);
     world.nodes = Vec::new();
+    prepare(&mut world);
     world.converge();
     let mut targets = Vec::new();
     for (word, id) in nodes.split(' ').zip(1..) {
@@ -94,7 +96,7 @@ fn target(id: u64, health: &[(u16, &str)]) -> ApiTarget {
 }
 
 /// Returns the changes of targets as `+1 -2`.
-fn steps(plan: LoadBalancerPlan) -> String {
+pub fn steps(plan: LoadBalancerPlan) -> String {
     let lines = lines(&changes(plan));
     let step = |line: &String| {
         let sign = if line.contains("removed") { '-' } else { '+' };
@@ -104,13 +106,15 @@ fn steps(plan: LoadBalancerPlan) -> String {
     lines.iter().map(step).collect::<Vec<_>>().join(" ")
 }
 
-fn states(plan: &LoadBalancerPlan) -> String {
+pub fn states(plan: &LoadBalancerPlan) -> String {
     let state = |state: LeftOutState| match state {
         LeftOutState::Limit => "limit".to_owned(),
         LeftOutState::Departing => "departing".to_owned(),
         LeftOutState::ToBeDeleted => "toBeDeleted".to_owned(),
         LeftOutState::Waits { seconds } => format!("waits {seconds}"),
         LeftOutState::Kept(why) => format!("kept {why:?}"),
+        LeftOutState::Exchanged => "exchanged".to_owned(),
+        LeftOutState::Stays(why) => format!("stays {why:?}"),
     };
     let number = |name: &str| name.trim_start_matches("worker-").parse::<u32>().unwrap();
     let all = plan.left_out.iter();
@@ -121,7 +125,7 @@ fn states(plan: &LoadBalancerPlan) -> String {
 #[test]
 fn each_rule_about_departing_nodes_decides_its_case() {
     for (rule, nodes, delay, most, expected, left) in CASES {
-        let mut world = world(nodes, *most);
+        let mut world = world(nodes, *most, |_| {});
         if let Some(delay) = delay {
             world.set_one("departing-delay", delay);
         }

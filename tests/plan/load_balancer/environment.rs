@@ -41,6 +41,14 @@ fn departing(world: &World) -> String {
     world.plan().left_out.iter().map(|left| format!("{:?}", left.state)).collect()
 }
 
+/// Returns for how many Services the pods decide which of too many nodes become targets.
+fn with_pods(world: &World) -> String {
+    let mut world = world.clone();
+    world.service.traffic_policy = TrafficPolicy::Local;
+    world.balancer_mut().load_balancer_type.max_targets = 2;
+    world.plan().pods_of.len().to_string()
+}
+
 const PRIVATE: &str = "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP";
 
 #[rustfmt::skip] // A case is a paragraph.
@@ -80,6 +88,9 @@ const CASES: &[Case] = &[
     Case { variable: "HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY",
         set: |d| d.departing_delay = env("HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY", Duration::from_secs(10)), unset: |d| d.departing_delay = None,
         annotation: "departing-delay=60s", of: departing, effects: ["Departing", "Waits { seconds: 30 }", "", ""] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_PREFER_NODES_WITH_PODS",
+        set: |d| d.prefer_nodes_with_pods = env("HCLOUD_LOAD_BALANCERS_PREFER_NODES_WITH_PODS", true), unset: |d| d.prefer_nodes_with_pods = None,
+        annotation: "prefer-nodes-with-pods=false", of: with_pods, effects: ["1", "0", "0", "0"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_LABELS",
         set: |d| d.labels = env("HCLOUD_LOAD_BALANCERS_LABELS", Labels::parse("team=all,cost=1").unwrap()), unset: |d| d.labels = None,
         annotation: "labels=team=web", of: |w| format!("{} {}", w.balancer().labels["team"], w.balancer().labels["cost"]),

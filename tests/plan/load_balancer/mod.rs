@@ -16,6 +16,7 @@ mod linear;
 mod named_certificates;
 mod names;
 mod order;
+mod pods;
 mod primary_ips;
 mod project;
 mod property;

@@ -53,6 +53,7 @@ const CASES: &[(&str, &str, &str, &str)] = &[
     ("HEALTH_CHECK_NODE_PORT", "F", "off", "use true or false"),
     ("DEPARTING_DELAY", "60s", "601s", "use 0s to 600s"),
     ("DEPARTING_CORDONED", "true", "on", "use true or false"),
+    ("PREFER_NODES_WITH_PODS", "true", "on", "use true or false"),
     ("LABELS", "team=web,cost=42", "hcloud-ccm/service-uid=1", "are reserved"),
     ("PRIMARY_IP_SELECTOR", "use=services,!reserved", "use in services", "no name of a label"),
     ("CERTIFICATE_SELECTOR", "use=services", "use in services", "no name of a label"),

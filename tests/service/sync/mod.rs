@@ -23,6 +23,7 @@ mod many_findings;
 mod orphans;
 mod outage;
 mod paused;
+mod pods;
 mod predicted_refusals;
 mod private_addresses;
 mod read_only_commands;

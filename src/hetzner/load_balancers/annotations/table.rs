@@ -142,6 +142,11 @@ table! {
     DEPARTING_DELAY = of(Whole, "departing-delay", "duration from `0s` to `600s`")
         .variable(HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY);
 
+    /// Whether nodes that run pods of the Service become targets before other nodes, when the type of the load balancer
+    /// takes fewer targets than there are nodes. It counts for `externalTrafficPolicy: Local` (`ccm help services`).
+    PREFER_NODES_WITH_PODS = of(Service, "prefer-nodes-with-pods", BOOLEAN)
+        .variable(HCLOUD_LOAD_BALANCERS_PREFER_NODES_WITH_PODS);
+
     /// Whether Hetzner refuses to delete the load balancer. A protected load balancer stays when its Service is
     /// deleted, and costs money. Unset: left unchanged.
     DELETION_PROTECTION = of(Whole, "deletion-protection", BOOLEAN);

@@ -16,7 +16,8 @@ use crate::hetzner::load_balancers::ownership::context::{PlanContext, default_so
 use crate::hetzner::load_balancers::ownership::labels::is_of_program;
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
-    AddressKind, InstanceId, Labels, OfferedNode, ProviderId, Reason, Service, Source, Sourced,
+    AddressKind, InstanceId, Labels, OfferedNode, ProviderId, Reason, Service, ServiceName, Source,
+    Sourced, TrafficPolicy,
 };
 use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
@@ -100,6 +101,9 @@ pub(crate) struct Targets {
     pub(crate) source: Source,
     /// How long a departing node stays a target. `None` when it stays until other rules remove it.
     pub(crate) departing_delay: Option<Duration>,
+    /// The Services whose pods decide which nodes become targets when there is not enough room for all. The list is empty
+    /// when nodes with pods are not preferred.
+    pub(crate) pods_of: Vec<ServiceName>,
 }
 
 /// The machine that a node runs on.
@@ -188,6 +192,7 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
         certificates,
         targets: Targets {
             departing_delay: departing_delay(parser, context),
+            pods_of: pods_of(parser, context),
             ..targets(parser, context)
         },
         in_status: InStatus {
@@ -475,6 +480,58 @@ fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Opti
     Some(longest)
 }
 
+/// Returns the Services whose pods decide which nodes become targets when there is not enough room for all. These are
+/// the Services on the load balancer with `externalTrafficPolicy: Local`, because only nodes with their pods answer.
+///
+/// On a shared load balancer, such a Service of the group's own namespace must ask for it. On an external load balancer,
+/// each Service with a port there must ask for it. The list is empty when they do not.
+fn pods_of(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<ServiceName> {
+    let (group, default) = (&context.group, &context.project.defaults.prefer_nodes_with_pods);
+    let set = parser.read(&a::PREFER_NODES_WITH_PODS, None, v::boolean);
+    let is_set = set.is_some_and(|set| set.value);
+    let default = default.as_ref().is_some_and(|default| default.value);
+    let is_local = |service: &&Service| service.traffic_policy == TrafficPolicy::Local;
+    let asks = |service: &&Service| {
+        let value = value_of(service, &a::PREFER_NODES_WITH_PODS).map(v::boolean);
+        value.and_then(Result::ok).unwrap_or(default)
+    };
+    let mut all = group.members.clone();
+    let is_on = if group.is_external() {
+        let served = group.balancer().into_iter().flat_map(|balancer| group.served_on(balancer));
+        let others = served.filter(|other| other.uid != context.service.uid);
+        all = others.chain([context.service]).collect();
+        all.iter().all(asks)
+    } else {
+        group.deciders.iter().filter(|service| is_local(service)).any(asks)
+    };
+    let names = |services: Vec<&Service>| {
+        let local = services.into_iter().filter(is_local);
+        local.map(|service| (service.namespace.clone(), service.name.clone())).collect()
+    };
+    let names: Vec<ServiceName> = if is_on { names(all) } else { Vec::new() };
+    let is_without_effect = if group.is_external() {
+        names.is_empty()
+    } else {
+        names.is_empty() || !is_local(&context.service)
+    };
+    if is_set && is_without_effect {
+        let why = if group.is_external() && !is_on {
+            "another Service with a port on the load balancer does not set it".to_owned()
+        } else if is_local(&context.service) {
+            group.why_it_does_not_decide()
+        } else {
+            "with spec.externalTrafficPolicy Cluster each node sends connections to any pod; it counts with Local alone"
+                .to_owned()
+        };
+        let key = a::PREFER_NODES_WITH_PODS.key();
+        parser.warning(
+            Reason::AnnotationWithoutEffect,
+            format!("annotation {key} has no effect: {why}"),
+        );
+    }
+    names
+}
+
 fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
     let selector = parser.read(&a::NODE_SELECTOR, None, Selector::parse);
     let asked = asked_targets(parser, context, selector.as_ref());
@@ -519,6 +576,7 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
     Targets {
         nodes,
         departing_delay: None,
+        pods_of: Vec::new(),
         source: match selector {
             _ if asked.len() > 1 => Source::Rule("a Service on the load balancer asks for it"),
             Some(selector) => selector.source,

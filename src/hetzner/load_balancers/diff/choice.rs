@@ -4,12 +4,13 @@
 //! |---|---|---|
 //! | to be deleted | nodes that the cluster autoscaler is about to delete | such a node does not become a target; where it is a target, it stays one. Exception: the load balancer would have no target at all. |
 //! | departing | with `departing-delay`, nodes that will stop soon | such a node does not become a target; where it is a target, it is removed after the delay. At most half of the targets are left out. |
-//! | limit | all nodes, when the type of the load balancer allows fewer targets | present targets come first, then names decide; departing nodes come last |
+//! | limit | all nodes, when the type of the load balancer allows fewer targets | present targets come first, then nodes with ready pods, then names decide; departing nodes come last |
+//! | exchange | with `prefer-nodes-with-pods`, nodes above the limit that run ready pods | such a node takes the place of a target that has run no pods for a minute |
 
 use crate::hetzner::load_balancers::model::balancer::TargetId;
-use crate::provider::{Departure, LeftOutNode, LeftOutState, WhyKept};
+use crate::provider::{Departure, LeftOutNode, LeftOutState, PodsOnNode, WhyKept};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A node that the Services want as a target.
@@ -19,8 +20,36 @@ pub(crate) struct TargetCandidate {
     /// Whether the load balancer has the target now.
     pub(crate) is_present: bool,
     pub(crate) departure: Departure,
-    /// Why the target must stay although its node departs, as far as that does not depend on the number of targets.
-    pub(crate) kept: Option<WhyKept>,
+    /// The pods of the Services that prefer nodes with pods.
+    pub(crate) pods: PodsOnNode,
+}
+
+/// What decides which candidates become targets.
+pub(crate) struct ChoiceRules<'a> {
+    /// How many of the candidates can be targets.
+    pub(crate) room: usize,
+    /// How long a departing node stays a target, or `None` when departing nodes stay.
+    pub(crate) delay: Option<Duration>,
+    /// Whether the load balancer has no other targets.
+    pub(crate) is_alone: bool,
+    /// Which Services prefer nodes with pods, see [`crate::provider::PodNodes`]. Zero when no Service does, or when it is
+    /// not known where their pods run.
+    pub(crate) services: u64,
+    /// How many targets may be exchanged now for nodes with pods. Exchanges for a Service without a target that runs one
+    /// of its ready pods do not count.
+    pub(crate) exchanges: usize,
+    /// Returns why a target must stay, when these other targets leave, too. The flag says whether the removal can wait.
+    pub(crate) why_kept: &'a WhyKeptFn<'a>,
+}
+
+pub(crate) type WhyKeptFn<'a> =
+    dyn Fn(&TargetCandidate, &BTreeSet<TargetId>, CanWait) -> Option<WhyKept> + 'a;
+
+/// Whether a removal can wait until more API calls are left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CanWait {
+    Yes,
+    No,
 }
 
 /// The chosen targets, and what happens to the other nodes.
@@ -29,6 +58,9 @@ pub(crate) struct TargetChoice {
     pub(crate) targets: Vec<TargetId>,
     /// The targets that are left out only because their nodes depart.
     pub(crate) departed: BTreeSet<TargetId>,
+    /// The targets that are left out only because nodes with pods take their places. The value says whether the exchange
+    /// counts for the limit of exchanges in a minute.
+    pub(crate) exchanged: BTreeMap<TargetId, bool>,
     pub(crate) left_out: Vec<LeftOutNode>,
 }
 
@@ -40,50 +72,67 @@ impl TargetChoice {
     }
 }
 
-/// Chooses at most `room` targets. `delay` is how long a departing node stays a target, or `None` when departing
-/// nodes stay. The candidates are sorted by name. `is_alone` means that the load balancer has no other targets.
-pub(crate) fn choose(
-    mut candidates: Vec<TargetCandidate>,
-    room: usize,
-    delay: Option<Duration>,
-    is_alone: bool,
-) -> TargetChoice {
+/// Chooses the targets. The candidates are sorted by name.
+pub(crate) fn choose(mut candidates: Vec<TargetCandidate>, rules: &ChoiceRules) -> TargetChoice {
     let mut left_out = Vec::new();
     let is_refused = |node: &TargetCandidate| !node.is_present && node.departure.is_to_be_deleted;
-    if !(is_alone && candidates.iter().all(is_refused)) {
+    if !(rules.is_alone && candidates.iter().all(is_refused)) {
         let refused = candidates.extract_if(.., |node| is_refused(node));
         left_out.extend(refused.map(|node| of(node.name, LeftOutState::ToBeDeleted)));
     }
-    let at_most = candidates.len().min(room) / 2;
-    let (departed, states) = departing(&candidates, delay, at_most);
-    left_out.extend(states);
     let is_departing =
-        |node: &TargetCandidate| delay.is_some() && node.departure.departed.is_some();
+        |node: &TargetCandidate| rules.delay.is_some() && node.departure.departed.is_some();
+    let leaving: BTreeSet<TargetId> =
+        candidates.iter().filter(|node| is_departing(node)).map(|node| node.target).collect();
+    let (departed, states) = departing(&candidates, rules, &leaving);
+    left_out.extend(states);
     candidates.retain(|node| !departed.contains(&node.target));
-    candidates.sort_by_key(|node| (!node.is_present, !node.is_present && is_departing(node)));
-    let beyond = candidates.split_off(room.min(candidates.len()));
+    candidates.sort_by_key(|node| {
+        let is_new = !node.is_present;
+        (is_new, is_new && is_departing(node), is_new && node.pods.ready == 0)
+    });
+    let beyond = candidates.split_off(rules.room.min(candidates.len()));
+    let mut exchange = Exchange {
+        rules,
+        leaving,
+        chosen: candidates,
+        beyond,
+        is_departing: &is_departing,
+        gone: Vec::new(),
+    };
+    exchange.make();
+    let Exchange { chosen, beyond, gone, .. } = exchange;
     left_out.extend(beyond.into_iter().map(|node| of(node.name, LeftOutState::Limit)));
-    let targets = candidates.into_iter().map(|node| node.target).collect();
-    TargetChoice { targets, departed, left_out }
+    let mut exchanged = BTreeMap::new();
+    for (node, state, counts) in gone {
+        if state == LeftOutState::Exchanged {
+            exchanged.insert(node.0, counts);
+        }
+        left_out.push(of(node.1, state));
+    }
+    let targets = chosen.into_iter().map(|node| node.target).collect();
+    TargetChoice { targets, departed, exchanged, left_out }
 }
 
-/// Returns the targets that are left out because their nodes depart, `at_most` so many, and the state of each departing
-/// node. Nodes that are no targets are left out first, then the nodes that have departed longest.
+/// Returns the targets that are left out because their nodes depart, and the state of each departing node. At most half
+/// of the targets are left out. Nodes that are no targets are left out first, then the nodes that have departed longest.
 fn departing(
     candidates: &[TargetCandidate],
-    delay: Option<Duration>,
-    at_most: usize,
+    rules: &ChoiceRules,
+    leaving: &BTreeSet<TargetId>,
 ) -> (BTreeSet<TargetId>, Vec<LeftOutNode>) {
     let (mut departed, mut states) = (BTreeSet::new(), Vec::new());
-    let Some(delay) = delay else {
+    let Some(delay) = rules.delay else {
         return (departed, states);
     };
+    let at_most = candidates.len().min(rules.room) / 2;
     let mut all: Vec<(Duration, &TargetCandidate)> =
         candidates.iter().filter_map(|node| Some((node.departure.departed?, node))).collect();
     all.sort_by_key(|(since, node)| (node.is_present, Reverse(*since), &node.name));
     for (since, node) in all {
         let waits = delay.checked_sub(since).filter(|left| node.is_present && !left.is_zero());
-        let state = match (waits, node.kept.filter(|_| node.is_present)) {
+        let kept = || (rules.why_kept)(node, leaving, CanWait::Yes).filter(|_| node.is_present);
+        let state = match (waits, kept()) {
             (Some(left), _) => LeftOutState::Waits { seconds: left.as_secs_f64().ceil() as u64 },
             (None, Some(why)) => LeftOutState::Kept(why),
             (None, None) if departed.len() < at_most => {
@@ -97,6 +146,91 @@ fn departing(
         states.push(of(node.name.clone(), state));
     }
     (departed, states)
+}
+
+/// Gives the places of targets without pods to nodes with ready pods.
+struct Exchange<'a> {
+    rules: &'a ChoiceRules<'a>,
+    /// The targets that leave: those of departing nodes, and those that were exchanged.
+    leaving: BTreeSet<TargetId>,
+    chosen: Vec<TargetCandidate>,
+    /// The nodes for which there is no room.
+    beyond: Vec<TargetCandidate>,
+    is_departing: &'a dyn Fn(&TargetCandidate) -> bool,
+    /// The targets without pods that were considered, with what happens to them, and whether the exchange counts for the
+    /// limit of exchanges in a minute.
+    gone: Vec<((TargetId, String), LeftOutState, bool)>,
+}
+
+impl Exchange<'_> {
+    fn make(&mut self) {
+        let services = (0..u64::BITS).map(|place| 1 << place);
+        for service in services.filter(|service| self.rules.services & service != 0) {
+            if !self.chosen.iter().any(|node| node.pods.ready & service != 0) {
+                self.exchange(service, CanWait::No);
+            }
+        }
+        let mut exchanges = 0;
+        while exchanges < self.rules.exchanges && self.exchange(self.rules.services, CanWait::Yes) {
+            exchanges += 1;
+        }
+        self.note_rest();
+    }
+
+    /// Exchanges one target for a node with a ready pod of these Services. Returns whether an exchange is possible.
+    fn exchange(&mut self, services: u64, can_wait: CanWait) -> bool {
+        let Some(come) = self.with_ready_pod(services).next() else {
+            return false;
+        };
+        let may_go = |place: &usize| {
+            let node = &self.chosen[*place];
+            (can_wait == CanWait::No || node.pods.recent == 0)
+                && (self.rules.why_kept)(node, &self.leaving, can_wait).is_none()
+        };
+        let Some(go) = self.without_pods().into_iter().find(may_go) else {
+            return false;
+        };
+        let come = self.beyond.remove(come);
+        let go = self.chosen.remove(go);
+        self.chosen.push(come);
+        self.leaving.insert(go.target);
+        self.gone.push(((go.target, go.name), LeftOutState::Exchanged, can_wait == CanWait::Yes));
+        true
+    }
+
+    /// Returns the places of the nodes for which there is no room, and which run a ready pod of these Services.
+    fn with_ready_pod(&self, services: u64) -> impl Iterator<Item = usize> {
+        let is_ready = move |node: &TargetCandidate| node.pods.ready & services != 0;
+        let all = self.beyond.iter().enumerate();
+        all.filter(move |(_, node)| is_ready(node) && !(self.is_departing)(node))
+            .map(|(place, _)| place)
+    }
+
+    /// Returns the places of the present targets that run no pods. Departing nodes come first, then nodes that have run
+    /// no pods for a minute, then the last by name.
+    fn without_pods(&self) -> Vec<usize> {
+        let is_empty = |node: &TargetCandidate| node.is_present && node.pods.serving == 0;
+        let all = self.chosen.iter().enumerate().filter(|(_, node)| is_empty(node));
+        let mut places: Vec<usize> = all.map(|(place, _)| place).collect();
+        places.sort_by_key(|place| {
+            let node = &self.chosen[*place];
+            (!(self.is_departing)(node), node.pods.recent != 0, Reverse(*place))
+        });
+        places
+    }
+
+    /// Notes why targets without pods stay, one for each node with a ready pod that is left out.
+    fn note_rest(&mut self) {
+        let count = self.with_ready_pod(self.rules.services).count();
+        for place in self.without_pods().into_iter().take(count) {
+            let node = &self.chosen[place];
+            let kept = (self.rules.why_kept)(node, &self.leaving, CanWait::Yes);
+            let recent = (node.pods.recent != 0).then_some(WhyKept::Recent);
+            let why = recent.or(kept).unwrap_or(WhyKept::Pace);
+            let stays = ((node.target, node.name.clone()), LeftOutState::Stays(why), false);
+            self.gone.push(stays);
+        }
+    }
 }
 
 fn of(node: String, state: LeftOutState) -> LeftOutNode {

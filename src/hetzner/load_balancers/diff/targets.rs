@@ -5,7 +5,7 @@
 //! addresses. The API refuses to add a server that has no address of the desired kind. If such a server is already a
 //! target by its other address, it stays a target, because its traffic still works.
 
-use super::choice::{TargetCandidate, TargetChoice, choose};
+use super::choice::{CanWait, ChoiceRules, TargetCandidate, TargetChoice, choose};
 use super::whole::Diff;
 use crate::hetzner::load_balancers::annotations as a;
 use crate::hetzner::load_balancers::change::{BalancerAction, Purpose};
@@ -16,8 +16,8 @@ use crate::hetzner::load_balancers::ownership::group::Owner;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::provider::variables::{ROBOT_PASSWORD, ROBOT_USER};
 use crate::provider::{
-    Departure, Description, LeftOutState, OfferedNode, Reach, Reason, Source, Sourced, WhyKept,
-    WriteVerb,
+    Departure, Description, EXCHANGES_AT_MOST, EXCHANGES_OF_BALANCER, LeftOutState, NodeWithPods,
+    OfferedNode, Reach, Reason, Source, Sourced, WhyKept, WriteVerb,
 };
 use crate::text;
 use serde_json::Value;
@@ -26,6 +26,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 const DEPARTS: Source = Source::Rule("the node will stop soon");
+const EXCHANGED: Source = Source::Rule("a node with pods takes its place");
 
 /// Decides by which address each node is reached as a target: private or public. The decision depends on the existing
 /// targets that are nodes. When the plan detaches the load balancer from its Network, existing targets with private IPs
@@ -271,9 +272,22 @@ impl Diff<'_, '_> {
         let foreign = self.foreign_targets(&before);
         let others =
             balancer.map_or(0, |balancer| balancer.other_targets()) + foreign + stuck.len();
-        let candidates = self.candidates(&ways, wanted);
-        let (room, delay) = (limit.saturating_sub(others), self.desired.targets.departing_delay);
-        let choice = choose(candidates, room, delay, others == 0);
+        let room = limit.saturating_sub(others);
+        let services = self.services_with_pods(wanted.len() > room);
+        let names = if services == 0 { NamedTargets::new() } else { wanted.clone() };
+        let candidates = self.candidates(&ways, wanted, services);
+        let choice = choose(
+            candidates,
+            &ChoiceRules {
+                room,
+                delay: self.desired.targets.departing_delay,
+                is_alone: others == 0,
+                services,
+                exchanges: self.exchanges_left(),
+                why_kept: &|node, leaving, can_wait| self.why_kept(node, leaving, can_wait),
+            },
+        );
+        self.note_pods(&choice, services, &names);
         self.report_left_out(&choice, limit);
         let fit = &choice.targets;
         self.target_fields(&before, &choice, &stuck);
@@ -288,12 +302,15 @@ impl Diff<'_, '_> {
             let is_server = matches!(target, TargetId::Server(_));
             let in_request = target.in_request(is_added.then_some(by_private));
             let node = target.node(self.context.cluster);
-            let departed = node.filter(|_| choice.departed.contains(&target)).cloned();
+            let has_departed = choice.departed.contains(&target) && !is_added;
+            let exchanged = choice.exchanged.get(&target).filter(|_| !is_added);
             let verb = if is_added { WriteVerb::ADD } else { WriteVerb::REMOVE };
             let how = if is_added && by_private && is_server {
                 ", by private IP"
-            } else if departed.is_some() {
+            } else if has_departed {
                 ", because its node will stop soon"
+            } else if exchanged.is_some() {
+                ", because a node with pods takes its place"
             } else {
                 ""
             };
@@ -301,7 +318,9 @@ impl Diff<'_, '_> {
             let description = Description::new(verb, target, how);
             let mut change = self.new_change(action, Value::Null, description);
             change.request.target = Some(in_request);
-            change.departed = departed;
+            let is_soft = has_departed || exchanged.is_some();
+            let node = node.filter(|_| is_soft).cloned();
+            change.soft_removal = node.map(|node| (node, exchanged.copied().unwrap_or(false)));
             if is_last && !is_added {
                 change.purpose = Purpose::LastTarget;
             }
@@ -312,26 +331,62 @@ impl Diff<'_, '_> {
     }
 
     /// Returns the wanted targets with everything that decides which of them are chosen.
-    fn candidates(&self, ways: &Ways, wanted: NamedTargets) -> Vec<TargetCandidate> {
+    fn candidates(&self, ways: &Ways, wanted: NamedTargets, services: u64) -> Vec<TargetCandidate> {
         let nodes = self.context.nodes.iter();
         let departures: HashMap<&str, Departure> =
             nodes.map(|node| (node.name.as_str(), node.departure)).collect();
         let departure = |name: &str| departures.get(name).copied().unwrap_or_default();
-        let departs = |(_, name): &&(TargetId, String)| departure(name).departed.is_some();
-        let departing = wanted.iter().filter(departs).map(|(target, _)| *target);
-        let safe = self.safe_ports(&departing.collect());
         let candidate = |(target, name): (TargetId, String)| TargetCandidate {
             is_present: ways.there.contains_key(&target),
             departure: departure(&name),
-            kept: self.why_kept(target, &name, &safe),
+            pods: self.context.cluster.pods.on(&name, services),
             target,
             name,
         };
         wanted.into_iter().map(candidate).collect()
     }
 
-    /// Returns the ports on which enough healthy targets would remain without the targets of departing nodes: at least
-    /// one, and at least as many as the healthy targets of departing nodes.
+    /// Returns the Services whose pods decide which nodes become targets, as a mask (see `PodNodes`). The mask is zero
+    /// when no Service asks for that, when all wanted nodes fit (`is_over` is false), or when it is not known where the
+    /// pods run. Reports why it is not known.
+    fn services_with_pods(&mut self, is_over: bool) -> u64 {
+        let (asked, pods) = (&self.desired.targets.pods_of, &self.context.cluster.pods);
+        if !is_over {
+            return 0;
+        }
+        self.found.pods_of.clone_from(asked);
+        let unread = asked.iter().find_map(|service| pods.unread.get(service));
+        if let Some(why) = unread {
+            let why = format!("nodes with pods can't be preferred: {why}");
+            self.parser.warning(Reason::EndpointsUnreadable, why);
+        }
+        pods.mask(asked).unwrap_or_default()
+    }
+
+    /// Returns how many targets of the load balancer may be exchanged now for nodes that run pods.
+    fn exchanges_left(&self) -> usize {
+        let all = &self.context.cluster.exchanged;
+        let of_this = self.balancer.and_then(|balancer| all.get(&balancer.id)).copied();
+        let left = EXCHANGES_OF_BALANCER.saturating_sub(of_this.unwrap_or_default());
+        left.min(EXCHANGES_AT_MOST.saturating_sub(all.values().sum()))
+    }
+
+    /// Notes which of the wanted nodes run pods of these Services.
+    fn note_pods(&mut self, choice: &TargetChoice, services: u64, names: &NamedTargets) {
+        for (target, node) in names {
+            let pods = self.context.cluster.pods.on(node, services);
+            if pods.serving != 0 {
+                self.found.with_pods.push(NodeWithPods {
+                    node: node.clone(),
+                    is_ready: pods.ready != 0,
+                    is_target: choice.targets.contains(target),
+                });
+            }
+        }
+    }
+
+    /// Returns the ports on which enough healthy targets would remain without these targets: at least one, and at least
+    /// as many as the healthy targets that leave.
     fn safe_ports(&self, departing: &BTreeSet<TargetId>) -> BTreeSet<u16> {
         let mut counts: BTreeMap<u16, (usize, usize)> = BTreeMap::new();
         for (target, port) in self.healthy() {
@@ -352,18 +407,26 @@ impl Diff<'_, '_> {
         })
     }
 
-    /// Returns why the target must stay, although its node departs. `safe` are the ports on which enough other targets
-    /// are healthy.
-    fn why_kept(&self, target: TargetId, node: &str, safe: &BTreeSet<u16>) -> Option<WhyKept> {
-        let id = self.balancer?.id;
-        let mut own = self.healthy().filter(|(healthy, _)| *healthy == Some(target));
-        if self.context.cluster.removed_often.contains(&(id, node.to_owned())) {
-            Some(WhyKept::Often)
-        } else if self.context.observed.is_budget_low {
-            Some(WhyKept::Budget)
-        } else {
-            own.any(|(_, port)| !safe.contains(&port)).then_some(WhyKept::Health)
+    /// Returns why the target must stay, although its node departs or runs no pods. `leaving` are the other targets that
+    /// leave.
+    fn why_kept(
+        &self,
+        node: &TargetCandidate,
+        leaving: &BTreeSet<TargetId>,
+        can_wait: CanWait,
+    ) -> Option<WhyKept> {
+        let (id, target) = (self.balancer?.id, node.target);
+        if self.context.cluster.removed_often.contains(&(id, node.name.clone())) {
+            return Some(WhyKept::Often);
         }
+        if can_wait == CanWait::Yes && self.context.observed.is_budget_low {
+            return Some(WhyKept::Budget);
+        }
+        let mut own = self.healthy().filter(|(healthy, _)| *healthy == Some(target)).peekable();
+        own.peek()?;
+        let leaving: BTreeSet<TargetId> = leaving.iter().copied().chain([target]).collect();
+        let safe = self.safe_ports(&leaving);
+        own.any(|(_, port)| !safe.contains(&port)).then_some(WhyKept::Health)
     }
 
     /// Reports the wanted nodes for which there is no room, and the departing nodes that stay targets. `limit` is how
@@ -371,9 +434,15 @@ impl Diff<'_, '_> {
     fn report_left_out(&mut self, choice: &TargetChoice, limit: usize) {
         let left = choice.names(LeftOutState::Limit);
         if !left.is_empty() {
+            let is_left = |node: &&NodeWithPods| node.is_ready && !node.is_target;
+            let with_pods = self.found.with_pods.iter().filter(is_left).count();
+            let with_pods = match with_pods {
+                0 => String::new(),
+                count => format!(" ({count} of these nodes run ready pods)"),
+            };
             let why = format!(
-                "the load balancer takes at most {limit} targets, and has no room for {}: choose a larger type in \
-                 annotation {}",
+                "the load balancer takes at most {limit} targets, and has no room for {}{with_pods}: choose a larger \
+                 type in annotation {}",
                 text::some_of(&left),
                 a::TYPE.key()
             );
@@ -503,6 +572,7 @@ impl Diff<'_, '_> {
             let want = match have {
                 _ if stuck.contains(target) => None,
                 _ if choice.departed.contains(target) => Some(("absent", DEPARTS)),
+                _ if choice.exchanged.contains_key(target) => Some(("absent", EXCHANGED)),
                 _ if !fit.contains(target) => Some(("absent", NO_NODE)),
                 _ if matches!(target, TargetId::Address(_)) => {
                     let way = by(target.is_private_address());

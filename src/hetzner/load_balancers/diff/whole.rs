@@ -16,7 +16,8 @@ use crate::hetzner::load_balancers::ownership::labels::{
 };
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
-    Description, Field, Finding, LeftOutNode, Reason, Source, Sourced, WriteVerb,
+    Description, Field, Finding, LeftOutNode, NodeWithPods, Reason, ServiceName, Source, Sourced,
+    WriteVerb,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -59,6 +60,10 @@ pub(crate) struct Differences {
     pub(crate) is_unfinished: bool,
     /// The wanted nodes that are no targets, and the departing nodes.
     pub(crate) left_out: Vec<LeftOutNode>,
+    /// The Services whose EndpointSlices the choice of targets depends on.
+    pub(crate) pods_of: Vec<ServiceName>,
+    /// The wanted nodes that run pods of these Services.
+    pub(crate) with_pods: Vec<NodeWithPods>,
 }
 
 /// Returns the value as text, together with its source, e.g. an annotation.

@@ -1,0 +1,145 @@
+//! EndpointSlices, which say on which nodes the pods of a Service run.
+
+use super::client::{KubeClient, ListOf, Print, ReadFrom, percent_encoded};
+use super::error::KubeError;
+use super::streamed::{Collect, StreamedPage};
+use super::types::null_as_default;
+use crate::provider::{PodNodes, PodsOnNode, ServiceName};
+use crate::text::shell_command;
+use serde::Deserialize;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// The number of Services whose endpoints are read at most. A bit of a `u64` stands for each of them.
+pub const SERVICES_WITH_PODS: usize = 50;
+
+const ENDPOINT_SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
+
+/// The label of an EndpointSlice with the name of its Service.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+/// An EndpointSlice, with the fields that are read.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Slice {
+    metadata: SliceMeta,
+    #[serde(default)]
+    address_type: String,
+    #[serde(default, deserialize_with = "null_as_default")]
+    endpoints: Vec<Endpoint>,
+}
+
+#[derive(Deserialize)]
+struct SliceMeta {
+    namespace: String,
+    #[serde(default, deserialize_with = "null_as_default")]
+    labels: SliceLabels,
+}
+
+#[derive(Default, Deserialize)]
+struct SliceLabels {
+    #[serde(default, rename = "kubernetes.io/service-name")]
+    service: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Endpoint {
+    node_name: Option<String>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    conditions: Conditions,
+}
+
+/// The conditions of an endpoint. A missing `ready` means ready, and a missing `serving` means the same as `ready`.
+#[derive(Default, Deserialize)]
+struct Conditions {
+    ready: Option<bool>,
+    serving: Option<bool>,
+}
+
+/// The nodes with endpoints, while the list of slices is read.
+struct CollectedEndpoints<'a> {
+    places: &'a HashMap<(&'a str, &'a str), usize>,
+    /// The names of the nodes that exist. An endpoint can name any node, so others are not kept.
+    nodes: &'a HashSet<&'a str>,
+    found: BTreeMap<String, PodsOnNode>,
+    /// The Services with an endpoint that names no node, as bits.
+    unplaced: u64,
+}
+
+impl Collect for CollectedEndpoints<'_> {
+    type Item = Slice;
+    const KIND: &'static str = "EndpointSliceList";
+
+    /// An endpoint that is read twice counts once, so nothing has to be forgotten.
+    fn begin_page(&mut self) {}
+
+    fn end_page(&mut self) {}
+
+    fn add(&mut self, slice: Slice) {
+        let name = (slice.metadata.namespace.as_str(), slice.metadata.labels.service.as_str());
+        let Some(place) = self.places.get(&name).filter(|_| slice.address_type == "IPv4") else {
+            return;
+        };
+        let bit = 1 << place;
+        for Endpoint { node_name, conditions } in slice.endpoints {
+            let is_ready = conditions.ready.unwrap_or(true);
+            let is_serving = is_ready || conditions.serving.unwrap_or(is_ready);
+            if !is_serving {
+                continue;
+            }
+            let Some(node) = node_name else {
+                self.unplaced |= bit;
+                continue;
+            };
+            if let Some(node) = self.nodes.get(node.as_str()) {
+                let on_node = self.found.entry((*node).to_owned()).or_default();
+                on_node.serving |= bit;
+                on_node.ready |= if is_ready { bit } else { 0 };
+            }
+        }
+    }
+}
+
+impl KubeClient {
+    /// Returns on which of these nodes the pods of these Services run. Only addresses of the family IPv4 count. At most
+    /// [`SERVICES_WITH_PODS`] Services are allowed. `print` is the hash of an earlier answer about the same Services and
+    /// nodes. When the new answer has the same hash, the result is `None`.
+    pub fn endpoints(
+        &self,
+        services: &[ServiceName],
+        nodes: &HashSet<&str>,
+        print: &mut Print,
+    ) -> Result<Option<PodNodes>, KubeError> {
+        let names: Vec<&str> = services.iter().map(|(_, name)| name.as_str()).collect();
+        let selector = format!("{SERVICE_NAME} in ({})", names.join(","));
+        let query = format!("&labelSelector={}", percent_encoded(&selector));
+        let places = services.iter().take(SERVICES_WITH_PODS).enumerate();
+        let places: HashMap<(&str, &str), usize> =
+            places.map(|(place, (space, name))| ((space.as_str(), name.as_str()), place)).collect();
+        let list = ListOf {
+            path: ENDPOINT_SLICES,
+            query: &query,
+            kind: CollectedEndpoints::KIND,
+            from: ReadFrom::Cache,
+        };
+        let begin = || {
+            let found = BTreeMap::new();
+            RefCell::new(CollectedEndpoints { places: &places, nodes, found, unplaced: 0 })
+        };
+        let read = self.read_pages(list, print, begin, |collected, path, reading| {
+            self.page(path, reading, StreamedPage(collected), |token| token)
+        })?;
+        Ok(read.map(|collected| {
+            let CollectedEndpoints { found, unplaced, .. } = collected.into_inner();
+            PodNodes { services: services.to_vec(), nodes: found, unplaced, ..PodNodes::default() }
+        }))
+    }
+}
+
+/// Returns the message for the user when this program is not allowed to read EndpointSlices. The message says how to
+/// allow it.
+pub fn without_endpoint_rights(error: &KubeError) -> String {
+    let apply = shell_command("kubectl apply -k", &[&"manifests/components/endpointslices"]);
+    format!("{error}: run {apply}, or set the value preferNodesWithPods of the chart")
+}
