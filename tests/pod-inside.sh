@@ -383,12 +383,15 @@ done 3<"$place/ways"
 
 echo "manifests/README.md: components"
 new_node
-kustomized manifests any-node loopback-metrics
+kustomized manifests any-node loopback-metrics endpointslices
 installed "any-node: on a node that is no control plane" ccm-from-scratch
 eventually 60 "a Pod that is ready" is_ready
 curl -sf http://127.0.0.1:8233/livez >/dev/null || failed "an answer on 127.0.0.1"
 curl -s http://10.0.0.2:8233/livez >/dev/null && failed "no answer on another address of the node"
 seen "loopback-metrics: its probes succeed, and other addresses of the node do not answer"
+kubectl auth can-i list endpointslices.discovery.k8s.io --all-namespaces --quiet \
+    --as "system:serviceaccount:$namespace:ccm-from-scratch" || failed "the right to list EndpointSlices"
+seen "endpointslices: its account may list EndpointSlices"
 removed
 
 new_node =true

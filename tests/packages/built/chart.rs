@@ -57,6 +57,7 @@ fn the_chart_has_the_same_rules_and_version_as_the_manifests() {
     let of = |file: &str| std::fs::read_to_string(folder().join(file)).unwrap();
     for (copy, original) in [
         ("tls-secrets.yaml", "tls-secrets/role.yaml"),
+        ("endpointslices.yaml", "components/endpointslices/role.yaml"),
         ("network-policy.yaml", "components/pod-network/network-policy.yaml"),
     ] {
         assert_eq!(of(&format!("chart/files/{copy}")), of(original));
@@ -134,6 +135,38 @@ fn secrets_may_be_read_in_the_namespaces_that_are_named_and_nowhere_else() {
 }
 
 #[test]
+fn endpoint_slices_may_be_listed_when_the_value_asks_for_it() {
+    let words = |value: &str| format!("preferNodesWithPods={value} nameOverride=mine");
+    let (Some(plain), Some(built)) =
+        (rendered(&settings(&words("false"))), rendered(&settings(&words("true"))))
+    else {
+        return;
+    };
+    assert!(plain.iter().all(|object| built.contains(object)), "the value only adds objects");
+    let more: Vec<&Value> = built.iter().filter(|object| !plain.contains(object)).collect();
+    let kinds: Vec<&str> = more.iter().map(|object| object["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["ClusterRole", "ClusterRoleBinding"]);
+    let [role, binding] = more[..] else { unreachable!() };
+    assert_eq!(role["metadata"]["name"], "mine-endpointslices");
+    assert_eq!(role["rules"], read("components/endpointslices/role.yaml")[0]["rules"]);
+    let reference = json!({
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "ClusterRole",
+        "name": role["metadata"]["name"],
+    });
+    assert_eq!(binding["roleRef"], reference);
+    let account = &one(&built, "ServiceAccount")["metadata"];
+    let subject = json!([{
+        "kind": "ServiceAccount",
+        "name": account["name"],
+        "namespace": "kube-system",
+    }]);
+    assert_eq!(binding["subjects"], subject);
+    let namespaces = more.iter().map(|object| &object["metadata"]["namespace"]);
+    assert!(namespaces.into_iter().all(Value::is_null), "the right holds in all namespaces");
+}
+
+#[test]
 fn the_network_policy_is_that_of_the_manifests_for_the_pods_of_the_release() {
     let set = settings("hostNetwork=false networkPolicy.enabled=true nameOverride=mine");
     let Some(built) = rendered(&set) else {
@@ -152,7 +185,7 @@ fn the_network_policy_is_that_of_the_manifests_for_the_pods_of_the_release() {
 #[test]
 fn helm_lint_finds_no_fault() {
     let chart = folder().join("chart");
-    let all = "kind=DaemonSet networking.enabled=true tlsSecretNamespaces={web} hostNetwork=false networkPolicy.enabled=true";
+    let all = "kind=DaemonSet networking.enabled=true tlsSecretNamespaces={web} preferNodesWithPods=true hostNetwork=false networkPolicy.enabled=true";
     for set in ["", all] {
         let lint = ["lint", "--strict", chart.to_str().unwrap(), "--set=image.repository=a"];
         let Some(ran) = helm(&[&lint[..], &settings(set)].concat()) else {

@@ -147,7 +147,7 @@ fn a_daemonset_is_the_deployments_pod_on_each_node() {
 #[test]
 fn optional_objects_are_rendered_when_they_are_requested() {
     let set = "monitoring.podMonitor.enabled=true monitoring.podMonitor.labels.release=prometheus \
-               rbac.create=false serviceAccount.annotations.owner=me";
+               rbac.create=false tlsSecretNamespaces={web} preferNodesWithPods=true serviceAccount.annotations.owner=me";
     let Some(built) = rendered(&settings(set)) else {
         return;
     };
@@ -185,6 +185,7 @@ const REFUSED: &[(&str, &str)] = &[
         "in the network of Pods, probes can't reach 127.0.0.1; write :8300"),
     ("controlPlaneOnly=maybe", "controlPlaneOnly"),
     ("robot.on=true", "robot"),
+    ("preferNodesWithPods=maybe", "preferNodesWithPods"),
     ("monitoring.podMonitor.enabled=true", "install the Prometheus Operator first"),
     ("args.cluster-cidr=a", "networking.clusterCIDR"),
     ("args.--v=4", "--v"),

@@ -155,6 +155,48 @@ fn components_change_one_thing_of_daemon_and_cron_job() {
 }
 
 #[test]
+fn the_right_to_list_endpoint_slices_is_a_role_beside_that_of_the_base() {
+    let right = read("components/endpointslices/role.yaml");
+    for resource in ["base", "overlays/cron"] {
+        let objects = match resource {
+            "base" => Some(base()),
+            _ => kustomized("cron"),
+        };
+        let (Some(mut expected), Some(built)) =
+            (objects, with_component(resource, "endpointslices"))
+        else {
+            return;
+        };
+        expected.extend(right.clone());
+        assert_same(&built, &expected);
+    }
+    // A person also applies the component alone, after ccm was installed.
+    let alone = kustomized("../components/endpointslices");
+    assert_same(&alone.unwrap(), &right);
+}
+
+#[test]
+fn the_component_lets_the_daemons_account_list_endpoint_slices_and_do_nothing_else() {
+    let right = read("components/endpointslices/role.yaml");
+    let role = one(&right, "ClusterRole");
+    let rules = json!([{
+        "apiGroups": ["discovery.k8s.io"],
+        "resources": ["endpointslices"],
+        "verbs": ["list"],
+    }]);
+    assert_eq!(role["rules"], rules);
+    let binding = one(&right, "ClusterRoleBinding");
+    let base = base();
+    let of_base = one(&base, "ClusterRoleBinding");
+    assert_eq!(binding["subjects"], of_base["subjects"]);
+    assert_eq!(binding["roleRef"]["kind"], "ClusterRole");
+    assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
+    // A name of the base's own would replace the base's role where the component is applied alone.
+    assert_ne!(role["metadata"]["name"], one(&base, "ClusterRole")["metadata"]["name"]);
+    assert_ne!(binding["metadata"]["name"], of_base["metadata"]["name"]);
+}
+
+#[test]
 fn the_network_policy_is_about_the_deployments_pods_and_its_port() {
     let policy = read("components/pod-network/network-policy.yaml").remove(0);
     let base = base();

@@ -1,8 +1,10 @@
 //! Rights of users, and the texts of denials.
 
+use crate::built::rendered::read;
 use crate::common::{self, Cluster};
 use crate::kubectl::person::{Person, simulated};
 use sandbox::Sandbox;
+use sandbox::kubernetes::PolicyRule;
 
 #[test]
 fn denials_read_like_the_real_ones() {
@@ -61,5 +63,34 @@ fn kubectl_auth_can_i_tells_what_a_user_may_do() {
         let ran = person.run(&words.collect::<Vec<_>>());
         let told = if may { (0, "yes\n") } else { (1, "no\n") };
         assert_eq!((ran.code, ran.stdout.as_str()), told, "{user} {question}: {}", ran.stderr);
+    }
+}
+
+/// The component `endpointslices` of the manifests gives a right that is neither in the base nor in the role of
+/// hcloud-cloud-controller-manager.
+#[test]
+fn endpoint_slices_may_be_listed_with_the_component_and_not_without_it() {
+    let rules = |file: &str| -> Vec<PolicyRule> {
+        serde_json::from_value(read(file).remove(0)["rules"].clone()).unwrap()
+    };
+    let base = rules("base/role.yaml");
+    let with_component = [base.clone(), rules("components/endpointslices/role.yaml")].concat();
+    let of_the_other = sandbox::world::official_rules();
+    let sandbox = simulated(0);
+    for (user, rules, may) in [
+        ("with-the-base", base, false),
+        ("with-the-other-role", of_the_other, false),
+        ("with-the-component", with_component, true),
+    ] {
+        sandbox.add_user(user, &[], rules).unwrap();
+        let Some(person) = Person::of(&sandbox, user) else {
+            return;
+        };
+        let ran = person.run(&["get", "endpointslices.discovery.k8s.io", "--all-namespaces"]);
+        assert_eq!(ran.code == 0, may, "{user}: {}", ran.stderr);
+        for line in ["get endpointslices a", "delete endpointslices a"] {
+            let told = person.is_refused(line);
+            assert!(told.contains("(Forbidden)"), "{user}: {line}: {told}");
+        }
     }
 }
