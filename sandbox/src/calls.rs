@@ -150,8 +150,9 @@ impl CallLog {
         *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(watcher));
     }
 
-    /// Logs a request that has arrived, with the names of the simulated faults that will change this call. Returns the
-    /// call's number, which [`end`](CallLog::end) needs later.
+    /// Adds a request that has just arrived to the log. `half` is the simulated API that received the request, and
+    /// `fault` contains the names of the simulated faults that will change this call. Returns the call's number, which
+    /// [`end`](CallLog::end) needs later.
     pub(crate) fn begin(&self, half: Half, request: &Request, fault: Option<String>) -> u64 {
         let mut state = self.state();
         state.last += 1;

@@ -255,8 +255,8 @@ impl Processes {
         self.stack.borrow().last().cloned()
     }
 
-    /// Does the work that is due first among the threads of all simulated processes, if it is due by `until`. Returns
-    /// false when no work is due by then.
+    /// Looks among the threads of all simulated processes for the work that is due first, and does it. Returns false
+    /// when no work is due by `until`.
     pub fn work(&self, machine: &Machine, until: Duration) -> bool {
         let Some((process, thread)) = self.next(until) else {
             return false;

@@ -1,4 +1,4 @@
-//! The rules that say which effect a fault has, and which API calls have this effect.
+//! The fault rules. A rule says what a fault does, and to which API calls.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use crate::Half;
 use crate::calls::is_write;
 use crate::exchange::Request;
 
-/// A fault rule: an effect, and the API calls that have this effect. By default, a rule applies to every call that it
-/// matches. Functions such as [`nth`](Rule::nth) limit the rule to some of the matching calls.
+/// A fault rule: what a fault does (its effect), and which API calls get this effect. By default, a rule applies to
+/// every call that it matches. Functions such as [`nth`](Rule::nth) limit the rule to some of the matching calls.
 ///
 /// ```
 /// # use sandbox::{Half, faults::{Effect, Rule}};

@@ -31,12 +31,13 @@ pub struct Resource {
     pub id: u64,
 }
 
-/// How an action ended. The function that is called at the end of an action, and that makes the action's changes, gets
-/// this value.
+/// Whether an action has succeeded or failed. The function that makes the changes of the action gets this value when
+/// the action ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     Success,
-    /// The action failed. Its changes are then not made, and everything that was reserved for the action is released.
+    /// The action failed. Its changes are then not made. Everything that was reserved for the action, e.g. a private
+    /// address, becomes free again.
     Failure,
 }
 
@@ -170,8 +171,8 @@ impl World {
 }
 
 impl Actions {
-    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due, or while a
-    /// test keeps all actions from ending by [`hold`](Actions::hold).
+    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due. Also returns
+    /// `None` after a test has called [`hold`](Actions::hold) with true, because no action ends then.
     pub fn take_due(&mut self, now: Instant) -> Option<Due> {
         if self.held {
             return None;

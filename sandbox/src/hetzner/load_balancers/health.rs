@@ -22,7 +22,7 @@ pub enum Machine {
     Ip(IpAddr),
 }
 
-/// The programs that listen on ports of machines.
+/// Answers health checks in the place of the simulated programs that listen on servers.
 pub trait PortChecks: Send + Sync {
     /// Returns the result of a health check of a port on a machine that runs. Returns `None` when nothing is known of
     /// the port, which is then as healthy as the machine. `protocol` is `tcp` or `http`.

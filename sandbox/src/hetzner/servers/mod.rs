@@ -78,8 +78,8 @@ pub struct Server {
     pub protected: bool,
     /// The time since which the server has had this status.
     pub status_since: Instant,
-    /// The top-level fields of the JSON to which a test has given values that the other fields of this struct cannot
-    /// store.
+    /// The values that a test has set in the server's JSON and that no other field of this struct can store. The key is
+    /// the name of a top-level field of the JSON.
     edited: Overlay,
 }
 
