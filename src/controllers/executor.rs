@@ -455,8 +455,9 @@ impl<T> Execution<T> {
         })
     }
 
-    /// Whether one of the changes that were not sent yet removes a target because its node departs. Such a change must
-    /// rest on the health of this sync pass.
+    /// Whether one of the changes that were not sent yet removes a target because its node departs (will stop soon).
+    /// Such a change is dropped at the next sync pass, because it must be decided from health checks that were read in
+    /// the same sync pass.
     pub(super) fn rests_on_health(&self) -> bool {
         self.queue.iter().any(|change| change.departed().is_some())
     }

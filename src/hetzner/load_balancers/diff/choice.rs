@@ -19,7 +19,8 @@ pub(crate) struct TargetCandidate {
     /// Whether the load balancer has the target now.
     pub(crate) is_present: bool,
     pub(crate) departure: Departure,
-    /// Why the target must stay although its node departs, as far as that does not depend on the number of targets.
+    /// A reason why the target must stay although its node departs, e.g. that too few other targets are healthy. `None`
+    /// when there is no such reason. The rule that at most half of the targets are left out is checked later.
     pub(crate) kept: Option<WhyKept>,
 }
 
@@ -33,7 +34,7 @@ pub(crate) struct TargetChoice {
 }
 
 impl TargetChoice {
-    /// Returns the names of the nodes that are left out in this state.
+    /// Returns the names of the nodes in `left_out` that have this state.
     pub(crate) fn names(&self, state: LeftOutState) -> Vec<&str> {
         let such = self.left_out.iter().filter(|node| node.state == state);
         such.map(|node| node.node.as_str()).collect()
@@ -67,8 +68,9 @@ pub(crate) fn choose(
     TargetChoice { targets, departed, left_out }
 }
 
-/// Returns the targets that are left out because their nodes depart, `at_most` so many, and the state of each departing
-/// node. Nodes that are no targets are left out first, then the nodes that have departed longest.
+/// Returns the targets that are left out because their nodes depart, and the state of each departing node. At most
+/// `at_most` targets are left out: first the nodes that are not targets yet, and then the nodes that have been
+/// departing longest.
 fn departing(
     candidates: &[TargetCandidate],
     delay: Option<Duration>,
@@ -91,7 +93,8 @@ fn departing(
                 LeftOutState::Departing
             }
             (None, None) if node.is_present => LeftOutState::Kept(WhyKept::Half),
-            // The node becomes a target, because too many nodes depart.
+            // At most half of the targets are left out, and so many are left out already. This node therefore becomes a
+            // target, although it departs.
             (None, None) => continue,
         };
         states.push(of(node.name.clone(), state));
