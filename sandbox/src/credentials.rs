@@ -244,8 +244,8 @@ impl Material {
     }
 }
 
-/// A verifier that accepts every client certificate whose private key the client has. After the handshake, another
-/// verifier decides whether the certificate is trusted.
+/// A verifier that accepts every client certificate. The client must only prove that it has the private key of the
+/// certificate. After the handshake, another verifier decides whether the certificate is trusted.
 struct AnyCertificate {
     /// The names of the trusted CAs. The server sends them to clients, so that a client with several certificates can
     /// choose a fitting one.

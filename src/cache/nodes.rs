@@ -359,8 +359,8 @@ impl State {
 
     fn put(&mut self, node: KubeNode, asked: Instant) {
         let place = self.place(node.name());
-        // When the node has not changed, `nodes` must stay the same `Arc`. The Service controller compares the `Arc`
-        // with the one of the last sync pass to see whether any node has changed.
+        // When the node has not changed, `nodes` must stay the same `Arc`. The Service controller compares this `Arc`
+        // with an earlier one to see whether any node has changed.
         if let Ok(place) = place
             && *self.nodes[place] == node
         {

@@ -505,8 +505,8 @@ pub fn builder() -> Builder {
 /// to do this, so these tests are skipped when there is one.
 pub const STALE_CACHE: &str = "a cache that lags";
 
-/// Returns whether the API server is real. If so, this function also reports that the test is skipped, because only a
-/// simulated API server can do `what`.
+/// Whether a test must be skipped because the API server is real, and only a simulated API server can do `what`. If so,
+/// this function also reports the skipped test.
 pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
     let is_real = sandbox.cluster().is_real();
     if is_real {

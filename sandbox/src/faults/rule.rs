@@ -98,8 +98,8 @@ impl Rule {
         self
     }
 
-    /// Applies the effect to a random share (0 to 1) of the matching calls. The same seed chooses the same calls when
-    /// the order of the calls is the same.
+    /// Applies the effect to a random share (0 to 1) of the matching calls. When a test is repeated with the same seed,
+    /// and the calls come in the same order, the same calls are chosen.
     pub fn probability(mut self, share: f64, seed: u64) -> Rule {
         self.choice = Choice::Probability(share, SplitMix64::new(seed));
         self

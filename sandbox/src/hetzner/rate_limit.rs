@@ -1,5 +1,5 @@
 //! The rate limit of a project. A project has a number of requests that it can still make. Each request lowers this
-//! number, and the number rises evenly to the limit over an hour.
+//! number by one. The number also rises all the time, so fast that it would rise from 0 to the limit in an hour.
 
 use std::time::{Duration, Instant};
 

@@ -26,10 +26,10 @@ pub struct NodePort {
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Purpose {
-    /// The port accepts connections for the endpoints of all nodes, as with `externalTrafficPolicy: Cluster`.
+    /// Connections to the port go to the endpoints on all nodes, as with `externalTrafficPolicy: Cluster`.
     #[default]
     Cluster,
-    /// The port accepts connections for the endpoints of the same node only, as with `externalTrafficPolicy: Local`.
+    /// Connections to the port go only to the endpoints on the same node, as with `externalTrafficPolicy: Local`.
     Local,
     /// The port answers the health checks of load balancers by HTTP.
     HealthCheck,

@@ -32,7 +32,7 @@ enum Family {
 const SLICES: &str = "endpointslices";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpointslice-controller.k8s.io";
-/// The largest number of endpoints that the controller writes into a slice. It is the default of the flag
+/// The largest number of endpoints that the endpointslice controller writes into a slice. It is the default of the flag
 /// `--max-endpoints-per-slice` of kube-controller-manager.
 const MOST_ENDPOINTS: usize = 100;
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -233,8 +233,8 @@ fn slice_of(service: &Value, family: Family, endpoints: &[Value]) -> Value {
     slice
 }
 
-/// Returns the ports of the pods of a Service. A target port with a name becomes the port of the Service, because there
-/// are no pods that know the name.
+/// Returns the ports of the pods of a Service. When `targetPort` is a name, the number in `port` is used instead,
+/// because only a pod could say which number the name stands for, and there are no pods here.
 fn ports_of(service: &Value) -> Value {
     let ports = service["spec"]["ports"].as_array().into_iter().flatten();
     let ports: Vec<Value> = ports

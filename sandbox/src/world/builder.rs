@@ -341,8 +341,8 @@ impl Projects {
         projects
     }
 
-    /// Returns a new log of API calls. Callers with a Hetzner Cloud token appear in the log under a name, e.g.
-    /// `read-only`, and not with their token.
+    /// Returns a new log of API calls. It shows a caller with one of the sandbox's Hetzner Cloud tokens by a name that
+    /// belongs to the token, e.g. `read-only`.
     fn calls(&self) -> crate::calls::CallLog {
         let calls = crate::calls::CallLog::default();
         calls.name_caller(self.token.as_str(), "project");

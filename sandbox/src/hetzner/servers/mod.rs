@@ -74,7 +74,8 @@ pub struct Server {
     pub private_net: Vec<Attachment>,
     /// The IDs of the server's firewalls.
     pub firewalls: Vec<u64>,
-    /// Whether the server is protected against deletion and rebuilding. The API requires that both have the same value.
+    /// Whether the server is protected against deletion and against rebuilding. The API allows only that both
+    /// protections are on or both are off.
     pub protected: bool,
     /// The time since which the server has had this status.
     pub status_since: Instant,

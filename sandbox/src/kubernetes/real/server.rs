@@ -22,7 +22,8 @@ pub struct Server {
     stranger: ureq::Agent,
 }
 
-/// The caller of a request, who decides with which credentials the request is sent to the real API server.
+/// The caller of a request that is sent on to the real API server. The variant decides which credentials are sent with
+/// the request.
 pub(super) enum Caller {
     /// The user of the kubeconfig, who has all rights.
     Owner,
