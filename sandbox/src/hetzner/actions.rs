@@ -83,7 +83,7 @@ pub struct Actions {
     /// simulated cloud when an action starts. An action whose command is missing here takes its usual time.
     durations: HashMap<String, Duration>,
     held: bool,
-    /// The resources whose actions a test keeps from ending.
+    /// The resources whose actions stay in the status `running` until a test lets them end.
     held_resources: HashSet<Resource>,
     arrivals: u64,
 }
@@ -164,15 +164,16 @@ impl World {
             .map_or_else(|| Value::Null.into(), |action| action.json(self.clock.now()))
     }
 
-    /// Returns the usual answer to a write that has started an action: an object with the field `action`.
+    /// Returns the answer to a write that has started an action: an object with the one field `action`.
     pub fn action_reply(&self, status: u16, id: u64) -> Reply {
         Reply::new(status, text!({"action": self.action_json(id)}))
     }
 }
 
 impl Actions {
-    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due. Also returns
-    /// `None` after a test has called [`hold`](Actions::hold) with true, because no action ends then.
+    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due. Work of a
+    /// resource in `held_resources` does not become due. While a test holds all actions ([`hold`](Actions::hold)), no
+    /// work is due at all.
     pub fn take_due(&mut self, now: Instant) -> Option<Due> {
         if self.held {
             return None;

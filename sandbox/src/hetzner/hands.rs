@@ -82,8 +82,8 @@ impl Cloud {
         load_balancers::remove(&mut self.lock(), id);
     }
 
-    /// Sets whether actions on this load balancer are kept from ending. While `held` is true, they stay in the status
-    /// `running`. After `held` became false, each action ends as soon as its duration is over.
+    /// While `held` is true, the actions on this load balancer do not end and stay in the status `running`. After
+    /// `held` has become false, each action ends as soon as its duration is over.
     pub fn hold_load_balancer(&self, id: u64, held: bool) {
         let kind = <load_balancers::LoadBalancer as Owned>::KIND;
         let resource = Resource { kind, id };

@@ -336,8 +336,8 @@ impl Cloud {
         !self.lock().actions.is_idle()
     }
 
-    /// Sets whether all actions are kept from ending. While `held` is true, they stay in the status `running`. After
-    /// `held` became false, each action ends as soon as its duration is over.
+    /// While `held` is true, no action ends: all actions stay in the status `running`. After `held` has become false,
+    /// each action ends as soon as its duration is over.
     pub fn hold_actions(&self, held: bool) {
         self.lock().actions.hold(held);
     }
