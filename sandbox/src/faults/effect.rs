@@ -11,7 +11,7 @@ use super::Delivery;
 use crate::exchange::{Request, Response};
 use crate::time;
 
-/// A function that makes another answer from the answer of the simulated API.
+/// A function that gets the answer of the simulated API, and returns the answer that the client gets instead.
 pub type Change = Arc<dyn Fn(Response) -> Response + Send + Sync>;
 
 /// A function that a test wants to be called during an API call. It runs in a thread of the HTTP server, and the client
@@ -41,7 +41,7 @@ pub enum Effect {
     Reset,
     /// The simulated API handles the request, but the connection ends without an answer.
     AnswerLost,
-    /// The simulated API handles the request. Its answer is sent in this way, e.g. in chunks.
+    /// The simulated API handles the request. The `Delivery` says how the answer is sent, e.g. in chunks.
     Deliver(Delivery),
     /// This function is called before the simulated API handles the request.
     Before(Hook),

@@ -274,7 +274,7 @@ fn reference(service: &Value, node: &str, number: usize) -> Value {
 /// in it, the address is in the range that begins at 10.64.0.1.
 fn ipv4(range: Option<Ipv4Net>, count: usize, position: usize) -> Ipv4Addr {
     const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 1);
-    // The first address of a node's range belongs to the node itself.
+    // The first address of a node's range belongs to the node itself, so the first pod gets the second address.
     let in_range = range.and_then(|range| range.hosts().nth(count + 1));
     in_range.unwrap_or_else(|| {
         let offset = u32::try_from(position).unwrap_or_default();

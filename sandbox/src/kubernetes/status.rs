@@ -235,7 +235,7 @@ impl Refusal {
         Refusal::new(422, "Invalid", message, Some(details))
     }
 
-    /// Returns a 422 for a patch that is well-formed and cannot be applied.
+    /// Returns a 422 for a patch that is well-formed but cannot be applied.
     pub fn unprocessable() -> Refusal {
         let message = "the server rejected our request due to an error in our request";
         Refusal::new(422, "Invalid", message, Some(json!({})))
