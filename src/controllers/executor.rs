@@ -32,8 +32,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 /// action.
 const ASKED_AFTER: Duration = Duration::from_secs(30);
 
-/// How long an action may run. When it runs longer, its object has failed, and the remaining changes of the object are
-/// dropped.
+/// How long an action may run. When it runs longer, its change counts as failed, and the remaining changes of the same
+/// object are dropped.
 const LONGEST_ACTION: Duration = Duration::from_secs(120);
 
 /// How often a change is sent again at most. It is sent again when the cloud has answered "busy", and when it was

@@ -58,8 +58,8 @@ pub(super) fn facts(
 }
 
 /// Reads the servers of nodes for which all rules for the taint `out-of-service` are fulfilled, except that the server
-/// must be read once more. Also asks which actions run on such a server. Ends after the first server that does not
-/// stand against the taint, and after the first failed API call.
+/// must be read once more. Also asks which actions run on such a server. Ends after the first server whose read allows
+/// the taint, and after the first failed API call.
 pub(super) fn read_for_taint(
     apis: &Apis,
     due: &[Arc<KubeNode>],

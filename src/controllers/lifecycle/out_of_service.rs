@@ -19,15 +19,16 @@ pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// The key of the taint of a node whose server stays off.
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// The value of the taint when this program has set it. A taint of the key with any other value was set by a person or
-/// by another program, and is never changed.
+/// The value of the taint `out-of-service` when this program has set it. A taint `out-of-service` with any other value
+/// was set by a person or by another program, and is never changed.
 const OWN_VALUE: &str = "ccm-from-scratch";
 
 /// A minimum time for two of the rules in [`RULES`]: for how long each read of the server has said that it is not
 /// locked, and how long ago another node got the taint.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
-/// How old the last read of the server can be when the taint is planned. A write has the same time limit.
+/// How old the last read of the server can be when the taint `out-of-service` is planned. A write has the same time
+/// limit.
 const LAST_READ_MAX_AGE: Duration = Duration::from_secs(8);
 
 /// The texts of the rules that must be fulfilled before a node gets the taint `out-of-service`.
@@ -71,7 +72,7 @@ pub struct OffServers {
     pub ready: usize,
     /// The moment at which the rules are checked.
     pub now: Instant,
-    /// The moment at which this process set the taint on any node for the last time.
+    /// The moment at which this process last set the taint `out-of-service` on any node. `None` when it has set none.
     pub last_taint: Option<Instant>,
     /// The reads that found a server off, by the UID of the server's node.
     pub reads: Arc<HashMap<String, OffReads>>,
@@ -81,11 +82,12 @@ pub struct OffServers {
 #[derive(Clone, Debug)]
 pub struct OffReads {
     pub first: Instant,
-    /// The first of the reads that also said that the server is not locked. `None` when it was locked at the last read.
+    /// The first read that said that the server is off and not locked. `None` when the server was locked at the last
+    /// read.
     pub first_unlocked: Option<Instant>,
     pub last: Instant,
-    /// The last read of the server before the taint is set: when it began, and what it found that stands against the
-    /// taint, e.g. `it is locked`. The text is empty when nothing stands against the taint.
+    /// The last read of the server before the taint `out-of-service` is set: when the read began, and why it forbids
+    /// the taint, e.g. `it is locked`. The text is empty when the read allows the taint.
     pub for_taint: Option<(Instant, String)>,
 }
 

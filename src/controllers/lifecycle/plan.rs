@@ -48,9 +48,9 @@ impl Fact {
 /// are the rules for the taint `out-of-service`. There are none when the node can't get that taint.
 pub type LifecyclePlan = Plan<NodeChange, Vec<TaintRule>>;
 
-/// Plans for a node that is not ready, or that has the taint `shutdown` or our taint `out-of-service`. `off` decides
-/// whether a node gets the taint `out-of-service`. When `guard` is set, the node is deleted only if the list of servers
-/// holds the server of another node.
+/// Makes the plan for a node that is not ready, or that has the taint `shutdown` or our taint `out-of-service`. `off`
+/// is what was read about servers that are off, and decides whether a node gets the taint `out-of-service`. When
+/// `guard` is set, the node is deleted only if the list of servers contains the server of another node.
 pub fn plan(
     node: &KubeNode,
     facts: &Facts,
