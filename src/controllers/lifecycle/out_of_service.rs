@@ -82,8 +82,8 @@ pub struct OffServers {
 #[derive(Clone, Debug)]
 pub struct OffReads {
     pub first: Instant,
-    /// The first read that said that the server is off and not locked. `None` when the server was locked at the last
-    /// read.
+    /// The first of the latest reads, all of which said that the server is off and not locked. `None` when the server
+    /// was locked at the last read.
     pub first_unlocked: Option<Instant>,
     pub last: Instant,
     /// The last read of the server before the taint `out-of-service` is set: when the read began, and why it forbids
