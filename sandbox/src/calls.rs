@@ -22,8 +22,8 @@ pub struct Call {
     /// The headers of the request, with names in lower case. `authorization` is left out, because logs are printed and
     /// this header contains a secret.
     pub headers: Vec<(String, String)>,
-    /// The name that [`CallLog::name_caller`] gave to the caller. For other callers it is the kind of the credential:
-    /// `bearer`, `basic`, `certificate`, `other`, or `none`.
+    /// The name of the caller that a test has set with [`CallLog::name_caller`]. For a caller without such a name it is
+    /// the kind of the credential: `bearer`, `basic`, `certificate`, `other`, or `none`.
     pub caller: String,
     pub body: Arc<[u8]>,
     /// The status of the answer. `None` while the server still works on the call, and also when the call ended without
@@ -150,8 +150,9 @@ impl CallLog {
         *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(watcher));
     }
 
-    /// Logs a request that has arrived, with the names of the simulated faults that will change this call. Returns the
-    /// call's number, which [`end`](CallLog::end) needs later.
+    /// Adds a request that has just arrived to the log. `half` is the simulated API that received the request, and
+    /// `fault` contains the names of the simulated faults that will change this call. Returns the call's number, which
+    /// [`end`](CallLog::end) needs later.
     pub(crate) fn begin(&self, half: Half, request: &Request, fault: Option<String>) -> u64 {
         let mut state = self.state();
         state.last += 1;

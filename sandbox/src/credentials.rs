@@ -40,7 +40,7 @@ enum Keys {
     Seeded(Mutex<SplitMix64>),
 }
 
-/// A certificate and its private key. All fields are empty when there is no certificate.
+/// A certificate and its private key. All fields are empty in a sandbox without sockets, which makes no certificates.
 #[derive(Clone, Default)]
 pub struct Identity {
     pub certificate_pem: String,
@@ -230,8 +230,9 @@ impl Material {
         Ok(Material { config: config.into(), trusted })
     }
 
-    /// Returns the DER of the client's certificate. It is empty, and so belongs to no user, when another CA has signed
-    /// the certificate or when the certificate is not valid now.
+    /// Returns the DER of the client's certificate, which is the first one of `chain`. Returns an empty list when
+    /// another CA has signed the certificate, or when the certificate is not valid now. An empty list matches the
+    /// certificate of no user, so the client is not authenticated.
     pub(crate) fn shown_certificate(&self, chain: &[CertificateDer<'_>]) -> Vec<u8> {
         let Some((certificate, intermediates)) = chain.split_first() else {
             return Vec::new();
@@ -243,8 +244,8 @@ impl Material {
     }
 }
 
-/// A verifier that accepts every client certificate whose private key the client has. After the handshake, another
-/// verifier decides whether the certificate is trusted.
+/// A verifier that accepts every client certificate. The client must only prove that it has the private key of the
+/// certificate. After the handshake, another verifier decides whether the certificate is trusted.
 struct AnyCertificate {
     /// The names of the trusted CAs. The server sends them to clients, so that a client with several certificates can
     /// choose a fitting one.

@@ -13,7 +13,7 @@ pub struct Request {
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
     /// The DER of the client's certificate. `None` when the client sent no certificate. The DER is empty when the
-    /// certificate is not valid now, or when another CA than the sandbox's has signed it.
+    /// sandbox's CA has not signed the certificate, or when the certificate is not valid now.
     pub client_certificate: Option<Vec<u8>>,
 }
 

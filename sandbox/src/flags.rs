@@ -11,7 +11,7 @@ use sandbox::{Builder, Half, Sandbox};
 /// over the defaults.
 #[derive(Debug, Default)]
 pub struct Flags {
-    /// The values that the command line sets for settings that a scenario file can contain, too.
+    /// The values of the flags that set the same things as fields of a scenario file, e.g. the number of nodes.
     pub typed: Scenario,
     pub only: Option<Half>,
     pub address: Option<IpAddr>,

@@ -188,8 +188,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came, which is how long this process has been able to use it. When other data
-    /// is then read with this time as `max_age`, that data was requested after this answer came.
+    /// Returns the time since this answer came, which is how long this process has been able to use it. A caller can
+    /// pass this time as the `max_age` of other data, to get only data that was requested after this answer came.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }

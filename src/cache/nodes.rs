@@ -29,8 +29,9 @@ const KEPT_AT_MOST: usize = 500;
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
-/// How often the nodes that may depart soon are read whole: up to `SUSPECTS_BY_NAME` of them by name, and more of them
-/// by a list of all nodes.
+/// How often the nodes that are cordoned or not ready are read whole, to see whether they will stop soon. At most
+/// `SUSPECTS_BY_NAME` nodes are read by name. When there are more, all nodes are read by a list instead, as often as
+/// `SUSPECTS_LISTED` says.
 const SUSPECTS_MAX_AGE: Duration = Duration::from_secs(15);
 const SUSPECTS_BY_NAME: usize = 20;
 const SUSPECTS_LISTED: Duration = Duration::from_secs(60);
@@ -148,9 +149,9 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Reads the nodes like [`poll`](NodeCache::poll), for a caller that must know which nodes depart. A node that was
-    /// cordoned or uncordoned counts as changed from now on. In addition, the nodes that are cordoned or not ready are
-    /// read whole, because a table shows neither taints nor other conditions.
+    /// Reads the nodes like [`poll`](NodeCache::poll), for a caller that must know which nodes will stop soon. From now
+    /// on, a node counts as changed also when it was cordoned or uncordoned. In addition, the nodes that are cordoned
+    /// or not ready are read whole, because a table shows neither taints nor other conditions.
     pub fn poll_departing(&self, poll: Poll) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         if !std::mem::replace(&mut state.watches_cordons, true) {
@@ -358,7 +359,8 @@ impl State {
 
     fn put(&mut self, node: KubeNode, asked: Instant) {
         let place = self.place(node.name());
-        // The list stays the same list when no node in it has changed.
+        // When the node has not changed, `nodes` must stay the same `Arc`. The Service controller compares this `Arc`
+        // with an earlier one to see whether any node has changed.
         if let Ok(place) = place
             && *self.nodes[place] == node
         {

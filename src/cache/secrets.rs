@@ -57,8 +57,8 @@ impl Secrets {
             }
             let before = known.remove(name).map(|(_, held)| held);
             let namespace = name.0.as_str();
-            // Only when a Secret is read, it turns out whether the Secret is usable. A new Secret is therefore read
-            // only if the cache has room for it in the case that it is unusable.
+            // It is not known whether a new Secret is usable before it is read. If it turns out to be unusable, it
+            // needs a place in `others`, so it is read only when there is room in `others`.
             let mut has_room =
                 || !full.contains(namespace) && make_room(&mut known.others, namespace);
             if before.is_none() && !has_room() {

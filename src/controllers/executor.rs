@@ -456,7 +456,8 @@ impl<T> Execution<T> {
     }
 
     /// Whether one of the changes that were not sent yet removes a target that its Services still want, because its node
-    /// departs or runs no pods. Such a change must rest on the health of this sync pass.
+    /// departs (will stop soon) or runs no pods. Such a change is dropped at the next sync pass, because it must be
+    /// decided from health checks that were read in the same sync pass.
     pub(super) fn rests_on_health(&self) -> bool {
         self.queue.iter().any(|change| change.soft_removal().is_some())
     }

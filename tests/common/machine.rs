@@ -149,9 +149,9 @@ impl Machine {
         sandboxes.len()
     }
 
-    /// From now on, clock readings at random pause the simulated process that reads the clock, on average
-    /// `of_a_thousand` of 1000. The function `meanwhile` does the work of other processes during each pause. With
-    /// `None`, no other process works during a pause.
+    /// From now on, a simulated process is paused at random when it reads a clock: on average at `of_a_thousand` of
+    /// every 1000 readings. The function `meanwhile` does the work of other processes during each pause. With `None`,
+    /// no other process works during a pause.
     pub fn pause_randomly(&self, of_a_thousand: u64, meanwhile: Option<Meanwhile>) {
         self.pauses_per_thousand.set(of_a_thousand);
         *self.meanwhile.borrow_mut() = meanwhile;

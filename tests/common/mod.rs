@@ -302,8 +302,9 @@ impl Daemon {
     }
 
     /// Starts `ccm run` as a process, and kills it with SIGKILL when it makes a certain API call. The function `calls`
-    /// chooses this call: it gets a fault rule for all calls, and adds conditions such as a method and a path. When
-    /// `is_before` is true, the process dies just before the API handles the call, else just afterwards.
+    /// chooses this call: it gets a fault rule that matches all calls, and returns the rule limited to the wanted call,
+    /// e.g. by a method and a path. When `is_before` is true, the process dies just before the API handles the call,
+    /// else just afterwards.
     pub fn killed_at(
         sandbox: &Sandbox,
         env: &Env,
@@ -504,8 +505,8 @@ pub fn builder() -> Builder {
 /// to do this, so these tests are skipped when there is one.
 pub const STALE_CACHE: &str = "a cache that lags";
 
-/// Returns whether the API server is real. If so, this function also reports that the test is skipped, because only a
-/// simulated API server can do `what`.
+/// Whether a test must be skipped because the API server is real, and only a simulated API server can do `what`. If so,
+/// this function also reports the skipped test.
 pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
     let is_real = sandbox.cluster().is_real();
     if is_real {

@@ -22,8 +22,8 @@ use std::time::Duration;
 /// not as a process. The variable is not passed on to the program.
 pub const MARK: &str = "SIMULATED";
 
-/// A test that waits for a condition checks it at least once in this simulated time. It checks even when no daemon has
-/// work, because something else, e.g. a simulated kubelet, can change the APIs.
+/// The longest simulated time between two checks of a condition for which a test waits. The condition is checked even
+/// when no daemon has work, because something else, e.g. a simulated kubelet, can change what the APIs show.
 const LOOK: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -255,8 +255,8 @@ impl Processes {
         self.stack.borrow().last().cloned()
     }
 
-    /// Does the work that is due first among the threads of all simulated processes, if it is due by `until`. Returns
-    /// false when no work is due by then.
+    /// Looks among the threads of all simulated processes for the work that is due first, and does it. Returns false
+    /// when no work is due by `until`.
     pub fn work(&self, machine: &Machine, until: Duration) -> bool {
         let Some((process, thread)) = self.next(until) else {
             return false;

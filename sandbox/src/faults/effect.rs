@@ -11,7 +11,7 @@ use super::Delivery;
 use crate::exchange::{Request, Response};
 use crate::time;
 
-/// A function that makes another answer from the answer of the simulated API.
+/// A function that gets the answer of the simulated API, and returns the answer that the client gets instead.
 pub type Change = Arc<dyn Fn(Response) -> Response + Send + Sync>;
 
 /// A function that a test wants to be called during an API call. It runs in a thread of the HTTP server, and the client
@@ -41,7 +41,7 @@ pub enum Effect {
     Reset,
     /// The simulated API handles the request, but the connection ends without an answer.
     AnswerLost,
-    /// The simulated API handles the request. Its answer is sent in this way, e.g. in chunks.
+    /// The simulated API handles the request. The `Delivery` says how the answer is sent, e.g. in chunks.
     Deliver(Delivery),
     /// This function is called before the simulated API handles the request.
     Before(Hook),
@@ -81,8 +81,9 @@ impl Effect {
         Effect::Instead(refusal)
     }
 
-    /// Returns an effect that answers with an error of Robot, e.g. `(500, "INTERNAL_ERROR", "…")`. The request counts
-    /// neither as a login nor for a rate limit of the simulated Robot.
+    /// Returns an effect that answers with an error of Robot, e.g. `(500, "INTERNAL_ERROR", "…")`. The request does not
+    /// reach the simulated Robot, so Robot does not count it for its rate limits, and does not check its user and
+    /// password.
     pub fn robot_error(status: u16, code: &str, message: &str) -> Effect {
         let body = json!({"error": {"status": status, "code": code, "message": message}});
         Effect::Instead(Response::json(status, &body))
@@ -104,8 +105,8 @@ impl Effect {
         Effect::Instead(html(503, "503 Service Unavailable"))
     }
 
-    /// Returns an effect that answers as the proxy in front of Robot sometimes does: with status 403 and a body that is
-    /// not JSON. This answer does not mean that a rate limit was exceeded.
+    /// Returns an effect that answers as the proxy in front of Robot sometimes does: with status 403 and an HTML page.
+    /// Robot also uses the status 403 when a rate limit is exceeded, but answers with JSON then.
     pub fn robot_forbidden() -> Effect {
         Effect::Instead(html(403, "403 Forbidden"))
     }
@@ -125,8 +126,8 @@ impl Effect {
         Effect::Instead(refusal)
     }
 
-    /// Returns an effect that answers with status 404, as from a proxy between client and API that does not know the
-    /// path.
+    /// Returns an effect that answers with status 404 and an HTML page. Such an answer comes from a proxy between the
+    /// client and the API when the proxy does not know the path. The request does not take effect.
     pub fn proxy_not_found() -> Effect {
         Effect::Instead(html(404, "404 Not Found"))
     }

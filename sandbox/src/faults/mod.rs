@@ -1,10 +1,10 @@
 //! Simulates faults between a client and an API, such as errors, delays and lost answers.
 //!
-//! A [`Rule`] contains an [`Effect`] and the API calls that have this effect. [`Faults::random`] gives random effects
-//! to a share of all calls. For each request, the HTTP server gets a `Plan` from [`Faults`] and follows it. The time
-//! scale of the sandbox does not change the delays of faults. A sandbox without sockets
-//! ([`Builder::in_memory`](crate::Builder::in_memory)) does not wait for a delay itself, but calls the function `pause`
-//! that a test passes.
+//! A [`Rule`] says which [`Effect`] a fault has, and on which API calls. [`Faults::random`] gives random effects to a
+//! share of all calls. For each request, the HTTP server asks [`Faults`] for a `Plan`, which says what happens to the
+//! request. The delays of faults are real durations, which the time scale of the sandbox does not shorten. A sandbox
+//! without sockets ([`Builder::in_memory`](crate::Builder::in_memory)) does not wait for a delay itself, but calls the
+//! function `pause` that a test passes.
 
 mod effect;
 mod random;
@@ -98,7 +98,8 @@ impl Faults {
         state.random = None;
     }
 
-    /// Returns what will happen to an API call. Every rule that matches the call counts the call.
+    /// Returns what the faults do to an API call. `half` is the simulated API that received the call. Each fault rule
+    /// that matches the call also raises its count of matching calls by one.
     pub(crate) fn plan(&self, half: Half, request: &Request) -> Plan {
         let mut state = self.state();
         let mut effects: Vec<Effect> =
@@ -116,8 +117,8 @@ impl Faults {
 /// and which answer the client gets.
 pub(crate) struct Plan {
     names: Vec<String>,
-    /// The delay before the simulated API handles the request. `answer_delay` is the delay after that, before the first
-    /// byte of the answer is sent.
+    /// The delay before the simulated API handles the request. The other delay, `answer_delay`, comes after the API has
+    /// handled the request and before the first byte of the answer is sent.
     pub delay: Duration,
     pub answer_delay: Duration,
     before: Vec<Hook>,

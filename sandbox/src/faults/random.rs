@@ -66,8 +66,8 @@ impl Random {
         let count = self.seen.entry(kind).or_default();
         *count += 1;
         let mut generator = SplitMix64::new(self.seed ^ kind.rotate_left(17) ^ *count);
-        // The first number is skipped as a precaution, although the generator mixes its seed well: even neighbouring
-        // seeds have very different first numbers.
+        // The first random number of each seed is not used, because simple generators give similar first numbers to
+        // neighbouring seeds. This generator does not have the problem, so skipping the number is only a precaution.
         generator.next();
         (generator.fraction() < self.rate).then(|| effect(half, &mut generator))
     }

@@ -1,4 +1,4 @@
-//! The rules that say which effect a fault has, and which API calls have this effect.
+//! The fault rules. A rule says what a fault does, and to which API calls.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use crate::Half;
 use crate::calls::is_write;
 use crate::exchange::Request;
 
-/// A fault rule: an effect, and the API calls that have this effect. By default, a rule applies to every call that it
-/// matches. Functions such as [`nth`](Rule::nth) limit the rule to some of the matching calls.
+/// A fault rule: what a fault does (its effect), and which API calls get this effect. By default, a rule applies to
+/// every call that it matches. Functions such as [`nth`](Rule::nth) limit the rule to some of the matching calls.
 ///
 /// ```
 /// # use sandbox::{Half, faults::{Effect, Rule}};
@@ -98,8 +98,8 @@ impl Rule {
         self
     }
 
-    /// Applies the effect to a random share (0 to 1) of the matching calls. The same seed chooses the same calls when
-    /// the order of the calls is the same.
+    /// Applies the effect to a random share (0 to 1) of the matching calls. When a test is repeated with the same seed,
+    /// and the calls come in the same order, the same calls are chosen.
     pub fn probability(mut self, share: f64, seed: u64) -> Rule {
         self.choice = Choice::Probability(share, SplitMix64::new(seed));
         self

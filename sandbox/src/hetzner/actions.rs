@@ -31,12 +31,13 @@ pub struct Resource {
     pub id: u64,
 }
 
-/// How an action ended. The function that is called at the end of an action, and that makes the action's changes, gets
-/// this value.
+/// Whether an action has succeeded or failed. The function that makes the changes of the action gets this value when
+/// the action ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     Success,
-    /// The action failed. Its changes are then not made, and everything that was reserved for the action is released.
+    /// The action failed. Its changes are then not made. Everything that was reserved for the action, e.g. a private
+    /// address, becomes free again.
     Failure,
 }
 
@@ -82,7 +83,7 @@ pub struct Actions {
     /// simulated cloud when an action starts. An action whose command is missing here takes its usual time.
     durations: HashMap<String, Duration>,
     held: bool,
-    /// The resources whose actions a test keeps from ending.
+    /// The resources whose actions stay in the status `running` until a test lets them end.
     held_resources: HashSet<Resource>,
     arrivals: u64,
 }
@@ -163,15 +164,16 @@ impl World {
             .map_or_else(|| Value::Null.into(), |action| action.json(self.clock.now()))
     }
 
-    /// Returns the usual answer to a write that has started an action: an object with the field `action`.
+    /// Returns the answer to a write that has started an action: an object with the one field `action`.
     pub fn action_reply(&self, status: u16, id: u64) -> Reply {
         Reply::new(status, text!({"action": self.action_json(id)}))
     }
 }
 
 impl Actions {
-    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due, or while a
-    /// test keeps all actions from ending by [`hold`](Actions::hold).
+    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due. Work of a
+    /// resource in `held_resources` does not become due. While a test holds all actions ([`hold`](Actions::hold)), no
+    /// work is due at all.
     pub fn take_due(&mut self, now: Instant) -> Option<Due> {
         if self.held {
             return None;

@@ -17,7 +17,8 @@ pub struct Circumstances {
     /// The simulated Robot, and the ID of the Cloud project whose owner owns all dedicated servers in Robot. `None`
     /// when no simulated Robot belongs to this cloud.
     pub robot: Option<(u64, Arc<Robot>)>,
-    /// The programs on the machines, if any are simulated.
+    /// Answers health checks for the simulated programs that listen on servers. With `None`, no such programs are
+    /// simulated.
     pub port_checks: Option<Weak<dyn PortChecks>>,
     /// Whether Hetzner Cloud cannot reach Robot. The Cloud API then refuses new load balancer targets of type `ip`.
     pub robot_unavailable: bool,
@@ -34,7 +35,7 @@ pub struct Circumstances {
     /// behind.
     pub clock_ahead_s: i64,
     /// Whether the API answers the deletion of a load balancer with status 204 and no body, as it did before
-    /// 2026-10-05. Otherwise the answer contains the action.
+    /// 2026-10-05. Otherwise the answer contains the action `delete_load_balancer`.
     pub silent_deletes: bool,
 }
 
@@ -45,13 +46,14 @@ impl Circumstances {
             || self.robot.as_ref().is_some_and(|(owner, robot)| *owner == project && robot.owns(ip))
     }
 
-    /// Returns the result of a health check of a running machine, as far as the program at the port is simulated.
+    /// Returns the result of a health check of this port on a server that runs. Returns `None` when no program on the
+    /// port is simulated.
     pub fn check(&self, machine: Machine, port: u16, protocol: &str) -> Option<Health> {
         self.port_checks.as_ref()?.upgrade()?.check(machine, port, protocol)
     }
 
-    /// Returns the time at which the dedicated server with this address was switched on, or `None` when it is off. A
-    /// server that is not in the simulated Robot is always on, and `always` is returned for it.
+    /// Returns since when the dedicated server with this address is switched on, or `None` when it is off. A server
+    /// that is not in the simulated Robot counts as switched on since the time `always`.
     pub fn answers_since(&self, ip: IpAddr, always: Instant) -> Option<Instant> {
         match &self.robot {
             Some((_, robot)) if !self.dedicated.contains_key(&ip) => robot.answers_since(ip),

@@ -82,8 +82,8 @@ impl Cloud {
         load_balancers::remove(&mut self.lock(), id);
     }
 
-    /// Sets whether actions on this load balancer are kept from ending. While `held` is true, they stay in the status
-    /// `running`. After `held` became false, each action ends as soon as its duration is over.
+    /// While `held` is true, the actions on this load balancer do not end and stay in the status `running`. After
+    /// `held` has become false, each action ends as soon as its duration is over.
     pub fn hold_load_balancer(&self, id: u64, held: bool) {
         let kind = <load_balancers::LoadBalancer as Owned>::KIND;
         let resource = Resource { kind, id };
@@ -164,14 +164,14 @@ impl Cloud {
         self.lock().circumstances.dedicated.insert(ip, project);
     }
 
-    /// Gives the dedicated servers of this Robot to the owner of a Cloud project. The project's load balancers can then
-    /// have the servers' addresses as targets, and such a target is healthy while its server runs.
+    /// Makes the owner of a Cloud project also the owner of all dedicated servers in this Robot. The project's load
+    /// balancers can then have the servers' addresses as targets, and such a target is healthy while its server runs.
     pub fn set_robot(&self, project: u64, robot: Arc<Robot>) {
         self.lock().circumstances.robot = Some((project, robot));
     }
 
-    /// Sets the programs that answer the health checks of load balancers. The cloud is locked while it asks them. They
-    /// are not kept alive by the cloud.
+    /// Sets the object that answers the health checks of load balancers. The cloud calls it while the lock of the cloud
+    /// is held, so it must not call the cloud. The cloud keeps only a weak reference to it.
     pub(crate) fn set_port_checks(&self, checks: Weak<dyn PortChecks>) {
         self.lock().circumstances.port_checks = Some(checks);
     }
@@ -226,7 +226,7 @@ impl Cloud {
     }
 
     /// Sets whether the API answers the deletion of a load balancer with status 204 and no body, as it did before
-    /// 2026-10-05. Otherwise the answer contains the action.
+    /// 2026-10-05. Otherwise the answer contains the action `delete_load_balancer`.
     pub fn set_silent_deletes(&self, silent: bool) {
         self.lock().circumstances.silent_deletes = silent;
     }

@@ -7,7 +7,7 @@ use super::servers::{Attachment, Server};
 use super::world::World;
 use crate::exchange::{Request, Response};
 
-/// The path of the metadata service, which real servers reach at the address 169.254.169.254.
+/// The path of the metadata service. A cloud server of Hetzner reaches this service at the address 169.254.169.254.
 pub const PATH: &str = "/hetzner/v1/metadata";
 
 /// Answers a request to the metadata service as if it came from the server that a test has chosen. The answer is 404

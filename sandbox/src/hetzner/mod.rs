@@ -73,8 +73,8 @@ use crate::exchange::{Handler, Request, Response};
 /// locations `fsn1`, `nbg1` and `hel1` are in this zone.
 const ZONE: &str = "eu-central";
 
-/// The largest number of resources whose parsed JSON is kept in memory. Tests with more resources read the JSON of each
-/// resource so seldom that keeping it would save no time.
+/// The largest number of resources whose parsed JSON is kept in memory. A test with more resources rarely reads the
+/// same resource twice, so a kept value would not be used again.
 const MOST_SHOWN: usize = 100;
 
 /// A simulated Hetzner Cloud with all its projects, and its metadata service.
@@ -336,8 +336,8 @@ impl Cloud {
         !self.lock().actions.is_idle()
     }
 
-    /// Sets whether all actions are kept from ending. While `held` is true, they stay in the status `running`. After
-    /// `held` became false, each action ends as soon as its duration is over.
+    /// While `held` is true, no action ends: all actions stay in the status `running`. After `held` has become false,
+    /// each action ends as soon as its duration is over.
     pub fn hold_actions(&self, held: bool) {
         self.lock().actions.hold(held);
     }

@@ -120,7 +120,7 @@ pub fn read_name<T: Owned>(call: &Call, fields: &mut Fields) -> Result<String, A
 }
 
 /// Reads the new name and the new labels of a resource from a `PUT` request. When the request leaves out the name or
-/// the labels, the present ones are returned.
+/// the labels, the resource keeps its name or labels, and these are returned.
 pub fn read_changes<T: Owned>(
     call: &Call,
     fields: &mut Fields,

@@ -1,5 +1,5 @@
 //! The rate limit of a project. A project has a number of requests that it can still make. Each request lowers this
-//! number, and the number rises evenly to the limit over an hour.
+//! number by one. The number also rises all the time, so fast that it would rise from 0 to the limit in an hour.
 
 use std::time::{Duration, Instant};
 
@@ -54,8 +54,8 @@ impl Budget {
         let limit = f64::from(self.limit);
         let hours = now.saturating_duration_since(self.updated).as_secs_f64()
             / (HOUR.as_secs_f64() * clock.scale());
-        // With the time scale 0 an hour takes no time, so the limit is refilled completely. `hours` is then infinite,
-        // or NaN when no time has passed since the last refill.
+        // With the time scale 0 an hour takes no time, so every refill is complete. The number of `hours` is then
+        // infinite, or NaN when no time has passed since the last refill.
         let refill = if hours.is_nan() { limit } else { hours * limit };
         // A test can set more remaining requests than the limit. A refill does not lower this number.
         self.remaining = self.remaining.max((self.remaining + refill).min(limit));

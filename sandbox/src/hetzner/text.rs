@@ -1,4 +1,5 @@
-//! Builds JSON as text. Building a [`Value`] for a server with its prices would take twenty times as long.
+//! Builds JSON as text. For a server with its prices, building a [`Value`] and converting it to text would take twenty
+//! times as long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};

@@ -24,7 +24,8 @@ const FIRST_ID: u64 = 1_000_001;
 pub struct World {
     pub clock: Clock,
     pub tokens: HashMap<String, Token>,
-    /// The rate limit of each project, by the project's ID. Requests with an unknown token count for the ID 0.
+    /// The rate limit of each project, by the project's ID. All requests with an unknown token share one rate limit,
+    /// which has the ID 0.
     pub budgets: BTreeMap<u64, Budget>,
     pub servers: BTreeMap<u64, Server>,
     pub networks: BTreeMap<u64, Network>,

@@ -32,8 +32,8 @@ pub struct NodeSpec {
     pub provider_id: Option<String>,
     /// The CPU architecture. An empty text means `amd64`.
     pub architecture: String,
-    /// The Node's smallest size in bytes of JSON. A smaller Node is filled with labels, annotations, managed fields and
-    /// images, as real Nodes have them. Real Nodes have 10 to 25 kB.
+    /// The smallest size of the Node's JSON, in bytes. A smaller Node is filled with labels, annotations, managed
+    /// fields and images, as real Nodes have them. Real Nodes have 10 to 25 kB.
     pub bytes: usize,
 }
 
@@ -128,8 +128,8 @@ fn architecture(spec: &NodeSpec) -> &str {
     if spec.architecture.is_empty() { "amd64" } else { &spec.architecture }
 }
 
-/// Returns an identifier that looks like a UUID. It is computed from the Node's name and the number `which`, so that
-/// one Node can have several identifiers.
+/// Returns an identifier that looks like a UUID. It is computed from the Node's name and the number `which`. With
+/// different numbers, a Node gets different identifiers for its fields `bootID`, `machineID` and `systemUUID`.
 fn identifier(spec: &NodeSpec, which: u64) -> String {
     let seed = spec.name.bytes().fold(which, |seed, byte| seed.wrapping_mul(257) ^ u64::from(byte));
     let mut generator = crate::faults::SplitMix64::new(seed);

@@ -14,7 +14,8 @@ impl PortChecks for Shared {
             PortAnswer::Pod => Health::healthy(),
             PortAnswer::Refused => Health::unhealthy("layer4_no_connection"),
             PortAnswer::Dropped => Health::unhealthy("layer4_timeout"),
-            // A check by TCP only opens a connection, and does not see the status.
+            // A health check by TCP only opens a connection. It does not see the HTTP status, so only an HTTP check can
+            // fail because of the status.
             PortAnswer::Status(status) if status != 200 && protocol == "http" => {
                 let health = Health::unhealthy("unexpected_http_status");
                 Health { http_status_code: Some(status), ..health }
@@ -37,14 +38,14 @@ impl Shared {
             (Machine::Ip(ip), None) => has_address(spec, ip),
         };
         let state = self.state();
-        // When a machine has joined twice, its newest Node counts.
+        // When several Nodes were registered for a server, the newest one is returned.
         let newest = state.kubelets.iter().rev().find(|kubelet| is_on(&kubelet.spec));
         newest.map(|kubelet| kubelet.spec.name.clone())
     }
 }
 
-/// Whether the kubelet was given or finds this address. This decides for a machine that the simulated Robot does not
-/// have.
+/// Whether the kubelet has this address, either from its flag `--node-ip` or as its internal address. When the
+/// simulated Robot does not know the server of a load balancer target, its Node is found by this address.
 fn has_address(spec: &NodeSpec, ip: IpAddr) -> bool {
     let given = spec.node_ip.iter().flat_map(|ips| ips.split(','));
     let mut all = given.chain(spec.internal_ip.as_deref());

@@ -106,9 +106,10 @@ fn resource_answer(
     }
 }
 
-/// Returns the namespace of the requested objects, or an empty text for cluster-scoped objects. `asked.namespace` is
-/// not always the right one: for a Namespace, which is cluster-scoped, it is the Namespace's own name, because the
-/// authorizer needs that name.
+/// Returns the namespace of the requested objects, or an empty text for cluster-scoped objects.
+///
+/// `asked.namespace` alone would be wrong for a request about a Namespace object. A Namespace is cluster-scoped, but
+/// `asked.namespace` then contains its own name, because RBAC rules are checked with that name.
 fn request_namespace<'a>(row: &Resource, asked: &'a ResourceRequest) -> &'a str {
     if row.namespaced { &asked.namespace } else { "" }
 }

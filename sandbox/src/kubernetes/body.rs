@@ -8,7 +8,8 @@ use super::schema;
 use super::status::{FieldError, Refusal};
 use crate::exchange::{Request, Response};
 
-/// An object that was read from a request body. It has its default values, and `kind` and `apiVersion` are removed.
+/// An object that was read from a request body. Missing fields have their default values, and the fields `kind` and
+/// `apiVersion` are removed.
 #[derive(Debug)]
 pub struct Read {
     pub value: Value,

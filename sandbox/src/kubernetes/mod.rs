@@ -89,8 +89,8 @@ impl Handler for Cluster {
     fn handle(&self, request: &Request) -> Response {
         let answer = match &self.corner {
             Some(corner) => {
-                // The directory of users is cloned, so that the lock on the state is free during the request. A real
-                // API server can need a long time for its answer.
+                // The request is sent to a real API server, whose answer can take long. The users are cloned first, so
+                // that the lock on the state is not held while the request waits for the answer.
                 let directory = self.state().directory.clone();
                 corner.answer(&directory, request, directory.authenticate(request))
             }
@@ -217,8 +217,8 @@ impl Cluster {
         if let Some(corner) = &self.corner {
             let mut directory = self.state().directory.clone();
             directory.grant_in_namespace(user, namespace, rules.clone());
-            // The real API server replaces the whole Role, so the new Role must also contain the rules from earlier
-            // calls of this function.
+            // `bind` replaces the whole Role on the real API server. The new Role must therefore also contain the rules
+            // from earlier calls of this function.
             let all = directory.granted_in_namespace(user, namespace);
             corner.bind(&directory, user, &[], namespace, &all);
         }
@@ -271,8 +271,9 @@ impl Cluster {
         objects.iter().map(|object| with_kind(row, object.value.clone())).collect()
     }
 
-    /// Returns the port of this number on which kube-proxy listens for a Service. Returns `None` when there is no such
-    /// port, when its Service has no EndpointSlice of type IPv4, and always with a real server.
+    /// Returns the port of this number on which kube-proxy listens for a Service. Returns `None` when no Service has
+    /// the port, and when its Service has no EndpointSlice of type IPv4. When a real API server stores the objects, the
+    /// result is always `None`.
     pub fn node_port(&self, number: u16) -> Option<Arc<NodePort>> {
         let State { store, node_ports, .. } = &mut *self.state();
         node_ports.find(store, number)
@@ -281,8 +282,10 @@ impl Cluster {
     /// Changes an object and raises its `resourceVersion`. Returns false when the object does not exist. The simulated
     /// API server stores the object without any check, while a real API server validates it. With a real API server,
     /// the closure `edit` runs again when another client changed the object at the same time.
-    /// The closure must not call this cluster, which is locked, nor the cloud of the same sandbox, because its load
-    /// balancers ask this cluster for node ports.
+    ///
+    /// The closure must not call methods of this cluster, because the cluster is locked. It must not call methods of
+    /// the sandbox's simulated cloud either: the cloud calls this cluster for the health checks of load balancers, and
+    /// would wait for the lock.
     pub fn edit(
         &self,
         resource: &str,
@@ -347,7 +350,8 @@ impl Cluster {
     pub fn restore(&self, backup: &Backup) {
         let mut state = self.state();
         state.store = backup.0.clone();
-        // Revisions can repeat from now on, so the ports must be computed again.
+        // `node_ports` keeps the ports that kube-proxy listens on, together with the revisions from which they were
+        // computed. After a restore, the same revision can stand for other objects, so the kept ports are dropped.
         state.node_ports = NodePorts::default();
     }
 

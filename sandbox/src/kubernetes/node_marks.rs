@@ -8,8 +8,9 @@ use super::{Cluster, write};
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 impl Cluster {
-    /// Sets a condition of a Node, such as `DrainInProgress`, to a status: `True`, `False` or `Unknown`. A condition that
-    /// the Node does not have is added. The kubelet reports its own conditions again, for example `Ready`.
+    /// Sets a condition of a Node, such as `DrainInProgress`, to a status: `True`, `False` or `Unknown`. A condition
+    /// that the Node does not have is added. A condition that the kubelet reports itself, e.g. `Ready`, keeps the
+    /// status only until the kubelet's next report.
     ///
     /// # Panics
     /// Panics when there is no such Node.

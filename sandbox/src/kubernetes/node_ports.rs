@@ -26,12 +26,12 @@ pub struct NodePort {
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Purpose {
-    /// Connections to the endpoints of all nodes, as with `externalTrafficPolicy: Cluster`.
+    /// Connections to the port go to the endpoints on all nodes, as with `externalTrafficPolicy: Cluster`.
     #[default]
     Cluster,
-    /// Connections to the endpoints of the same node, as with `externalTrafficPolicy: Local`.
+    /// Connections to the port go only to the endpoints on the same node, as with `externalTrafficPolicy: Local`.
     Local,
-    /// The health checks of load balancers, by HTTP.
+    /// The port answers the health checks of load balancers by HTTP.
     HealthCheck,
 }
 
@@ -51,7 +51,8 @@ pub enum PortAnswer {
 /// All ports on which kube-proxy listens for Services that have an EndpointSlice of type IPv4.
 #[derive(Default)]
 pub struct NodePorts {
-    /// The revisions of the last changes of Services and of EndpointSlices when the ports were computed.
+    /// Two revisions of the cluster: of the last write of a Service, and of the last write of an EndpointSlice. The
+    /// ports were computed after these writes, and are computed again when one of the revisions has changed.
     revisions: [u64; 2],
     ports: HashMap<u16, Arc<NodePort>>,
 }
@@ -78,7 +79,8 @@ impl NodePort {
         let mut port = NodePort { purpose, ..NodePort::default() };
         for endpoint in slices.flat_map(|slice| items(&slice["endpoints"])) {
             let condition = |name: &str| endpoint["conditions"][name].as_bool();
-            // A condition that is missing counts as kube-proxy counts it.
+            // kube-proxy treats a missing condition `ready` or `serving` as true, and a missing condition `terminating`
+            // as false.
             let is_ready = condition("ready").unwrap_or(true);
             let is_serving = condition("serving").unwrap_or(true);
             let is_terminating = condition("terminating").unwrap_or(false);
@@ -141,8 +143,8 @@ fn ports_of(spec: &Value, slices: &[&Value]) -> Vec<(u16, Arc<NodePort>)> {
     ports.into_iter().map(|(number, port)| (number, Arc::new(port))).collect()
 }
 
-/// Whether the endpoints of the slice have the port of a Service that has this name. kube-proxy ignores a port without
-/// a number.
+/// Whether the endpoints of the slice have a TCP port with this name, which is the name of a port of the Service.
+/// kube-proxy ignores a port without a number.
 fn has_port(slice: &Value, name: &str) -> bool {
     items(&slice["ports"]).iter().any(|port| {
         text(&port["name"]) == name && port["protocol"] == "TCP" && port["port"].is_number()

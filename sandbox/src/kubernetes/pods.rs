@@ -32,18 +32,19 @@ enum Family {
 const SLICES: &str = "endpointslices";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpointslice-controller.k8s.io";
-/// The largest number of endpoints that the controller writes into a slice. It is the default of the flag
+/// The largest number of endpoints that the endpointslice controller writes into a slice. It is the default of the flag
 /// `--max-endpoints-per-slice` of kube-controller-manager.
 const MOST_ENDPOINTS: usize = 100;
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 impl Cluster {
-    /// Sets the pods of a Service, each with the name of its node and its state. A pod whose node is empty is on no node.
-    /// The pods become endpoints of EndpointSlices of type IPv4, which get the labels of the Service. Slices keep their
-    /// names as long as they are needed, and one empty slice stays when there are no pods.
+    /// Sets the pods of a Service, each with the name of its node and its state. A pod whose node is empty is on no
+    /// node. The pods become endpoints of EndpointSlices of type IPv4, which get the labels of the Service. Slices keep
+    /// their names as long as they are needed, and one empty slice stays when there are no pods.
     ///
     /// # Panics
-    /// Panics when there is no such Service, and when the server is a real server, whose own controller writes slices.
+    /// Panics when there is no such Service. Also panics when a real cluster stores the objects, because its
+    /// endpointslice controller writes the slices there.
     pub fn set_endpoints(&self, namespace: &str, service: &str, pods: &[(&str, Pod)]) {
         self.write_slices(namespace, service, Family::IPv4, pods);
     }
@@ -57,8 +58,9 @@ impl Cluster {
         self.write_slices(namespace, service, Family::IPv6, pods);
     }
 
-    /// Deletes all EndpointSlices of a Service that were written by the functions above, as the garbage collector of
-    /// Kubernetes does after the Service was deleted.
+    /// Deletes all EndpointSlices of a Service that [`set_endpoints`](Cluster::set_endpoints) and
+    /// [`set_ipv6_endpoints`](Cluster::set_ipv6_endpoints) have written. In Kubernetes, the garbage collector does this
+    /// after the Service was deleted.
     pub fn remove_endpoints(&self, namespace: &str, service: &str) {
         for family in [Family::IPv4, Family::IPv6] {
             for slice in self.own_slices(namespace, service, family) {
@@ -76,7 +78,8 @@ impl Cluster {
         if parts.is_empty() {
             parts.push(Vec::new());
         }
-        // Slices without endpoints are deleted, except one when there are no endpoints at all.
+        // A slice without endpoints is deleted. When the Service has no endpoints at all, its first slice is kept
+        // empty.
         let has_endpoints = parts.iter().any(|part| !part.is_empty());
         for (index, part) in parts.iter().enumerate() {
             let is_needed = if has_endpoints { !part.is_empty() } else { index == 0 };
@@ -89,7 +92,8 @@ impl Cluster {
         }
     }
 
-    /// Returns the slices of a Service and a family that these functions have written, sorted by name.
+    /// Returns the EndpointSlices of a Service that have this address type and that `write_slices` has written, sorted
+    /// by name.
     fn own_slices(&self, namespace: &str, service: &str, family: Family) -> Vec<Value> {
         let is_own = |slice: &&Value| {
             let labels = &slice["metadata"]["labels"];
@@ -101,7 +105,8 @@ impl Cluster {
         all.iter().map(|object| &object.value).filter(is_own).cloned().collect()
     }
 
-    /// Gives a slice new labels, endpoints and ports. Nothing is written when they are the same.
+    /// Writes the labels, endpoints and ports of `wanted` into a slice. Nothing is written when the slice already has
+    /// them.
     fn update_slice(&self, namespace: &str, before: &Value, wanted: &Value) {
         let has_same_labels = before["metadata"]["labels"] == wanted["metadata"]["labels"];
         if has_same_labels
@@ -165,7 +170,8 @@ impl Family {
 }
 
 impl Pod {
-    /// Returns the conditions of the pod's endpoint. A Service can ask that all its endpoints count as ready.
+    /// Returns the conditions of the pod's endpoint. With `publishNotReadyAddresses`, all endpoints of the Service
+    /// count as ready.
     fn conditions(self, service: &Value) -> Value {
         let is_serving = matches!(self, Pod::Ready | Pod::Terminating);
         let is_terminating = matches!(self, Pod::Terminating | Pod::TerminatingNotReady);
@@ -218,7 +224,8 @@ fn slice_of(service: &Value, family: Family, endpoints: &[Value]) -> Value {
         "metadata": {"generateName": format!("{name}-"), "labels": labels, "ownerReferences": [owner]},
         "addressType": family.name(), "endpoints": null, "ports": null,
     });
-    // The only slice of a Service without pods has no ports either, because pods decide the numbers of ports.
+    // A slice without endpoints has no ports. In a real cluster, the controller learns the numbers of the ports from
+    // the pods, and here there are no pods.
     if !endpoints.is_empty() {
         slice["endpoints"] = endpoints.into();
         slice["ports"] = ports_of(service);
@@ -226,8 +233,8 @@ fn slice_of(service: &Value, family: Family, endpoints: &[Value]) -> Value {
     slice
 }
 
-/// Returns the ports of the pods of a Service. A target port with a name becomes the port of the Service, because there
-/// are no pods that know the name.
+/// Returns the ports of the pods of a Service. When `targetPort` is a name, the number in `port` is used instead,
+/// because only a pod could say which number the name stands for, and there are no pods here.
 fn ports_of(service: &Value) -> Value {
     let ports = service["spec"]["ports"].as_array().into_iter().flatten();
     let ports: Vec<Value> = ports
@@ -248,7 +255,8 @@ fn ports_of(service: &Value) -> Value {
     if ports.is_empty() { Value::Null } else { ports.into() }
 }
 
-/// Returns the reference to a pod that no API shows. The same pod always has the same name and UID.
+/// Returns the `targetRef` of an endpoint: a reference to its pod. The pod exists in no API. The same pod always gets
+/// the same name and UID.
 fn reference(service: &Value, node: &str, number: usize) -> Value {
     let namespace = &service["metadata"]["namespace"];
     let name = [name_of(service), node, &number.to_string()]
@@ -262,10 +270,11 @@ fn reference(service: &Value, node: &str, number: usize) -> Value {
     json!({"kind": "Pod", "namespace": namespace, "name": name, "uid": uid})
 }
 
-/// Returns the address of a pod: in the range of its node, or in a range of its own when the node has no range or no room.
+/// Returns the address of a pod. It is in the pod range of the node. When the node has no pod range, or no free address
+/// in it, the address is in the range that begins at 10.64.0.1.
 fn ipv4(range: Option<Ipv4Net>, count: usize, position: usize) -> Ipv4Addr {
     const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 1);
-    // The first address of a node's range belongs to the node itself.
+    // The first address of a node's range belongs to the node itself, so the first pod gets the second address.
     let in_range = range.and_then(|range| range.hosts().nth(count + 1));
     in_range.unwrap_or_else(|| {
         let offset = u32::try_from(position).unwrap_or_default();

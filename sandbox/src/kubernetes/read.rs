@@ -205,7 +205,8 @@ impl Token {
         URL_SAFE_NO_PAD.encode(json)
     }
 
-    /// Decodes a `continue` token. The error is the end of the message that the client gets.
+    /// Decodes a `continue` token. The error says why the token is invalid, and becomes the last part of the message
+    /// that the client gets.
     fn decode(text: &str) -> Result<Token, String> {
         let json = URL_SAFE_NO_PAD
             .decode(text.trim_end_matches('='))

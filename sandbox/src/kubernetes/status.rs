@@ -166,8 +166,8 @@ impl Refusal {
         Refusal::new(405, "MethodNotAllowed", message, Some(json!({})))
     }
 
-    /// Returns a 405 for a verb that the resource does not support, e.g. `watch`. kube-apiserver answers so when its
-    /// storage lacks the verb.
+    /// Returns a 405 for a verb that the resource does not support, e.g. `watch`. The message is the one that
+    /// kube-apiserver has for such a verb.
     pub fn verb_not_supported(resource: &Resource, verb: &str) -> Refusal {
         let message =
             format!("{verb} is not supported on resources of kind {:?}", resource.qualified());
@@ -235,7 +235,7 @@ impl Refusal {
         Refusal::new(422, "Invalid", message, Some(details))
     }
 
-    /// Returns a 422 for a patch that is well-formed and cannot be applied.
+    /// Returns a 422 for a patch that is well-formed but cannot be applied.
     pub fn unprocessable() -> Refusal {
         let message = "the server rejected our request due to an error in our request";
         Refusal::new(422, "Invalid", message, Some(json!({})))

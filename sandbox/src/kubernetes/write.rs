@@ -116,8 +116,8 @@ impl Target<'_> {
     }
 }
 
-/// Sets the fields of a decoded new object that only the server decides, e.g. the UID and allocated addresses. Then
-/// checks the object, and stores it unless this is a dry run.
+/// Stores a new object, which was decoded before. First sets the fields that only the server decides, e.g. the UID and
+/// allocated addresses, and checks the object. A dry run does all this except the storing.
 fn insert(
     state: &mut State,
     resource: &'static Resource,

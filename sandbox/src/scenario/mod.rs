@@ -1,5 +1,5 @@
-//! Reads a sandbox's description from a scenario file. As with the program's flags, the file can set the numbers of
-//! servers and Services, the Network and the time scale. It can also describe single servers and faults.
+//! Reads a scenario file, which describes a sandbox. The file can set the numbers of servers and Services, the Network
+//! and the time scale, like the flags of the program `sandbox`. It can also describe single servers and faults.
 
 mod faults;
 

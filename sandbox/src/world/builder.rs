@@ -107,8 +107,8 @@ impl Builder {
         self
     }
 
-    /// Makes the sandbox serve only this API. With the Hetzner Cloud API, the Robot web service is served too when
-    /// there are dedicated servers.
+    /// Makes the sandbox serve only this API. When it is the Hetzner Cloud API and there are dedicated servers, the
+    /// Robot web service is served too.
     pub fn only(mut self, half: Half) -> Builder {
         self.only = Some(half);
         self
@@ -315,8 +315,9 @@ fn service(name: &str) -> Value {
 impl Tls {
     fn new() -> Result<Tls, credentials::Error> {
         let authority = Authority::new("sandbox-ca")?;
-        // The certificate is valid for these names. `kubernetes.test` is a name that only a proxy can resolve. The
-        // other names mean the machine itself, so clients never use a proxy for them.
+        // The certificate is valid for these names. Clients never use a proxy for the first three, because these mean
+        // the machine itself. Tests of proxies therefore use the name `kubernetes.test`, which only the proxy of the
+        // test can resolve.
         let names = ["localhost", "127.0.0.1", "::1", "kubernetes.test"];
         let identity = authority.server(&names, Validity::Now)?;
         let server = ServerTls::new(&identity, &authority)?;
@@ -340,8 +341,8 @@ impl Projects {
         projects
     }
 
-    /// Returns a new log of API calls. Callers with a Hetzner Cloud token appear in the log under a name, e.g.
-    /// `read-only`, and not with their token.
+    /// Returns a new log of API calls. It shows a caller with one of the sandbox's Hetzner Cloud tokens by a name that
+    /// belongs to the token, e.g. `read-only`.
     fn calls(&self) -> crate::calls::CallLog {
         let calls = crate::calls::CallLog::default();
         calls.name_caller(self.token.as_str(), "project");

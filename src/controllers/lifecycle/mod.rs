@@ -1,7 +1,7 @@
 //! The node lifecycle controller deletes a node whose server was deleted, and taints a node whose server is off.
 //!
-//! A tick has four parts. `observe` finds the nodes that need a check, and asks the cloud about their servers. `plan`
-//! decides for each node. `node_writes::apply` makes the writes of the plans. `note` reports the outcomes.
+//! A sync pass has four parts. `observe` finds the nodes that need a check, and asks the cloud about their servers.
+//! `plan` decides for each node. `node_writes::apply` makes the writes of the plans. `note` reports the outcomes.
 //!
 //! Deleting a node is the most dangerous thing that this program does. `plan` deletes a node only when two API answers
 //! agree that its server does not exist. `apply` reads the node again before the deletion. The request for the deletion
@@ -68,7 +68,8 @@ pub struct LifecycleController {
     settings: LifecycleSettings,
     /// The pauses between two reads of the server of a node that is not ready.
     pauses: Backoff,
-    /// The waits of ready nodes before the next try to remove their taints, after a try has failed.
+    /// The pauses after a failed write that should have removed a taint from a ready node. The write is tried again
+    /// after the pause.
     backoff: Backoff,
     off: OffServers,
 }
@@ -114,7 +115,8 @@ impl LifecycleController {
     ) -> Result<Vec<LifecyclePlan>, CacheError> {
         let mut off = self.off.clone();
         let (due, facts, _) = self.observe(apis, selection, &mut off)?;
-        // Only a daemon measures how long a server is off.
+        // These reads say since when a server is off. Only a daemon reads a server often enough for that. Commands,
+        // which read it once, therefore make their plans without these reads.
         off.reads = Arc::default();
         let guard = self.settings.deletion_guard;
         Ok(due.iter().map(|node| plan(node, &facts, &off, &*apis.provider, guard)).collect())
@@ -140,9 +142,10 @@ impl LifecycleController {
         let (off, guard) = (self.off.clone(), self.settings.deletion_guard);
         let plans: Vec<LifecyclePlan> =
             due.iter().map(|node| plan(node, &facts, &off, &*apis.provider, guard)).collect();
-        // A new plan in this tick uses what was read about the servers before. A server that was found to be deleted
-        // stays deleted, because its ID is never used again. A server that is off may be switched on, so the read that
-        // allows the taint `out-of-service` counts only for some seconds.
+        // A node can get a new plan in the same sync pass. The servers are not read again for it. A server that was
+        // found to be deleted stays deleted, because its ID is never used again. A server that was found to be off can
+        // be switched on by now, so the taint `out-of-service` is only set when the last read of the server is at most
+        // some seconds old.
         let plan_again = |node: &KubeNode| {
             let off = OffServers { now: clock::now(), ..off.clone() };
             Ok(plan(node, &facts, &off, &*apis.provider, guard))
@@ -251,7 +254,7 @@ impl LifecycleController {
         publish(apis, planned.object.seen_by(NAME), &finding);
         let is_made = !applied.made.is_empty();
         if let Some(NodeChange::AddOutOfServiceTaint { server, .. }) = first {
-            // A write without an answer may have been made.
+            // When the API server did not answer, the taint may have been set all the same, so it counts as set.
             if is_made || error.is_some_and(kube::KubeError::is_unavailable) {
                 self.off.last_taint = Some(clock::now());
             }
@@ -265,9 +268,9 @@ impl LifecycleController {
         applied.note_in(report, object, finding.map(|finding| finding.reason));
     }
 
-    /// Forgets the waits of nodes that are ready again or do not exist any more. When such a node becomes not ready
-    /// later, its server is read at once. Also forgets the failed tries for nodes that have no shutdown taint to remove
-    /// any more.
+    /// Drops what is no longer needed. The pauses between reads of a server are dropped when its node is ready again or
+    /// does not exist any more. When such a node becomes not ready later, its server is read at once. The pauses after
+    /// failed writes are dropped when the node has no taint to remove any more.
     fn forget(&mut self, apis: &Apis) {
         let Some(nodes) = apis.nodes.last() else {
             return;

@@ -57,8 +57,9 @@ pub(super) fn facts(
     (facts, error)
 }
 
-/// Reads the servers of nodes that lack only this read, with the actions that run on them, until one of the nodes may
-/// get the taint or an API call fails.
+/// Reads the servers of nodes for which all rules for the taint `out-of-service` are fulfilled, except that the server
+/// must be read once more. Also asks which actions run on such a server. Ends after the first server whose read allows
+/// the taint, and after the first failed API call.
 pub(super) fn read_for_taint(
     apis: &Apis,
     due: &[Arc<KubeNode>],
@@ -144,10 +145,11 @@ impl Observation<'_> {
     }
 
     /// Looks for the servers in `missing`, which a read by their IDs did not find, in a list of servers from this sync
-    /// pass. A server that this list lacks, too, counts as deleted. In a large project, only the pages of the list on
-    /// which these servers would be are read first. All servers are listed when these pages show one of the missing
-    /// servers after all, or when they show no server of another node. `around` contains these pages when this sync
-    /// pass has already read them.
+    /// pass. A server that this list lacks, too, counts as deleted.
+    ///
+    /// In a large project, only a part of the list is read first: the pages on which the missing servers would be.
+    /// `around` contains these pages when this sync pass has already read them. The whole list is read when these pages
+    /// contain one of the missing servers after all, or when they contain no server of another node.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,

@@ -19,17 +19,19 @@ pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// The key of the taint of a node whose server stays off.
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// The value of the taint when this program has set it. A taint of the key with any other value was set by a person or
-/// by another program, and is never changed.
+/// The value of the taint `out-of-service` when this program has set it. A taint `out-of-service` with any other value
+/// was set by a person or by another program, and is never changed.
 const OWN_VALUE: &str = "ccm-from-scratch";
 
-/// For how long the server must have been read as not locked, and how long ago another node may have got the taint.
+/// A minimum time for two of the rules in [`RULES`]: for how long each read of the server has said that it is not
+/// locked, and how long ago another node got the taint.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
-/// How long after the last read of the server the taint may still be written. It is the time limit of a write.
+/// How old the last read of the server can be when the taint `out-of-service` is planned. A write has the same time
+/// limit.
 const LAST_READ_MAX_AGE: Duration = Duration::from_secs(8);
 
-/// The texts of the rules.
+/// The texts of the rules that must be fulfilled before a node gets the taint `out-of-service`.
 const RULES: [&str; 6] = [
     "the node is on a Cloud server and has the taint shutdown",
     "the condition Ready of the node is Unknown",
@@ -39,13 +41,14 @@ const RULES: [&str; 6] = [
     "no other node got the taint within the last minute",
 ];
 
-/// A rule that must be fulfilled before a node gets the taint.
+/// A rule that must be fulfilled before a node gets the taint `out-of-service`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaintRule {
     pub text: &'static str,
     /// Whether the rule is fulfilled. `None` when it is not known yet.
     pub is_fulfilled: Option<bool>,
-    /// What was found about the rule. It is empty when there is nothing to add to the rule.
+    /// What was found when the rule was checked, e.g. `3 of 4` for the nodes that are ready. It is empty when the text
+    /// of the rule says all.
     pub found: String,
 }
 
@@ -57,19 +60,21 @@ impl fmt::Display for TaintRule {
     }
 }
 
-/// What this process remembers about servers that are off, and what else the rules need. A new process begins anew.
+/// What must be known to check the rules for the taint `out-of-service`. It is kept in memory only, so it is empty when
+/// the process starts.
 #[derive(Clone, Debug)]
 pub struct OffServers {
-    /// The setting `--node-out-of-service-after`. `None` means that no node gets the taint.
+    /// The setting `--node-out-of-service-after`, which is how long a server must be off before its node gets the taint
+    /// `out-of-service`. `None` means that no node gets it.
     pub after: Option<Duration>,
-    /// The number of all nodes, and how many of them are ready.
+    /// The number of nodes in the cluster. The field `ready` says how many of them are ready.
     pub nodes: usize,
     pub ready: usize,
     /// The moment at which the rules are checked.
     pub now: Instant,
-    /// The moment at which this process set the taint on any node for the last time.
+    /// The moment at which this process last set the taint `out-of-service` on any node. `None` when it has set none.
     pub last_taint: Option<Instant>,
-    /// The reads of each server, by the UID of its node.
+    /// The reads that found a server off, by the UID of the server's node.
     pub reads: Arc<HashMap<String, OffReads>>,
 }
 
@@ -77,15 +82,16 @@ pub struct OffServers {
 #[derive(Clone, Debug)]
 pub struct OffReads {
     pub first: Instant,
-    /// The first of the reads that also said that the server is not locked. `None` when it was locked at the last read.
+    /// The first of the latest reads, all of which said that the server is off and not locked. `None` when the server
+    /// was locked at the last read.
     pub first_unlocked: Option<Instant>,
     pub last: Instant,
-    /// The read just before the taint is set, and what it found that stands against the taint. The text is empty when
-    /// nothing does.
+    /// The last read of the server before the taint `out-of-service` is set: when the read began, and why it forbids
+    /// the taint, e.g. `it is locked`. The text is empty when the read allows the taint.
     pub for_taint: Option<(Instant, String)>,
 }
 
-/// Whether this program has set the taint.
+/// Whether this is the taint `out-of-service`, and this program has set it.
 pub fn is_own(taint: &Taint) -> bool {
     taint.key == OUT_OF_SERVICE && taint.value.as_deref() == Some(OWN_VALUE)
 }
@@ -96,8 +102,9 @@ pub(super) fn removal(node: &KubeNode) -> Option<NodeChange> {
     (!own.is_empty()).then_some(NodeChange::RemoveOutOfServiceTaint { taints: others })
 }
 
-/// Plans the taint for a node whose server is off, or the finding that says why the node does not get it yet. A node
-/// that already has a taint of the key gets none.
+/// Plans the taint `out-of-service` for a node whose server is off. When the server has been off for long enough, but a
+/// rule is not fulfilled, adds a finding (a message for the operator) that names this rule. Does nothing when the node
+/// already has a taint with this key.
 pub(super) fn plan_taint(
     plan: &mut Plan<NodeChange, Vec<TaintRule>>,
     node: &KubeNode,
@@ -129,7 +136,7 @@ pub(super) fn plan_taint(
     }
 }
 
-/// Returns the finding about a node that has got the taint.
+/// Returns the finding (a message for the operator) that a node has got the taint `out-of-service`.
 pub(super) fn was_set(server: InstanceId) -> Finding {
     let message = format!(
         "server {server} stays off, so the node got the taint {OUT_OF_SERVICE}: Kubernetes moves its pods and their \
@@ -138,7 +145,8 @@ pub(super) fn was_set(server: InstanceId) -> Finding {
     Finding::warning(Reason::NodeOutOfService, message)
 }
 
-/// Returns the six rules in their order, with what was found about this node.
+/// Returns the six rules for the taint `out-of-service`, in their order, each with whether it is fulfilled for this
+/// node.
 fn rules(node: &KubeNode, server: InstanceId, after: Duration, off: &OffServers) -> Vec<TaintRule> {
     let time = |moment: Instant| off.now.saturating_duration_since(moment);
     let reads = off.reads.get(&node.metadata.uid);
@@ -171,9 +179,12 @@ impl OffServers {
         OffServers { after, nodes: 0, ready: 0, now, last_taint: None, reads: Arc::default() }
     }
 
-    /// Notes that the last read of the server of the node with this UID said off, and whether the server is locked. `None`
-    /// means that the read said something else, failed, or was put off: the time begins anew. It also begins anew when
-    /// there was no read for `longest_gap`.
+    /// Stores the result of the last read of a server. `uid` is the UID of the server's node. When the read has said
+    /// that the server is off, `is_locked` says whether the server is locked. `is_locked` is `None` when the read has
+    /// said something else, has failed, or was put off because of the rate limit.
+    ///
+    /// With `None`, the time for which the server has been off begins anew at the next read. It also begins anew when
+    /// there was no read for longer than `longest_gap`.
     pub(super) fn note(&mut self, uid: &str, is_locked: Option<bool>, longest_gap: Duration) {
         let all = Arc::make_mut(&mut self.reads);
         let known = all.remove(uid).filter(|reads| clock::since(reads.last) <= longest_gap);

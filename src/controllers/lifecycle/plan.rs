@@ -48,9 +48,9 @@ impl Fact {
 /// are the rules for the taint `out-of-service`. There are none when the node can't get that taint.
 pub type LifecyclePlan = Plan<NodeChange, Vec<TaintRule>>;
 
-/// Plans for a node that is not ready, or that has the taint `shutdown` or our taint `out-of-service`. `off` decides
-/// whether a node gets the taint `out-of-service`. When `guard` is set, the node is deleted only if the list of servers
-/// holds the server of another node.
+/// Makes the plan for a node that is not ready, or that has the taint `shutdown` or our taint `out-of-service`. `off`
+/// is what was read about servers that are off, and decides whether a node gets the taint `out-of-service`. When
+/// `guard` is set, the node is deleted only if the list of servers contains the server of another node.
 pub fn plan(
     node: &KubeNode,
     facts: &Facts,
@@ -81,7 +81,8 @@ pub fn plan(
             }
             plan_taint(&mut plan, node, id, off);
         }
-        // The API of dedicated servers does not always know whether a server is off.
+        // For a dedicated server, `is_off: false` can also mean that Robot does not know whether the server is off. The
+        // taint is therefore removed only for a cloud server.
         Some(Fact::Exists { is_off: false, .. }) if id.cloud().is_some() => {
             plan.changes.extend(out_of_service::removal(node));
         }
@@ -114,8 +115,8 @@ pub fn plan(
     plan
 }
 
-/// Returns the node's taints with the shutdown taint when `is_off` is true. Otherwise the result has neither the shutdown
-/// taint nor our taint `out-of-service`, which is removed before it.
+/// Returns the node's taints as they should be. When `is_off` is true, these are its present taints and the shutdown
+/// taint. Otherwise, the shutdown taint and our taint `out-of-service` are left out.
 fn taints(node: &KubeNode, is_off: bool) -> Vec<Taint> {
     let is_kept = |taint: &&Taint| taint.key != SHUTDOWN && (is_off || !is_own(taint));
     let others = node.spec.taints.iter().filter(is_kept);

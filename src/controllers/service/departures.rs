@@ -1,8 +1,10 @@
-//! Takes note of departing nodes: since when a node departs, and how often a target was removed for that.
+//! Stores which nodes depart (will stop soon), since when each of them departs, and how often a target was removed
+//! because its node departs.
 //!
-//! A departing node will stop soon. It is cordoned or not ready, and it has a mark: a taint of the cluster autoscaler, or
-//! a condition that says that its pods are ended. All times are measured from the first read by this process that shows
-//! the cause. So a restart can only delay a removal.
+//! A departing node is cordoned or not ready, and a taint or a condition says why: a taint of the cluster autoscaler,
+//! or a condition that says that the pods of the node are being ended. A node departs since the first time at which
+//! this process has read it in such a state. After a restart, this time is later, so a restart can only delay the
+//! removal of a target.
 
 use crate::kube::{KubeNode, KubeService};
 use crate::metrics::TARGETS_LEFT_OUT;
@@ -15,28 +17,35 @@ use std::time::{Duration, Instant};
 /// The taint that the cluster autoscaler sets before it drains and deletes a node.
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 
-/// The conditions that say that the pods of a node are ended, or have ended. Only the status `True` counts.
+/// The conditions of a node that say that its pods are being ended, or that all of them have ended. Only the status
+/// `True` counts.
 const ENDING: [&str; 3] = ["DrainInProgress", "Drained", "GracefulNodeShutdownInProgress"];
 
-/// How often a target may be removed from one load balancer within `REMOVALS_KEPT`, because its node departs.
+/// How often a node that departs (will stop soon) may be removed from the targets of one load balancer within the time
+/// `REMOVALS_KEPT`.
 const REMOVALS_AT_MOST: usize = 6;
 const REMOVALS_KEPT: Duration = Duration::from_secs(3600);
 
-/// The departing nodes that this process has seen.
+/// The departing nodes (nodes that will stop soon) that this process has seen, and the removals of their targets.
 #[derive(Default)]
 pub(super) struct Departures {
-    /// Whether a cordon alone makes a node depart. This is `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`.
+    /// Whether a node counts as departing (about to stop) only because it is cordoned. This is the setting
+    /// `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`.
     cordon_is_enough: bool,
-    /// The delays that Services ask for. While there is none, departing nodes are not looked for.
+    /// The different times for which Services keep a departing node as a target (annotation `departing-delay` or the
+    /// setting with its default). While there are none, the controller does not look for departing nodes.
     delays: BTreeSet<Duration>,
-    /// The moment since which each departing node departs, by the UID of the node.
+    /// The moment at which this process first saw that a node departs, by the UID of the node.
     since: HashMap<String, Instant>,
-    /// Whether a departing node was seen last for which the delay of a Service was not over.
+    /// Whether at least one departing node must still wait for the longest of the `delays`. This was computed when
+    /// Services and nodes were last read.
     is_pending: bool,
-    /// The removals of targets whose nodes departed, each with the ID of the load balancer and the name of the node.
+    /// The targets that were removed because their nodes depart, each with the ID of the load balancer, the name of the
+    /// node, and the moment of the removal.
     removals: Vec<(u64, String, Instant)>,
-    /// How many nodes the last plan of each Service leaves out of the targets, by the UID of the Service: the ID of the
-    /// load balancer, the departing nodes, and the nodes beyond the limit of the type.
+    /// What the last plan of each Service leaves out, by the UID of the Service. The value contains the ID of the load
+    /// balancer, the number of departing nodes that are left out of its targets, and the number of nodes that are left
+    /// out because the type of the load balancer allows no more targets.
     left_out: HashMap<String, (u64, usize, usize)>,
 }
 
@@ -45,7 +54,7 @@ impl Departures {
         Departures { cordon_is_enough, ..Departures::default() }
     }
 
-    /// Notes which delays the Services ask for, and which nodes depart.
+    /// Stores for how long the Services keep a departing node as a target, and which nodes depart (will stop soon).
     pub(super) fn saw(
         &mut self,
         provider: &dyn Provider,
@@ -60,7 +69,8 @@ impl Departures {
         self.is_pending = self.since.values().any(|at| clock::since(*at) < longest);
     }
 
-    /// Notes which of these nodes depart, if any Service asks for a delay. Other nodes are forgotten.
+    /// Stores which of these nodes depart (will stop soon). Forgets all nodes that are not in `nodes` or do not depart.
+    /// When no Service has a `departing-delay`, all nodes are forgotten.
     pub(super) fn saw_nodes(&mut self, nodes: &[Arc<KubeNode>]) {
         let nodes = if self.delays.is_empty() { &[] } else { nodes };
         let departing = nodes.iter().filter(|node| departs(node, self.cordon_is_enough));
@@ -71,7 +81,8 @@ impl Departures {
         self.since = since.collect();
     }
 
-    /// Returns what is known of the end of this node.
+    /// Returns whether this node departs (will stop soon), and for how long it has been departing. Also returns whether
+    /// the cluster autoscaler is about to delete it.
     pub(super) fn of(&self, node: &KubeNode) -> Departure {
         let since = self.since.get(&node.metadata.uid).copied();
         let departs = departs(node, self.cordon_is_enough);
@@ -81,8 +92,9 @@ impl Departures {
         }
     }
 
-    /// Notes how many nodes these plans leave out, and sets the metric. A load balancer of several Services counts once.
-    /// Each plan comes with the UID of its Service.
+    /// Stores how many nodes these plans leave out of the targets, and sets the metric `ccm_targets_left_out`. Each
+    /// plan comes with the UID of its Service. When several Services share a load balancer, its nodes are counted only
+    /// once.
     pub(super) fn planned<'a>(
         &mut self,
         plans: impl Iterator<Item = (&'a String, &'a LoadBalancerPlan)>,
@@ -107,12 +119,13 @@ impl Departures {
         TARGETS_LEFT_OUT.set(&["limit"], sum(|counts| counts.1));
     }
 
-    /// Whether time alone can change a plan, because the delay of a departing node will be over.
+    /// Whether a plan can change only because time passes: a departing node has not waited for its whole delay yet.
     pub(super) fn is_pending(&self) -> bool {
         self.is_pending
     }
 
-    /// Returns a hash that changes when a node begins or ceases to depart, and when the delay of a Service is over.
+    /// Returns a hash of the departing nodes. It changes when a node begins or ceases to depart, and when the delay of
+    /// a Service is over for a departing node.
     pub(super) fn print(&self, nodes: &[Arc<KubeNode>]) -> u64 {
         let mut hasher = DefaultHasher::new();
         for node in nodes {
@@ -126,14 +139,15 @@ impl Departures {
         hasher.finish()
     }
 
-    /// Notes that a target was removed because its node departs.
+    /// Stores that a target was removed because its node departs (will stop soon). `balancer` is the ID of the load
+    /// balancer.
     pub(super) fn removed(&mut self, balancer: u64, node: &str) {
         self.removals.retain(|(.., at)| clock::since(*at) < REMOVALS_KEPT);
         self.removals.push((balancer, node.to_owned(), clock::now()));
     }
 
-    /// Returns the targets that were removed as often as is allowed. They stay until an hour after the first of these
-    /// removals.
+    /// Returns the targets that were removed as often as is allowed within an hour, each as the ID of the load balancer
+    /// and the name of the node. Such a target is not removed again before the first of these removals is an hour old.
     pub(super) fn removed_often(&self) -> HashSet<(u64, String)> {
         let mut counts: HashMap<(u64, &str), usize> = HashMap::new();
         for (balancer, node, at) in &self.removals {
@@ -158,7 +172,8 @@ fn is_to_be_deleted(node: &KubeNode) -> bool {
     node.taint(TO_BE_DELETED).is_some()
 }
 
-/// Returns the delays that Services ask for.
+/// Returns the different times for which Services keep a departing node as a target (annotation `departing-delay` or
+/// the setting with its default).
 pub(super) fn delays(provider: &dyn Provider, services: &[Arc<KubeService>]) -> BTreeSet<Duration> {
     let Some(balancers) = provider.load_balancers() else {
         return BTreeSet::new();

@@ -40,8 +40,8 @@ struct Catalog {
 struct Prices {
     /// The German VAT in percent, by which a gross price is higher than the net price.
     vat_percent: f64,
-    /// The monthly price divided by this number of hours is the hourly price. Most months have more hours, but a month
-    /// never costs more than the monthly price.
+    /// A number of hours. The hourly price is the monthly price divided by this number. A resource never costs more
+    /// than the monthly price, although most months have more hours than this.
     hours_a_month: f64,
     /// The price of traffic beyond the included traffic, in euro cents without VAT.
     cents_per_terabyte: f64,

@@ -48,8 +48,8 @@ pub struct Deprecation {
 
 impl ServerType {
     /// Returns the JSON of the server type. Every server in a list contains the JSON of its type with all prices, so
-    /// the JSON is made only once. The date decides which types are still sold, so there is one JSON for the real date
-    /// and another one for the simulated date of tests.
+    /// this JSON is made once and kept. It says which types are still sold, which depends on the date. Tests with a
+    /// simulated date therefore use another kept JSON than tests with the real date.
     pub fn json(&self) -> &'static Text {
         static SHOWN: [OnceLock<BTreeMap<u64, Text>>; 2] = [OnceLock::new(), OnceLock::new()];
         static NONE: Text = Text::none();
@@ -91,8 +91,7 @@ impl Offer {
         included_traffic(self.location)
     }
 
-    /// Returns the JSON of the offer. The API has had the fields `available` and `recommended` since April 2026,
-    /// shortly before `/datacenters` was removed.
+    /// Returns the JSON of the offer. The fields `available` and `recommended` exist in the API since April 2026.
     fn json(&self) -> Text {
         let location_id = Location::find(self.location).map_or(0, |location| location.id);
         text!({

@@ -1,4 +1,4 @@
-//! Reads a certificate's PEM text and the facts in it, such as the domain names and the validity.
+//! Reads the PEM text of a certificate, and the fields of the certificate, such as the domain names and the validity.
 
 use std::fmt::Display;
 

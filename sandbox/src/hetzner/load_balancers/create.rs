@@ -38,8 +38,8 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let order = read(call)?;
     let private_net = order.planned.private_net;
     let id = build(call.world, order)?;
-    // The private address stays reserved in the network. The load balancer gets its private interface only at the end
-    // of the action, so the interface is removed here.
+    // The load balancer gets its private interface only when the action `create_load_balancer` ends. The interface is
+    // therefore removed here, but its private address stays reserved in the network.
     if let Some(one) = call.world.load_balancers.get_mut(&id) {
         one.private_net = None;
     }

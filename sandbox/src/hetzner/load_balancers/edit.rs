@@ -121,9 +121,9 @@ impl LoadBalancer {
     fn understand_targets(&mut self, wanted: &Value) {
         let before = std::mem::take(&mut self.targets);
         for entry in wanted.as_array().into_iter().flatten() {
-            // Only the fields that a request can have are copied, because the target is then read like one in a
-            // request. The JSON that the API shows of a target also has other fields, which a request is not allowed to
-            // have.
+            // The target is read by the function that also reads targets from requests. It accepts only the fields that
+            // a request can have, so only these are copied. In the JSON that the API shows, a target also has other
+            // fields.
             let names = ["type", "server", "ip", "label_selector", "use_private_ip"];
             let asked: Value = names.iter().fold(json!({}), |mut asked, name| {
                 if let Some(value) = entry.get(*name) {

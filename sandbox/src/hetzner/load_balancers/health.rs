@@ -22,10 +22,10 @@ pub enum Machine {
     Ip(IpAddr),
 }
 
-/// The programs that listen on ports of machines.
+/// Answers health checks in the place of the simulated programs that listen on servers.
 pub trait PortChecks: Send + Sync {
-    /// Returns the result of a health check of a port on a machine that runs. Returns `None` when nothing is known of
-    /// the port, which is then as healthy as the machine. `protocol` is `tcp` or `http`.
+    /// Returns the result of a health check of a port on a server that runs. `protocol` is `tcp` or `http`. Returns
+    /// `None` when no program on the port is simulated. The health check then succeeds, because the server runs.
     fn check(&self, machine: Machine, port: u16, protocol: &str) -> Option<Health>;
 }
 

@@ -196,8 +196,8 @@ fn is_private(range: Ipv4Net) -> bool {
         .any(|net| net.contains(&range))
 }
 
-/// Checks the IP range of a new network, or the new range of an existing network: it must be private and at least a
-/// /24.
+/// Checks the IP range of a new network, or the new range of an existing network. The range must be private, and its
+/// prefix length must be 24 or less.
 fn check_ip_range(fields: &Fields, range: Ipv4Net) -> Result<(), ApiError> {
     if !is_private(range) {
         return Err(fields.invalid("ip_range", "must lie in one of the private ranges of RFC 1918"));

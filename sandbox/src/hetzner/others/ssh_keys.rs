@@ -84,7 +84,7 @@ fn route_one(call: &mut Call, id: u64) -> Result<Reply, ApiError> {
 }
 
 /// Finds the SSH key whose ID or name is `text`, in the project of the request's API token. A request for a new server
-/// names its SSH keys in this way.
+/// names its SSH keys by their IDs or names.
 pub fn find<'c>(call: &'c Call, text: &str) -> Option<&'c SshKey> {
     let number = text.parse::<u64>().ok();
     owned::of_project::<SshKey>(call.world, call.project)

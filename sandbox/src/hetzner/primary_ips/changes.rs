@@ -1,5 +1,5 @@
 //! Answers `POST /primary_ips/{id}/actions/{command}`. The commands assign a Primary IP to a server that is off, end an
-//! assignment, and change the protection.
+//! assignment, and turn the protection against deletion on or off.
 //!
 //! A load balancer gets its Primary IPs when it is created and keeps them. They cannot be assigned or unassigned later.
 

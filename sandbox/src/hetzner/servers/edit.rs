@@ -16,8 +16,8 @@ use crate::hetzner::world::World;
 /// Calls `change` with the JSON that the API shows of a server. From then on, the API shows exactly the changed JSON. A
 /// changed field keeps the test's value until the simulation itself changes the field.
 ///
-/// Some changed fields also change the simulated server: for example, label selectors find new labels. Unknown fields
-/// and impossible values are only shown. Returns false when there is no such server.
+/// Some changed fields also change the simulated server. For example, a label selector matches the server by its new
+/// labels. Unknown fields and impossible values are only shown. Returns false when there is no such server.
 pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) -> bool {
     let Some(server) = world.servers.get(&id) else {
         return false;

@@ -74,12 +74,13 @@ pub struct Server {
     pub private_net: Vec<Attachment>,
     /// The IDs of the server's firewalls.
     pub firewalls: Vec<u64>,
-    /// Whether the server is protected against deletion and rebuilding. The API requires that both have the same value.
+    /// Whether the server is protected against deletion and against rebuilding. The API allows only that both
+    /// protections are on or both are off.
     pub protected: bool,
     /// The time since which the server has had this status.
     pub status_since: Instant,
-    /// The top-level fields of the JSON to which a test has given values that the other fields of this struct cannot
-    /// store.
+    /// The values that a test has set in the server's JSON and that no other field of this struct can store. The key is
+    /// the name of a top-level field of the JSON.
     edited: Overlay,
 }
 

@@ -203,9 +203,11 @@ fn position(items: &[Value], wanted: &Value, merge: Merge) -> Option<usize> {
     items.iter().position(|item| same(item, wanted, merge))
 }
 
-/// Sorts a merged list. The items that `order` contains are put in the order of `order`. The other items keep their
-/// order among themselves. `live` is the list before the patch: when one of the other items stood before an item of
-/// `order` there, it also stands before that item in the result.
+/// Sorts a merged list. The items that `order` contains come in the order of `order`, and all other items keep their
+/// order among themselves.
+///
+/// `live` is the list before the patch, and decides where the other items are put. If such an item stood before an item
+/// of `order` in `live`, it stands before that item in the result, too.
 fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], merge: Merge) -> Vec<Value> {
     let (mut named, others): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| position(order, item, merge).is_some());

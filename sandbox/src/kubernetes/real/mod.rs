@@ -67,9 +67,9 @@ impl Corner {
         Ok(Corner { server, names, roles })
     }
 
-    /// Gives a user these RBAC rules, in one namespace, or in the whole cluster when `namespace` is empty. Then waits
-    /// until the answers of the real API server about the user's rights agree with `directory`, which must already
-    /// contain the rules.
+    /// Gives a user these RBAC rules, in one namespace, or in the whole cluster when `namespace` is empty. `directory`
+    /// must already contain the rules. The function then asks the real API server about the user's rights, until its
+    /// answers agree with `directory`.
     ///
     /// # Panics
     /// Panics when the server refuses the Role, or when the rules are not in force in time.

@@ -27,7 +27,7 @@ impl Names {
         Names { prefix: format!("{MARK}{number:010x}-") }
     }
 
-    /// Returns the name with the prefix of this sandbox, as on the real API server.
+    /// Returns the name with the prefix of this sandbox, which is the name that the real API server knows.
     pub fn inside(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }

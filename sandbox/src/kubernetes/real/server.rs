@@ -22,7 +22,8 @@ pub struct Server {
     stranger: ureq::Agent,
 }
 
-/// The caller of a request, who decides with which credentials the request is sent to the real API server.
+/// The caller of a request that is sent on to the real API server. The variant decides which credentials are sent with
+/// the request.
 pub(super) enum Caller {
     /// The user of the kubeconfig, who has all rights.
     Owner,
@@ -246,9 +247,9 @@ impl Kubeconfig<'_> {
         part[field].as_str().map(str::to_owned)
     }
 
-    /// Returns a certificate or a key from `part`, the kubeconfig's entry of the cluster or the user. The field with
-    /// the name `FIELD-data` contains it in base64, or else the field with the name `FIELD` contains the path of its
-    /// file. Returns `None` when there is neither field.
+    /// Returns the bytes of a certificate or a key from a kubeconfig. `part` is the entry of the cluster or of the
+    /// user. The bytes are in the field `FIELD-data` in base64, or in the file whose path is in the field `FIELD`.
+    /// Returns `None` when there is neither field.
     fn data(&self, part: &Value, field: &str) -> io::Result<Option<Vec<u8>>> {
         if let Some(inline) = self.text(part, &format!("{field}-data")) {
             let decoded = STANDARD.decode(inline.trim());

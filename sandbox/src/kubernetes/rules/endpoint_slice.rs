@@ -1,5 +1,5 @@
-//! The rules of `EndpointSlice`. They follow the reference of the API and `pkg/apis/discovery/validation` of Kubernetes.
-//! The words of the errors are not compared with a recorded answer.
+//! The rules of `EndpointSlice`. They follow the reference of the API and `pkg/apis/discovery/validation` of
+//! Kubernetes. No test compares the texts of the errors with those of a real API server.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,8 @@ pub struct EndpointSlice;
 
 const ADDRESS_TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
-/// The largest number of endpoints in a slice. The controller of Kubernetes writes at most 100 into one.
+/// The largest number of endpoints that the API allows in a slice. The endpointslice controller of Kubernetes writes at
+/// most 100 into one.
 const MOST_ENDPOINTS: usize = 1000;
 /// The largest number of addresses that one endpoint has.
 const MOST_ADDRESSES: usize = 100;
@@ -20,8 +21,8 @@ const MOST_ADDRESSES: usize = 100;
 const MOST_HINTS: usize = 8;
 
 impl Rules for EndpointSlice {
-    /// Sets the defaults of ports. A list without items becomes null, because storage does not distinguish the two. The
-    /// old field `deprecatedTopology` cannot be written by this version of the API, and is removed.
+    /// Sets the defaults of ports. An empty list becomes null, because kube-apiserver stores an empty list and null in
+    /// the same way. The old field `deprecatedTopology` cannot be written by this version of the API, and is removed.
     fn defaults(&self, object: &mut Value) {
         for port in items_mut(object, "ports") {
             default_to(port, "name", "");
@@ -41,7 +42,7 @@ impl Rules for EndpointSlice {
         object["metadata"]["generation"] = 1.into();
     }
 
-    /// Counts the changes of everything except the metadata. A change of the labels counts too.
+    /// Raises `metadata.generation` when the update changes the labels or anything outside of the metadata.
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         let is_changed =
             ["addressType", "endpoints", "ports"].iter().any(|field| new[field] != old[field])
@@ -144,7 +145,8 @@ fn address(address: &str, kind: &str) -> Vec<String> {
     special(ip).map(|why| format!("may not be {why}")).into_iter().collect()
 }
 
-/// Returns what is special about an address that no pod can have.
+/// Returns why no pod can have this address, e.g. because it is in the loopback range. Returns `None` for an address
+/// that a pod can have.
 fn special(ip: IpAddr) -> Option<&'static str> {
     let (is_link_local, is_local_multicast) = match ip {
         IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[..3] == [224, 0, 0]),

@@ -224,8 +224,8 @@ fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -
     errors
 }
 
-/// Allocates the port of the health check. Returns an error when the requested port is not available, and the client
-/// then gets a 422 as for node ports. kube-apiserver sends the same message with a 500.
+/// Allocates the `healthCheckNodePort` of a Service. Returns an error when the requested port is not available. The
+/// client then gets a 422, as for other node ports, while kube-apiserver sends the same message with a 500.
 fn health_check_port(
     spec: &mut Value,
     old: Option<&Value>,

@@ -74,8 +74,8 @@ pub enum Type {
 pub enum Merge {
     /// The patch replaces the list.
     Atomic,
-    /// The list contains objects. An item of the patch changes the object that has the same value as the item in the
-    /// field with this name.
+    /// The list contains objects, each with a key in the field of this name. An item of the patch changes the object
+    /// that has the same key.
     ByKey(&'static str),
     /// The list is a set of texts or numbers. The items of the patch that the list does not contain yet are added to
     /// the list.
