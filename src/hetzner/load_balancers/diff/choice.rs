@@ -65,7 +65,7 @@ pub(crate) struct TargetChoice {
 }
 
 impl TargetChoice {
-    /// Returns the names of the nodes that are left out in this state.
+    /// Returns the names of the nodes in `left_out` that have this state.
     pub(crate) fn names(&self, state: LeftOutState) -> Vec<&str> {
         let such = self.left_out.iter().filter(|node| node.state == state);
         such.map(|node| node.node.as_str()).collect()
@@ -140,7 +140,8 @@ fn departing(
                 LeftOutState::Departing
             }
             (None, None) if node.is_present => LeftOutState::Kept(WhyKept::Half),
-            // The node becomes a target, because too many nodes depart.
+            // At most half of the targets are left out, and so many are left out already. This node therefore becomes a
+            // target, although it departs.
             (None, None) => continue,
         };
         states.push(of(node.name.clone(), state));
