@@ -47,6 +47,9 @@ const EXAMPLES: &[Example] = &[
     Example { file: "departing-nodes.yaml", before: |_| {}, status: ADDRESSES, is: &[
         ("/services/0/health_check/port", "10256"), ("/targets/2/type", "server"),
     ] },
+    Example { file: "nodes-with-pods.yaml", before: |_| {}, status: ADDRESSES, is: &[
+        ("/services/0/listen_port", "80"), ("/targets/2/type", "server"),
+    ] },
     Example { file: "external.yaml", before: of_terraform, status: "Proxy Proxy", is: &[
         ("/name", "edge-lb"), ("/services/0/listen_port", "1883"), ("/labels/ccm-from-scratch~1external", "default"),
     ] },
