@@ -42,8 +42,8 @@ use std::fmt;
 
 pub use world::{Builder, Sandbox};
 
-/// One of the three simulated APIs. The type has this name because a sandbox has two main parts, the Hetzner Cloud API
-/// and the Kubernetes API. The Robot web service is an extra.
+/// One of the three simulated APIs. The name comes from the two main APIs, of Hetzner Cloud and of Kubernetes; the Robot
+/// web service was added later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Half {
     Hetzner,

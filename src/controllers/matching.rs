@@ -354,7 +354,7 @@ impl<'a> MatchIndex<'a> {
 /// An address that a kubelet asks for, although another node has the address or asks for it as well.
 pub struct SharedAddress<'a> {
     pub ip: IpAddr,
-    /// The name of the other node, which has the address or asks for it as well.
+    /// The name of the other node. It has the same address, or its kubelet asks for the same address.
     pub other: &'a str,
     /// Whether the address is already in the status of the node whose kubelet asks for it. The node then keeps the
     /// address.

@@ -90,7 +90,8 @@ pub(super) fn around<T, E>(
             u32::try_from(page).unwrap_or(PAGES_AT_MOST)
         };
         let mut number = expected(moved).min(last);
-        // The lowest ID on the next page, if the next page was read just before this one. Otherwise `None`.
+        // The search can go back from one page to the page before it. This is then the lowest ID on the later page.
+        // Otherwise it is `None`.
         let mut next_low = None;
         let mut steps = 0;
         while open.contains(&wanted) {

@@ -528,8 +528,8 @@ fn accepted(kind: &str) -> String {
     }
 }
 
-/// Returns how many bytes of a list of this kind are read at most. Only Services are listed as metadata alone, so a
-/// list of metadata has the same limit as a list of Services.
+/// Returns how many bytes of a list of this kind are read at most. The limit of a list of metadata is that of a list of
+/// Services, because this program reads only the metadata of Services in this form.
 fn body_limit(kind: &str) -> u64 {
     match kind {
         SERVICE_LIST | PARTIAL => SERVICES_LIMIT_BYTES,

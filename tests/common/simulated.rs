@@ -278,9 +278,9 @@ impl Processes {
         true
     }
 
-    /// Returns the thread whose work is due first, if that work is due by `until`. While one thread of a process is in
-    /// the middle of its work, it can hold a lock. Other threads of the same process are then considered only if they
-    /// share no lock with any thread.
+    /// Returns the thread whose work is due first, if that work is due by `until`. A thread that is in the middle of its
+    /// work can hold a lock of its process. The other threads of this process are then left out, except those that use no
+    /// lock of the process.
     fn next(&self, until: Duration) -> Option<(Rc<Process>, Rc<Thread>)> {
         let stack = self.stack.borrow();
         let mut first: Option<(Rc<Process>, Rc<Thread>)> = None;

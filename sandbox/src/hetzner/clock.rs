@@ -1,4 +1,5 @@
-//! The time scale of the simulated cloud. It multiplies every duration, but does not change timestamps.
+//! The time scale of the simulated cloud. With it, everything takes a fraction of its real time, for example an action
+//! 10 ms instead of a second. The times of day in answers, e.g. of `created`, are real.
 
 use std::time::{Duration, Instant};
 

@@ -51,7 +51,8 @@ pub struct ServiceSettings {
     /// The name of the cluster. It occurs in names and labels of load balancers, so that people recognise them. This is
     /// the setting `--cluster-name`.
     pub cluster_name: String,
-    /// Whether a cordon alone makes a node depart. This is the setting `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`.
+    /// Whether a cordoned node counts as departing (it will stop soon) without any other mark. This is the setting
+    /// `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`.
     pub departing_cordoned: bool,
     /// Whether orphans (load balancers whose Service does not exist) are deleted each time after all Services were
     /// compared with their load balancers. This is the setting `--delete-orphaned-load-balancers`.

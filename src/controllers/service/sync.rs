@@ -622,7 +622,8 @@ impl ServiceSync<'_> {
 
     fn not_written(&mut self, task: Task, plan: ServicePlan, error: &KubeError) -> Option<Task> {
         if error.is_not_found() {
-            // The Service does not exist any more, so it needs no status and no other try.
+            // The Service was deleted meanwhile, so its status can't be written, and no other try is made. A warning says
+            // that its load balancer may still exist.
             task.warn_of_leftover();
             return None;
         }

@@ -20,9 +20,9 @@ pub struct Roles {
     /// The paths of the created Roles and bindings, in the order in which they are deleted: a binding comes before its
     /// Role.
     made: Mutex<Vec<String>>,
-    /// All access reviews that this sandbox has sent so far, each with the user whose right it asks about. When a user
-    /// gets new RBAC rules, all earlier reviews of this user are sent again, because new rules can also take rights
-    /// away.
+    /// All access reviews that this sandbox has sent so far, each with the user whose right it asks about. The API server
+    /// uses new RBAC rules a moment late. So when the rules of a user change, its reviews are sent again until each answer
+    /// fits the new rules.
     asked: Mutex<Vec<(String, ResourceRequest)>>,
 }
 

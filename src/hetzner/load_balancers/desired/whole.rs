@@ -101,8 +101,8 @@ pub(crate) struct Targets {
     pub(crate) source: Source,
     /// How long a departing node stays a target. `None` when it stays until other rules remove it.
     pub(crate) departing_delay: Option<Duration>,
-    /// The Services whose pods decide which nodes become targets when there is not enough room for all. The list is empty
-    /// when nodes with pods are not preferred.
+    /// The Services for which nodes with pods are preferred when not all nodes fit. The list is empty when no Service asks
+    /// for that.
     pub(crate) pods_of: Vec<ServiceName>,
 }
 
@@ -480,11 +480,12 @@ fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Opti
     Some(longest)
 }
 
-/// Returns the Services whose pods decide which nodes become targets when there is not enough room for all. These are
-/// the Services on the load balancer with `externalTrafficPolicy: Local`, because only nodes with their pods answer.
+/// Returns the Services for which nodes with pods are preferred when not all nodes fit on the load balancer. These are
+/// all its Services with `externalTrafficPolicy: Local`, because only a node with a pod of such a Service answers.
 ///
-/// On a shared load balancer, such a Service of the group's own namespace must ask for it. On an external load balancer,
-/// each Service with a port there must ask for it. The list is empty when they do not.
+/// The list is empty unless the annotation or setting `prefer-nodes-with-pods` is true: for a Service with this policy in
+/// the group's own namespace, when Services share the load balancer; for each Service with a port, when the load balancer
+/// is external (made by somebody else).
 fn pods_of(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<ServiceName> {
     let (group, default) = (&context.group, &context.project.defaults.prefer_nodes_with_pods);
     let set = parser.read(&a::PREFER_NODES_WITH_PODS, None, v::boolean);
