@@ -9,8 +9,8 @@ use crate::cli::table;
 use crate::controllers::service::{self, ServicePlan, Want};
 use crate::kube::{Involved, PastEvent};
 use crate::provider::{
-    Balancer, BalancerUse, Field, Finding, Protocol, ServicePort, Severity, ShownCertificate,
-    Target, TargetHealth,
+    Balancer, BalancerUse, CauseKind, Field, Finding, Protocol, ServicePort, Severity,
+    ShownCertificate, Target, TargetHealth,
 };
 use crate::settings::Command;
 use crate::text;
@@ -343,11 +343,32 @@ fn failed_lines(failed: &PastEvent) -> String {
     line(format_args!("  ! {}", failed.reason)) + &paragraph("    ", 4, &text)
 }
 
-/// Returns a line for each unhealthy target and port, with the cause. These lines are part of the findings, because
-/// unhealthy targets are what most users look for.
-fn unhealthy(plan: &ServicePlan) -> impl Iterator<Item = String> {
-    checks(plan).filter(|(_, health)| health.cause.is_some()).map(|(target, health)| {
-        let (name, port, why) = (&target.name, health.port, why(health));
-        paragraph("  ! ", 4, &format!("target {name} is unhealthy on port {port}: {why}"))
-    })
+/// Returns a line for the unhealthy targets of each port and cause. These lines are part of the findings, because
+/// unhealthy targets are what most users look for. A target without a pod of the Service is unhealthy on purpose, and is
+/// left out while another target of the port is healthy.
+fn unhealthy(plan: &ServicePlan) -> Vec<String> {
+    let is_served = |port: u16| {
+        let mut others = checks(plan).filter(|(_, health)| health.port == port);
+        others.any(|(_, health)| health.status == "healthy")
+    };
+    let mut lines: Vec<(u16, String, Vec<&str>)> = Vec::new();
+    for (target, health) in checks(plan) {
+        let Some(cause) = &health.cause else { continue };
+        if cause.kind == CauseKind::NoPod && is_served(health.port) {
+            continue;
+        }
+        let (port, why) = (health.port, why(health));
+        match lines.iter_mut().find(|(other, cause, _)| *other == port && *cause == why) {
+            Some((_, _, names)) => names.push(&target.name),
+            None => lines.push((port, why, vec![&target.name])),
+        }
+    }
+    let line = |(port, why, names): (u16, String, Vec<&str>)| {
+        let who = match names.as_slice() {
+            [name] => format!("target {name} is"),
+            names => format!("targets {} are", text::some_of(names)),
+        };
+        paragraph("  ! ", 4, &format!("{who} unhealthy on port {port}: {why}"))
+    };
+    lines.into_iter().map(line).collect()
 }

@@ -189,9 +189,12 @@ fn nothing_is_read_while_all_nodes_fit_or_no_service_asks() {
 fn commands_show_which_nodes_have_pods() {
     let world = world();
     let (_daemon, _) = started(&world);
+    pass(&world.sandbox, Duration::from_secs(60));
     let shown = world.ccm(&["lb", "inspect", "default/web"]).with_code(0);
-    shown.prints("worker-7");
-    shown.prints("NODE WITH PODS");
+    shown.prints("no pod on this node");
+    shown.prints("NODE WITH PODS  PODS   TARGET");
+    let findings = shown.stdout.split("\n\n").next().unwrap_or_default();
+    assert!(!findings.contains("unhealthy"), "{findings}");
     let with_pods = &world.inspect("web", &[])["object"]["withPods"];
     assert_eq!(with_pods[0], json!({ "node": "worker-7", "isReady": true, "isTarget": true }));
     world.ccm(&["lb", "sync", "default/web", "--dry-run"]).prints("0 to change");
