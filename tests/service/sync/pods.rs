@@ -1,6 +1,7 @@
 //! More nodes than an lb11 takes: the nodes that run pods of the Service become targets.
 
 use crate::common::{self, Daemon, pass, wait_until};
+use crate::sync::external::{BY_NAME, allow};
 use crate::sync::world::{Cluster, NO_RESYNC, World, id, service, targets};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
@@ -37,7 +38,8 @@ impl World {
     }
 
     fn put_local(&self, name: &str, annotations: &[(&str, &str)]) {
-        let mut local = service(name, annotations, &[80]);
+        // The port is another one for each Service, because two of them can share a load balancer.
+        let mut local = service(name, annotations, &[80 + name.len() as u16]);
         local["spec"]["externalTrafficPolicy"] = json!("Local");
         self.create_as(local);
     }
@@ -45,7 +47,8 @@ impl World {
     fn set_pods(&self, service: &str, nodes: &[usize], pod: Pod) {
         let names: Vec<String> = nodes.iter().map(|number| worker(*number)).collect();
         let pods: Vec<(&str, Pod)> = names.iter().map(|name| (name.as_str(), pod)).collect();
-        self.cluster().set_endpoints("default", service, &pods);
+        let (namespace, name) = service.split_once('/').unwrap_or(("default", service));
+        self.cluster().set_endpoints(namespace, name, &pods);
     }
 
     fn has_targets(&self, balancer: u64, nodes: &[usize]) -> bool {
@@ -183,6 +186,42 @@ fn nothing_is_read_while_all_nodes_fit_or_no_service_asks() {
     wait_until("addresses", || world.has_address("web") && world.has_address("plain"));
     pass(&world.sandbox, Duration::from_secs(60));
     assert_eq!(world.slice_reads(mark), 0);
+}
+
+/// A guest can't turn the rule on. When the group's own namespace asks for it, the pods of the guest count, too.
+#[test]
+fn in_a_group_the_namespace_of_the_group_asks_and_the_pods_of_all_count() {
+    let world = world();
+    world.create_namespace("shop");
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    world.create_local("web", &[("share", "edge"), ("share-namespaces", "shop")], &[7]);
+    world.create_local("shop/guest", &[("share", "default/edge"), PREFER], &[8]);
+    wait_until("addresses", || world.has_address("web") && world.has_address("shop/guest"));
+    let id = id(&world.only_balancer());
+    let mark = world.mark();
+    pass(&world.sandbox, Duration::from_secs(120));
+    assert!(!world.has_targets(id, &[7]) && !world.has_targets(id, &[8]));
+    assert_eq!(world.slice_reads(mark), 0);
+    let shown = world.ccm(&["lb", "inspect", "shop/guest"]).with_code(0);
+    shown.prints("the load balancer belongs to namespace default, and only Services there");
+    world.annotate("web", PREFER.0, Some("true"));
+    wait_until("both targets", || world.has_targets(id, &[7, 8]));
+}
+
+#[test]
+fn on_an_external_load_balancer_each_service_must_ask() {
+    let world = world();
+    let id = world.create_balancer("edge-lb", &json!({ "load_balancer_type": "lb11" }));
+    allow(&world, id, Some("default"));
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    world.create_local("web", &[BY_NAME, PREFER], &[7]);
+    world.create_local("plain", &[BY_NAME], &[8]);
+    wait_until("all targets", || world.has_targets(id, &[]));
+    let why = "another Service with a port on the load balancer does not set it";
+    world.wait_for_event("web", "AnnotationWithoutEffect", &[why]);
+    assert!(!world.has_targets(id, &[7]));
+    world.annotate("plain", PREFER.0, Some("true"));
+    wait_until("both targets", || world.has_targets(id, &[7, 8]));
 }
 
 #[test]
