@@ -7,9 +7,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use ipnet::Ipv4Net;
 use serde_json::{Map, Value, json};
 
+use super::Cluster;
 use super::node_ports::SERVICE_NAME;
 use super::random::Random;
-use super::{Cluster, row};
 
 /// The state of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +43,7 @@ impl Cluster {
     /// their names as long as they are needed, and one empty slice stays when there are no pods.
     ///
     /// # Panics
-    /// Panics when there is no such Service. Also panics when a real cluster stores the objects, because its
-    /// endpointslice controller writes the slices there.
+    /// Panics when there is no such Service.
     pub fn set_endpoints(&self, namespace: &str, service: &str, pods: &[(&str, Pod)]) {
         self.write_slices(namespace, service, Family::IPv4, pods);
     }
@@ -70,7 +69,6 @@ impl Cluster {
     }
 
     fn write_slices(&self, namespace: &str, service: &str, family: Family, pods: &[(&str, Pod)]) {
-        assert!(!self.is_real(), "a real cluster writes its own EndpointSlices");
         let found = self.get("services", Some(namespace), service);
         let found = found.unwrap_or_else(|| panic!("there is no Service {namespace}/{service}"));
         let present = self.own_slices(namespace, service, family);
@@ -101,8 +99,8 @@ impl Cluster {
                 && labels[MANAGED_BY] == CONTROLLER
                 && slice["addressType"] == family.name()
         };
-        let all = self.state().store.list(row(SLICES), namespace);
-        all.iter().map(|object| &object.value).filter(is_own).cloned().collect()
+        let all = self.list(SLICES, Some(namespace));
+        all.into_iter().filter(|slice| is_own(&slice)).collect()
     }
 
     /// Writes the labels, endpoints and ports of `wanted` into a slice. Nothing is written when the slice already has
@@ -150,12 +148,11 @@ impl Cluster {
 
     /// Returns the pod range and the zone of a node. A node that does not exist has neither.
     fn place(&self, node: &str) -> (Option<Ipv4Net>, String) {
-        let state = self.state();
-        let Some(node) = state.store.get(row("nodes"), node) else {
+        let Some(node) = self.get("nodes", None, node) else {
             return (None, String::new());
         };
-        let range = node.value["spec"]["podCIDR"].as_str().and_then(|range| range.parse().ok());
-        let zone = node.value["metadata"]["labels"][ZONE].as_str().unwrap_or_default();
+        let range = node["spec"]["podCIDR"].as_str().and_then(|range| range.parse().ok());
+        let zone = node["metadata"]["labels"][ZONE].as_str().unwrap_or_default();
         (range, zone.to_owned())
     }
 }
