@@ -300,8 +300,8 @@ impl TakenOff<'_> {
             (WriteVerb::RELEASE, format!("; it is not deleted, because {why}"), event)
         } else {
             let event = format!(
-                "Left load balancer {shown}: the Service does not use it any more, and its ports there were removed; \
-                 the load balancer stays, because {why}"
+                "The Service does not use load balancer {shown} any more, and its ports there were removed; the load \
+                 balancer stays, because {why}"
             );
             (WriteVerb::LEAVE, format!("; it stays, because {why}"), event)
         };

@@ -462,7 +462,8 @@ fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Opti
         let Some(asked) = asked else {
             if is_set {
                 let why = format!(
-                    "annotation {} has no effect: Service {}, which also has a port on the load balancer, does not set it",
+                    "annotation {} has no effect, because Service {} has a port on the same load balancer, and no such \
+                     annotation: set it there, too, or remove it here",
                     a::DEPARTING_DELAY.key(),
                     other.full_name()
                 );
