@@ -135,8 +135,7 @@ fn unreadable_kubeconfig_files_are_explained() {
         assert_eq!(mismatch(&world, &good, flags, message), None);
     }
     let ran = world.list("/nowhere/1:/nowhere/2", &[]);
-    let message =
-        "ccm: kubeconfig: none of these files exists: /nowhere/1, /nowhere/2; correct KUBECONFIG\n";
+    let message = "ccm: kubeconfig: none of these files exists: \"/nowhere/1\", \"/nowhere/2\"; correct KUBECONFIG\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (1, message));
     let ran = world.list("", &[]);
     let message = "ccm: no cluster is configured: give --kubeconfig or set KUBECONFIG (outside a cluster there is no \
