@@ -42,7 +42,7 @@ const CASES: &[Case] = &[
     (&[80], &[("node-selector", "a in b")], plain, &["node-selector: \"a in b\""]),
     (&[80], &[("private-ipv4", "10.0.0")], plain, &["use an IPv4 address"]),
     // Contradictions.
-    (&[80], &[("protocol.p80", "http"), ("protocol.80", "tcp")], plain, &["set the same field differently; remove one"]),
+    (&[80], &[("protocol.p80", "http"), ("protocol.80", "tcp")], plain, &["have different values: remove one of them"]),
     (&[80], &[("disable-public-network", "true")], plain, &["with the public interface off"]),
     (&[80], &[("health-check-protocol", "https"), ("health-check-http-validate-certificate", "false")], plain, &["contradicts"]),
     (&[80, 443], &[("protocol.443", "https"), ("http-certificates", "one"), ("http-redirect-http.443", "true")], plain, &["remove that port from the Service"]),

@@ -297,7 +297,7 @@ impl<'a> AnnotationParser<'a> {
         if set.value != value {
             let other = set.key.clone();
             self.problem(format!(
-                "annotations {other} and {key} set the same field differently; remove one"
+                "annotations {other} and {key} mean the same, but have different values: remove one of them"
             ));
         }
     }

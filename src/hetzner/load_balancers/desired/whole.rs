@@ -572,8 +572,8 @@ fn report_ignored_fields(parser: &mut AnnotationParser, service: &Service) {
     }
     if service.has_session_affinity {
         let why = format!(
-            "spec.sessionAffinity: ClientIP has no effect: a Hetzner Load Balancer recognizes clients only by a \
-             cookie: see annotation {}",
+            "spec.sessionAffinity: ClientIP has no effect, because a Hetzner Load Balancer recognizes clients only by \
+             a cookie. To use one, set annotation {} to \"true\" (with protocol http or https), or remove the field",
             a::HTTP_STICKY_SESSIONS.key()
         );
         parser.warning(Reason::FieldIgnored, why);

@@ -65,7 +65,7 @@ fn not_adopted(
                  that Services may only add ports to it"
             ),
             Some(format!(
-                "name it in annotation {} instead, or, to have it adopted, remove the label",
+                "To use it without adopting it, name it in annotation {} instead. To have it adopted, remove the label",
                 a::EXTERNAL.key()
             )),
         ),
@@ -84,22 +84,23 @@ fn not_adopted(
         ),
         WhyNot::Other(why) => {
             let remedy = format!(
-                "to let Service {} have this load balancer all the same (ccm replaces its ports and targets), run: {}",
+                "To let Service {} have this load balancer all the same (its ports and targets are then replaced), \
+                 run: {}",
                 service.full_name(),
                 adopt_command(balancer, service)
             );
-            (format!("load balancer {shown} is not adopted: {why}"), Some(remedy))
+            (format!("load balancer {shown} is not adopted, because {why}"), Some(remedy))
         }
     };
     let reason = match remedy {
         Some(_) => Reason::LoadBalancerNotAdopted,
         None => Reason::SyncLoadBalancerFailed,
     };
-    let choose = named.map(|_| "choose another name".to_owned());
+    let choose = named.map(|_| "To get another load balancer, choose another name".to_owned());
     let steps: Vec<String> = choose.into_iter().chain(remedy).collect();
     let mut message = named.map(|named| format!("{named}: ")).unwrap_or_default() + &why;
     if !steps.is_empty() {
-        message = format!("{message}; {}", steps.join(", or, "));
+        message = format!("{message}. {}", steps.join(". "));
     }
     Unfound::NotAdopted(Finding::warning(reason, message))
 }
