@@ -345,7 +345,8 @@ pub(super) fn end_management(
 pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
     let message = format!(
         "load balancer {} has this Service's UID in a label, but another label of it names another cluster ({uid}), \
-         and its targets do not show that it belongs to this cluster, so ccm does not change it",
+         and its targets do not show that it belongs to this cluster, so ccm does not change it. When no cluster needs \
+         it any more, delete it yourself",
         balancer.shown()
     );
     Finding::warning(Reason::LoadBalancerNotAdopted, message).by_provider()

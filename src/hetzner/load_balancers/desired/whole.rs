@@ -274,7 +274,7 @@ fn labels(
             let keys: Vec<String> = left_out.iter().map(|key| text::quoted(key)).collect();
             let why = format!(
                 "{source}: labels with these keys are not set, because other programs recognize their load balancers \
-                 by them: {}; existing labels stay unchanged; remove these keys from the annotation",
+                 by them: {}. Remove these keys from the annotation. Labels that exist already stay unchanged",
                 text::some_of(&keys)
             );
             parser.warning(Reason::AnnotationWithoutEffect, why);
