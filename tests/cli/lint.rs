@@ -282,7 +282,7 @@ fn lint_checks_services_of_a_group_together() {
     assert_eq!(
         ran.stdout,
         "-: service/default/second: annotation load-balancer.hetzner.cloud/type has no effect: Service default/first, which \
-         comes first, sets \"lb11\" for the load balancer\n\
+         comes first, sets \"lb11\" for the load balancer: remove the annotation, or change it there\n\
          -: service/default/second: port 80 can't be used: Service default/first, which comes first, asks for the \
          same port of the load balancer that both share. Fix: give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share\n"
     );
