@@ -140,8 +140,8 @@ fn make_room<T>(places: &mut BTreeMap<Name, T>, namespace: &str) -> bool {
 
 fn too_many() -> String {
     format!(
-        "it is not watched: ccm watches at most {OF_NAMESPACE} Secrets of a namespace and {OF_ALL} in total, of which \
-         each namespace gets its share"
+        "ccm does not watch it, because it watches at most {OF_NAMESPACE} Secrets of a namespace and {OF_ALL} in \
+         total, of which each namespace gets its share: name fewer Secrets in annotations"
     )
 }
 

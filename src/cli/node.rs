@@ -448,7 +448,10 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
         taints.map(|taint| line(format_args!("  {}:{}{}", taint.key, taint.effect, set_by(taint))));
     let mut of_node = listed("TAINTS", taints);
     let rules = plans.lifecycle.iter().flat_map(|plan| &plan.facts).map(rule);
-    of_node += &listed("TAINT OUT-OF-SERVICE (= fulfilled, ~ not, ? only the daemon knows)", rules);
+    of_node += &listed(
+        "RULES FOR TAINT OUT-OF-SERVICE (= fulfilled, ~ not, ? only the daemon knows)",
+        rules,
+    );
     if known == Sides::Kubernetes {
         let conditions = node.status.conditions.iter().map(|condition| {
             line(format_args!("  {}: {} {}", condition.kind, condition.status, condition.reason))
@@ -488,7 +491,7 @@ fn rule(rule: &TaintRule) -> String {
 fn set_by(taint: &Taint) -> &'static str {
     match taint.key == OUT_OF_SERVICE {
         true if is_own(taint) => " (set by ccm, which removes it when the server is on again)",
-        true => " (not set by ccm, which never changes it)",
+        true => " (not set by ccm, which never removes it: remove it yourself)",
         false => "",
     }
 }

@@ -141,11 +141,12 @@ impl<'a> Screen<'a> {
         };
         let balancers = count(&self.load_balancers, "serving", gap(&view.services.plans));
         let departing = match self.departing_nodes {
-            Some(count @ 1..) => format!(", {count} departing"),
+            Some(count @ 1..) => format!(", {count} will stop soon"),
             _ => String::new(),
         };
         let out = self.out_of_service_nodes.filter(|count| *count > 0);
-        let out = out.map(|count| format!(", {count} out of service")).unwrap_or_default();
+        let out =
+            out.map(|count| format!(", {count} with the taint out-of-service")).unwrap_or_default();
         let nodes = count(&self.nodes, "ready", gap(&view.nodes)) + &departing + &out;
         let rows = [
             ("LEADER", leader),

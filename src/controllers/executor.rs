@@ -255,7 +255,7 @@ impl<T> Executor<T> {
                 self.abandon(ErrorKind::Refused, "ccm is ending", |_| true);
                 continue;
             }
-            let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
+            let why = format!("its action still runs after {} s", LONGEST_ACTION.as_secs());
             self.abandon(ErrorKind::Unavailable, &why, |execution| execution.is_late(now));
             // No question about running actions is sent while an earlier question is not answered, or while the process
             // is ending. The wait for an answer below must then ignore the time of the next question. Otherwise the

@@ -186,9 +186,11 @@ impl Write for NodeChange {
                 let why = format!(" (server {server} stays off)");
                 Description::new(WriteVerb::ADD, "taint out-of-service", why)
             }
-            NodeChange::RemoveOutOfServiceTaint { .. } => {
-                Description::new(WriteVerb::REMOVE, "taint out-of-service", " (the server runs)")
-            }
+            NodeChange::RemoveOutOfServiceTaint { .. } => Description::new(
+                WriteVerb::REMOVE,
+                "taint out-of-service",
+                " (the server is not off any more)",
+            ),
             NodeChange::DeleteNode { server } => {
                 let why = format!(" (server {server} does not exist any more)");
                 Description::new(WriteVerb::DELETE, "node", why)

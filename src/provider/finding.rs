@@ -180,8 +180,8 @@ reasons! {
         LoadBalancerAdopted: NormalEvent;
         /// The load balancer was not deleted. Either only our ports, targets and labels were removed, and the message
         /// says why; or it is unchanged, because its management ended. After `ccm lb release`, `ccm lb adopt ID
-        /// NAMESPACE/NAME` takes it back; a Service that `--load-balancer-class` or `--service-selector` left alone
-        /// gets it back when it matches again.
+        /// NAMESPACE/NAME` takes it back; a Service that did not match `--load-balancer-class` or
+        /// `--service-selector` gets it back when it matches again.
         LoadBalancerReleased: NormalEvent Success;
         /// A load balancer of this name exists and is not ours. The event has the command that allows the adoption; see
         /// `ccm help services`.
@@ -211,8 +211,8 @@ reasons! {
         UnknownAnnotation: WarningEvent;
         /// The annotation has no effect here; the message says why.
         AnnotationWithoutEffect: WarningEvent;
-        /// Information: a node will stop soon and stays a target, although `departing-delay` is over; the message says
-        /// why. See `ccm help services`.
+        /// A node will stop soon and stays a target, although `departing-delay` is over; the message says why. See `ccm
+        /// help services`.
         DepartingNodeKept: LogOnly;
         /// EndpointSlices can't be read, so nodes with pods can't be preferred (`prefer-nodes-with-pods`); present targets
         /// stay. The message says what is missing.

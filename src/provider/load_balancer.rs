@@ -355,23 +355,25 @@ impl LeftOutState {
     pub fn text(self) -> String {
         match self {
             LeftOutState::Limit => {
-                "left out: the type of the load balancer takes no more".to_owned()
+                "no target: the load balancer's type takes no more targets".to_owned()
             }
-            LeftOutState::Departing => "left out: the node will stop soon".to_owned(),
+            LeftOutState::Departing => "no target, because the node will stop soon".to_owned(),
             LeftOutState::ToBeDeleted => {
-                "left out: the cluster autoscaler is about to delete the node".to_owned()
+                "no target, because the cluster autoscaler will delete the node".to_owned()
             }
             LeftOutState::Waits { seconds } => {
-                format!("the node will stop soon; it is left out in at most {seconds} s")
+                format!(
+                    "still a target; removed in at most {seconds} s, because the node will stop soon"
+                )
             }
             LeftOutState::Kept(why) => {
-                format!("the node will stop soon, and stays a target: {}", why.name())
+                format!("stays a target, although the node will stop soon, because {}", why.name())
             }
             LeftOutState::Exchanged => {
-                "left out: it runs no pods, and a node with pods takes its place".to_owned()
+                "no target: it runs no pods, and a node with pods takes its place".to_owned()
             }
             LeftOutState::Stays(why) => {
-                format!("it runs no pods, and stays a target: {}", why.name())
+                format!("stays a target, although it runs no pods, because {}", why.name())
             }
         }
     }
@@ -382,12 +384,12 @@ named! {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     WhyKept {
-        Health = "without it, too few healthy targets would remain on nodes that do not depart",
-        Half = "at most half of the targets are left out",
-        Often = "it was removed six times within the last hour",
-        Budget = "few calls are left in the project",
+        Health = "too few healthy targets would be left on other nodes",
+        Half = "at most half of the targets may be removed",
+        Often = "ccm removes the same target at most six times an hour",
+        Budget = "few API calls are left in the project",
         Recent = "it may have run pods within the last minute",
-        Pace = "at most 5 targets of a load balancer, and 10 of all, are exchanged in a minute",
+        Pace = "at most 5 targets of a load balancer, and 10 in all, are exchanged in a minute",
     }
 }
 

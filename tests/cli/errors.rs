@@ -208,7 +208,7 @@ fn answers_that_are_not_the_api_s_are_explained() {
             }
             Half::Kubernetes => {
                 let call = format!("GET KUBERNETES/api/v1/nodes: {why}");
-                (format!("{call} (kubeconfig DIR/kubeconfig-ccm, context ccm)"), call)
+                (format!("{call} (kubeconfig \"DIR/kubeconfig-ccm\", context \"ccm\")"), call)
             }
             Half::Robot => unreachable!("no case"),
         };
@@ -226,7 +226,7 @@ fn an_unreachable_api_is_explained() {
     let hetzner =
         format!("GET HETZNER/networks: {refused} (the address comes from HCLOUD_ENDPOINT)");
     let kubernetes = format!("GET KUBERNETES/api/v1/nodes: {refused}");
-    let origin = "(kubeconfig DIR/kubeconfig-ccm, context ccm)";
+    let origin = "(kubeconfig \"DIR/kubeconfig-ccm\", context \"ccm\")";
     #[rustfmt::skip]
     let cases = [
         (Half::Hetzner, hetzner.clone(), format!("3 nodes wait: {hetzner}")),
@@ -273,7 +273,7 @@ fn a_missing_right_is_explained() {
                   list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role \
                   that allows it";
     let (listed, logged) = (
-        format!("{denied} (kubeconfig DIR/kubeconfig-nobody, context nobody)"),
+        format!("{denied} (kubeconfig \"DIR/kubeconfig-nobody\", context \"nobody\")"),
         format!("ERROR cloud-node-controller: {denied}"),
     );
     #[rustfmt::skip]
@@ -322,7 +322,7 @@ fn a_daemon_that_is_permanent_ends() {
     check(&sandbox, &env, &[
         (&["run"], &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it complete, and does it still exist?"),
         (&["run"], &[("HCLOUD_NETWORK", "4711")], 1, "ERROR cloud-node-controller: 3 nodes wait: HCLOUD_NETWORK: there is no Network 4711; this project has sandbox (1000001)"),
-        (&["run"], &[("KUBECONFIG", "/nowhere")], 1, "kubeconfig /nowhere: the file does not exist; correct the path"),
+        (&["run"], &[("KUBECONFIG", "/nowhere")], 1, "kubeconfig \"/nowhere\": the file does not exist; correct the path"),
     ]);
 }
 

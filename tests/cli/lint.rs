@@ -42,7 +42,7 @@ const CASES: &[Case] = &[
     (&[80], &[("node-selector", "a in b")], plain, &["node-selector: \"a in b\""]),
     (&[80], &[("private-ipv4", "10.0.0")], plain, &["use an IPv4 address"]),
     // Contradictions.
-    (&[80], &[("protocol.p80", "http"), ("protocol.80", "tcp")], plain, &["set the same field differently; remove one"]),
+    (&[80], &[("protocol.p80", "http"), ("protocol.80", "tcp")], plain, &["have different values: remove one of them"]),
     (&[80], &[("disable-public-network", "true")], plain, &["with the public interface off"]),
     (&[80], &[("health-check-protocol", "https"), ("health-check-http-validate-certificate", "false")], plain, &["contradicts"]),
     (&[80, 443], &[("protocol.443", "https"), ("http-certificates", "one"), ("http-redirect-http.443", "true")], plain, &["remove that port from the Service"]),
@@ -282,7 +282,7 @@ fn lint_checks_services_of_a_group_together() {
     assert_eq!(
         ran.stdout,
         "-: service/default/second: annotation load-balancer.hetzner.cloud/type has no effect: Service default/first, which \
-         comes first, sets \"lb11\" for the load balancer\n\
+         comes first, sets \"lb11\" for the load balancer: remove the annotation, or change it there\n\
          -: service/default/second: port 80 can't be used: Service default/first, which comes first, asks for the \
          same port of the load balancer that both share. Fix: give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share\n"
     );

@@ -192,7 +192,8 @@ fn no_node_gets_the_taint_while_more_than_half_are_not_ready() {
     sandbox.set_ready("worker-3", "Unknown");
     pass(&sandbox, 20 * MINUTE);
     assert!(!sandbox.has_taint("worker-1", KEY));
-    let held = "because rule 5 is not fulfilled: at least half of the nodes are ready (2 of 5)";
+    let held =
+        "because rule 5 is not fulfilled: at least half of the nodes must be ready (2 of 5 are)";
     assert!(daemon.log().contains(held), "{}", daemon.log());
     assert!(!sandbox.has_event("worker-1", "OutOfServiceHeld"), "it is only logged");
     assert_eq!(reads_of_actions(&sandbox), 0);
@@ -253,7 +254,7 @@ fn a_server_that_may_be_switched_on_holds_the_taint() {
         } } })
     };
     let daemon = sandbox.daemon(&[AFTER]);
-    let said = |what: &str| daemon.log().contains(&format!("no action runs on it ({what}"));
+    let said = |what: &str| daemon.log().contains(&format!("no action may run on it ({what}"));
     switch_off(&sandbox, "worker-1");
     sandbox.edit_server("worker-1", |server| server["locked"] = json!(true));
     pass(&sandbox, 10 * MINUTE);
@@ -354,7 +355,7 @@ fn commands_show_the_rules_and_who_has_set_the_taint() {
     switch_off(&sandbox, "worker-1");
     let shown = inspect(&[AFTER]);
     assert!(
-        shown.contains("~ the node is on a Cloud server and has the taint shutdown"),
+        shown.contains("~ the node must be on a Cloud server and have the taint shutdown"),
         "{shown}"
     );
     sandbox.ccm(&["node", "sync"]).with_code(0);
@@ -366,8 +367,8 @@ fn commands_show_the_rules_and_who_has_set_the_taint() {
     assert_eq!(marks, ["=", "=", "?", "?", "=", "?"], "{rules}");
     let rules: Vec<&str> = rules.split_whitespace().collect();
     let rules = rules.join(" ");
-    assert!(rules.contains("is Unknown (Unknown since 20"), "{rules}");
-    assert!(rules.contains("nodes are ready (2 of 3)"), "{rules}");
+    assert!(rules.contains("must be Unknown (it is Unknown since 20"), "{rules}");
+    assert!(rules.contains("nodes must be ready (2 of 3 are)"), "{rules}");
     assert!(!inspect(&[]).contains("TAINT OUT-OF-SERVICE"), "nobody asks for it");
 
     let daemon = sandbox.daemon(&[AFTER]);
@@ -375,7 +376,7 @@ fn commands_show_the_rules_and_who_has_set_the_taint() {
     drop(daemon);
     assert!(inspect(&[]).contains("out-of-service:NoExecute (set by ccm"), "{}", inspect(&[]));
     let status = sandbox.ccm(&["status"]).stdout;
-    assert!(status.contains("2 of 3 ready, 1 out of service\n"), "{status}");
+    assert!(status.contains("2 of 3 ready, 1 with the taint out-of-service\n"), "{status}");
     let status = sandbox.ccm(&["status", "-o", "json"]).json();
     assert_eq!(status["outOfServiceNodes"], 1);
 

@@ -149,10 +149,11 @@ pub(super) fn ready(view: &DoctorView) -> CheckResult {
     let is_read = view.cloud.servers.is_ok();
     let decide = |plan: &NodePlan| {
         if plan.node.is_ready() && plan.node.taint(OUT_OF_SERVICE).is_some() {
-            let found = "ready, but has the taint out-of-service: pods are evicted, and volumes are detached in use";
+            let found = "ready, but has the taint out-of-service: Kubernetes ends its pods by force, and detaches \
+                         volumes that are in use";
             let key = format!("{OUT_OF_SERVICE}-");
             let remedy = shell_command("kubectl taint node", &[&plan.object.name, &key]);
-            return Some(CheckOutcome::warn(found, remedy));
+            return Some(CheckOutcome::warn(found, format!("remove the taint: {remedy}")));
         }
         let is_tainted = plan.node.taint(SHUTDOWN).is_some();
         let (found, remedy) = match &plan.server {
@@ -166,7 +167,7 @@ pub(super) fn ready(view: &DoctorView) -> CheckResult {
             }
             _ if !is_read && is_tainted => (
                 "not ready; the taint shutdown shows that its server was off",
-                "switch its server on".to_owned(),
+                "switch its server on, in the console or with hcloud server poweron".to_owned(),
             ),
             // Only a cloud server is known to run. The power state of dedicated servers is not read, because a call for
             // each server would use up the rate limit of the Robot web service.

@@ -42,13 +42,17 @@ fn in_order(plan: &RoutePlan) -> String {
         1 => "1 route, as it should be".to_owned(),
         ok => format!("{ok} routes, each as it should be"),
     }];
-    for state in [State::LeftAlone, State::NotOurs] {
+    let unchanged = [
+        (State::LeftAlone, "a node whose server or pod CIDR is not known may need them"),
+        (State::NotOurs, "they are outside of --cluster-cidr"),
+    ];
+    for (state, why) in unchanged {
         match count(state) {
             0 => {}
-            count => parts.push(format!("{count} {}", state.name())),
+            count => parts.push(format!("{count} left unchanged, because {why}")),
         }
     }
-    parts.join(", ")
+    parts.join("; ")
 }
 
 /// Reports nodes that get no route, whatever the daemon does. Nodes whose server does not exist are left out, because

@@ -70,9 +70,9 @@ fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<Check
     }
     let what = format!(
         "Services of several namespaces ({}) choose private addresses by annotation \
-         load-balancer.hetzner.cloud/private-ipv4: each may take any free address of the Network, even an address at \
-         which other programs still expect a database that was deleted; {HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES} is \
-         not set here",
+         load-balancer.hetzner.cloud/private-ipv4. {HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES} is not set here, so \
+         each may take any free address of the Network, even one at which other programs still expect a database that \
+         was deleted",
         some_of(&namespaces)
     );
     let remedy = format!(

@@ -150,7 +150,7 @@ fn diff(plan: &ServicePlan) -> String {
         return format!("!{}", obstacle.reason.name());
     }
     if plan.service.left_alone.is_some() {
-        return "left alone".into();
+        return "not managed".into();
     }
     let mut words = match (plan.want, &plan.cloud.found) {
         // Only the Service's finalizer is left to remove. The load balancer was deleted already, or is protected from

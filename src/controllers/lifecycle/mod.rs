@@ -309,7 +309,7 @@ fn not_written(change: &NodeChange, error: &kube::KubeError) -> Option<Finding> 
         _ if error.is_conflict() => return None,
         _ => (
             Reason::TaintingNodeFailed,
-            format!("not done; ccm tries again later: {}: {error}", change.description()),
+            format!("could not {}; ccm tries again later: {error}", change.description()),
         ),
     };
     Some(Finding::warning(reason, message))

@@ -33,12 +33,12 @@ const LAST_READ_MAX_AGE: Duration = Duration::from_secs(8);
 
 /// The texts of the rules that must be fulfilled before a node gets the taint `out-of-service`.
 const RULES: [&str; 6] = [
-    "the node is on a Cloud server and has the taint shutdown",
-    "the condition Ready of the node is Unknown",
-    "each read of the server has said off for the time of --node-out-of-service-after",
-    "the server is off and not locked, also a minute ago, and no action runs on it",
-    "at least half of the nodes are ready",
-    "no other node got the taint within the last minute",
+    "the node must be on a Cloud server and have the taint shutdown",
+    "the condition Ready of the node must be Unknown",
+    "each read of the server must have said off for the time of --node-out-of-service-after",
+    "the server must be off and not locked, now and a minute ago, and no action may run on it",
+    "at least half of the nodes must be ready",
+    "no other node may have got the taint within the last minute",
 ];
 
 /// A rule that must be fulfilled before a node gets the taint `out-of-service`.
@@ -52,7 +52,7 @@ pub struct TaintRule {
     pub found: String,
 }
 
-/// Writes a text such as `at least half of the nodes are ready (3 of 4)`.
+/// Writes a text such as `at least half of the nodes must be ready (3 of 4 are)`.
 impl fmt::Display for TaintRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TaintRule { text, found, .. } = self;
@@ -129,8 +129,8 @@ pub(super) fn plan_taint(
         (1..).zip(&plan.facts).find(|(_, rule)| is_due && rule.is_fulfilled == Some(false))
     {
         let message = format!(
-            "server {server} stays off, but the node does not get the taint out-of-service, because rule {number} is \
-             not fulfilled: {rule}"
+            "server {server} stays off, but the node does not get the taint out-of-service yet, because rule {number} \
+             is not fulfilled: {rule}. ccm checks this again; ccm help nodes explains the rules"
         );
         plan.findings.push(Finding::info(Reason::OutOfServiceHeld, message));
     }
@@ -139,8 +139,9 @@ pub(super) fn plan_taint(
 /// Returns the finding (a message for the operator) that a node has got the taint `out-of-service`.
 pub(super) fn was_set(server: InstanceId) -> Finding {
     let message = format!(
-        "server {server} stays off, so the node got the taint {OUT_OF_SERVICE}: Kubernetes moves its pods and their \
-         volumes to other nodes; ccm removes the taint when the server is on again"
+        "server {server} stays off (longer than --node-out-of-service-after), so ccm has set the taint \
+         {OUT_OF_SERVICE} on the node: Kubernetes moves its pods and their volumes to other nodes. ccm removes the \
+         taint when the server is on again"
     );
     Finding::warning(Reason::NodeOutOfService, message)
 }
@@ -155,7 +156,9 @@ fn rules(node: &KubeNode, server: InstanceId, after: Duration, off: &OffServers)
     let unlocked = reads.and_then(|reads| reads.first_unlocked).map(time);
     let last_read = reads.and_then(|reads| reads.for_taint.as_ref());
     let idle = match last_read.filter(|(at, _)| time(*at) <= LAST_READ_MAX_AGE) {
-        _ if reads.is_some() && unlocked < Some(A_MINUTE) => (Some(false), "it was locked".into()),
+        _ if reads.is_some() && unlocked < Some(A_MINUTE) => {
+            (Some(false), "it was locked less than a minute ago".into())
+        }
         Some((_, found)) => (Some(found.is_empty()), found.clone()),
         None => (None, String::new()),
     };
@@ -163,10 +166,10 @@ fn rules(node: &KubeNode, server: InstanceId, after: Duration, off: &OffServers)
     let shown = off_for.map(|time| shown_duration(time.as_secs())).unwrap_or_default();
     let states = [
         (Some(server.cloud().is_some() && node.taint(SHUTDOWN).is_some()), String::new()),
-        (Some(status == "Unknown"), status.to_owned() + &since.unwrap_or_default()),
+        (Some(status == "Unknown"), format!("it is {status}{}", since.unwrap_or_default())),
         (off_for.map(|time| time >= after), shown),
         idle,
-        (Some(2 * off.ready >= off.nodes), format!("{} of {}", off.ready, off.nodes)),
+        (Some(2 * off.ready >= off.nodes), format!("{} of {} are", off.ready, off.nodes)),
         (reads.map(|_| last_taint.is_none_or(|time| time >= A_MINUTE)), String::new()),
     ];
     let rule = |(text, (is_fulfilled, found))| TaintRule { text, is_fulfilled, found };

@@ -5,7 +5,9 @@
 //! out. The addresses of other types follow. These are the rules of k8s.io/cloud-provider's node helpers.
 
 use crate::kube::{KubeNode, Taint};
-use crate::provider::variables::HCLOUD_INSTANCES_LABEL_PREFIXES;
+use crate::provider::variables::{
+    HCLOUD_INSTANCES_INTERNAL_IP_FROM, HCLOUD_INSTANCES_LABEL_PREFIXES,
+};
 use crate::provider::{
     AddressKind, Finding, Instance, Instances, Metadata, NodeAddress, PROVIDED_NODE_IP, Reason,
     SERVER_LABELS, Source, Sourced, TopologyLabel, is_kubernetes_label, one_ip_or_two,
@@ -92,7 +94,10 @@ fn not_among(ip: IpAddr, instance: &Instance, addresses: &[Sourced<NodeAddress>]
     let (name, id) = (&instance.name, instance.id);
     let list = addresses.iter().map(|address| address.value.to_string());
     let list = text::some_of(&list.collect::<Vec<_>>());
-    let message = format!("{ip} is not an address of server {name} ({id}), which has {list}");
+    let message = format!(
+        "{ip} is not an address of server {name:?} ({id}), which has {list}: correct --node-ip, or, if it is an \
+         address of a VPN, set {HCLOUD_INSTANCES_INTERNAL_IP_FROM}=kubelet"
+    );
     Finding::warning(Reason::InvalidProvidedNodeIP, message)
 }
 

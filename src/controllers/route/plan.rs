@@ -249,7 +249,10 @@ impl<'a> Planner<'a> {
         let hits = |net: &Ipv4Net| overlap(*net, destination);
         if let Some((net, (_, place))) = self.accepted.iter().find(|(net, _)| hits(net)) {
             let other = &self.desired[*place].plan.object.name;
-            return Some(format!("its pod CIDR {destination} is taken: node {other:?} has {net}"));
+            return Some(format!(
+                "its pod CIDR {destination} is taken: node {other:?} has {net}, and gets the route. Let one of the two \
+                 nodes join again with another pod CIDR"
+            ));
         }
         if !is_missing {
             return None;
@@ -257,7 +260,8 @@ impl<'a> Planner<'a> {
         let network = self.inputs.network;
         if let Some(name) = self.foreign_at(destination) {
             return Some(format!(
-                "its pod CIDR {destination} is also that of node {name}, which has no provider ID of a cloud server"
+                "its pod CIDR {destination} is also that of node {name:?}, which has no provider ID of a cloud server: \
+                 let one of the two nodes join again with another pod CIDR"
             ));
         }
         if let Some(subnet) = network.subnets.iter().find(|net| hits(net)) {
@@ -275,7 +279,8 @@ impl<'a> Planner<'a> {
         let mut others = others.filter(|other| hits(&other.destination));
         others.next().map(|other| {
             format!(
-                "its pod CIDR {destination} overlaps the route {other}, which ccm must not change"
+                "its pod CIDR {destination} overlaps the route {other}, which ccm must not change: if that route is \
+                 not needed, delete it by hand"
             )
         })
     }
@@ -432,7 +437,9 @@ impl<'a> Planner<'a> {
                 let has_room = there < network.routes_at_most;
                 if want.is_some() && !has_room {
                     let (name, at_most) = (&network.name, network.routes_at_most);
-                    let why = format!("network {name} has reached its limit of {at_most} routes");
+                    let why = format!(
+                        "network {name:?} has reached its limit of {at_most} routes: delete routes that are not needed"
+                    );
                     desired.plan.obstacle = Some(no_route(&why));
                 }
                 let is_added = want.is_some() && has_room;
@@ -605,7 +612,7 @@ fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
             let why = match row.state {
                 State::Blackhole => "not needed: no server has the address of its gateway",
                 State::WrongGateway => "these pods are on another server",
-                _ => "not needed: the gateway is not the server of a node with pods in this range",
+                _ => "not needed: the server at this gateway has no pods in this range",
             };
             let delete = |route| change(true, route, why);
             let add = |route| change(false, route, "the node's pods are there");

@@ -15,8 +15,8 @@ use crate::controllers::share::Payer;
 use crate::kube::{AnyService, KubeService, ObjectReference};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
-    Balancer, BalancerUse, Cluster, ErrorKind, KeptObject, Orphan, Reason, Service, ServiceInput,
-    Snapshot, Urgency, clock,
+    Balancer, BalancerUse, Cluster, ErrorKind, Finding, KeptObject, Orphan, Reason, Service,
+    ServiceInput, Snapshot, Urgency, clock,
 };
 use crate::text;
 use std::collections::HashSet;
@@ -134,12 +134,7 @@ pub(super) fn look_after(
     }
     report.orphans = Some(left.len());
     LOAD_BALANCERS.set(&["orphaned"], left.len() as f64);
-    for mut plan in left {
-        if plan.has_writes() {
-            for finding in &mut plan.findings {
-                finding.fix = Some("ccm lb sync --delete-orphans deletes it".to_owned());
-            }
-        }
+    for plan in left {
         publish(apis, plan.object.seen_by(NAME), plan.all_findings());
     }
 }
@@ -147,22 +142,22 @@ pub(super) fn look_after(
 pub(super) fn plan(orphan: Orphan) -> ServicePlan {
     let balancer = &orphan.balancer;
     let addresses = balancer.addresses.iter().map(ToString::to_string);
-    let stays = orphan.removal.as_ref().err();
-    let next = match stays {
-        Some(why) => {
-            format!("{why}, so ccm does not delete it: delete it yourself when it is not needed")
-        }
-        None => "ccm lb sync --delete-orphans deletes it".to_owned(),
+    let (stays, fix) = match &orphan.removal {
+        Err(why) => (
+            format!("; {why}, so ccm does not delete it"),
+            "delete it yourself when it is not needed",
+        ),
+        Ok(_) => (String::new(), "ccm lb sync --delete-orphans deletes it"),
     };
     let message = format!(
-        "load balancer {:?} ({}), {}, was made for {}, and costs money; {next}",
+        "load balancer {:?} ({}), {}, was made for {}, and costs money{stays}",
         balancer.name,
         balancer.id,
         text::some_of(&addresses.collect::<Vec<_>>()),
         orphan.made_for()
     );
     let mut plan = plan_alone(&orphan.service, orphan.balancer);
-    plan.warn(Reason::OrphanedLoadBalancer, message);
+    plan.findings.push(Finding::warning(Reason::OrphanedLoadBalancer, message).with_fix(fix));
     plan.changes.extend(orphan.removal.map(ServiceChange::Cloud));
     plan
 }

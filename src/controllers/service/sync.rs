@@ -441,7 +441,7 @@ impl ServiceSync<'_> {
             for change in &mut changes {
                 if let Some(rest) = change.without_parts() {
                     log::warn!(
-                        "{name}: {}: everything except the refused parts is written first",
+                        "{name}: {}: the API refused a part of this, so ccm writes everything else first",
                         rest.description()
                     );
                     *change = rest;

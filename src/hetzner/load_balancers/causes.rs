@@ -11,14 +11,14 @@ use crate::text::shell_command;
 pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
     let is_local = service.traffic_policy == TrafficPolicy::Local;
     let detail = health.detail.as_deref().unwrap_or_default();
-    let answers = format!("answers {}", health.http_status.unwrap_or_default());
+    let answers = format!("answers with HTTP status {}", health.http_status.unwrap_or_default());
     let mut kind = CauseKind::Other;
     let (message, remedy) = match (detail, health.http_status) {
         ("layer4_no_connection" | "layer4_timeout" | "layer7_timeout", None)
             if health.is_of_kube_proxy =>
         {
             (
-                "port 10256 of kube-proxy does not answer: k3s, Cilium, firewall?",
+                "port 10256 of kube-proxy does not answer, perhaps because of k3s, Cilium or a firewall",
                 format!(
                     "{} \"kube-proxy\" makes the load balancer check that port. k3s binds the port to the loopback: \
                      run k3s with --kube-proxy-arg=healthz-bind-address=0.0.0.0; Cilium needs \
@@ -44,7 +44,7 @@ pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
             )
         }
         ("layer4_timeout", _) => (
-            "no answer: firewall? (layer4_timeout)",
+            "no answer, perhaps due to a firewall (layer4_timeout)",
             format!(
                 "let the load balancer reach the node ports: Hetzner firewall (hcloud firewall list), firewall of the \
                  node, network policies; {} shows each check",

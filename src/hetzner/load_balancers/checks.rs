@@ -24,8 +24,8 @@ pub(super) fn serves_other_profile(context: &PlanContext, balancer: Labelled) ->
     };
     let (node, id) = context.cluster.foreign_nodes.iter().find(|(_, id)| is_target(id))?;
     Some(format!(
-        "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} belongs to profile {}; this ccm \
-         runs with profile {}, in which the node is no target, so ccm changes nothing; run ccm with \
+        "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} belongs to profile {}. This ccm \
+         runs with profile {}, in which the node is no target, so ccm changes nothing. Run ccm with \
          --cloud-provider={}",
         balancer.name,
         other.name(),

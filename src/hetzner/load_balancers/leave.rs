@@ -73,8 +73,8 @@ pub(super) fn leave_others(
         leaving.changes.extend(changes);
         leaving.is_any = true;
         let moves = format!(
-            "the Service moves from load balancer {} to {}, so its addresses change; the old load balancer serves it \
-             until the move is done",
+            "the Service moves from load balancer {} to {}, so its addresses change: change its DNS records. The old \
+             load balancer serves it until the move is done",
             balancer.shown(),
             there.map_or("a new one".to_owned(), |balancer| balancer.shown())
         );
@@ -300,8 +300,8 @@ impl TakenOff<'_> {
             (WriteVerb::RELEASE, format!("; it is not deleted, because {why}"), event)
         } else {
             let event = format!(
-                "Left load balancer {shown}: the Service does not use it any more, and its ports there were removed; \
-                 the load balancer stays, because {why}"
+                "The Service does not use load balancer {shown} any more, and its ports there were removed; the load \
+                 balancer stays, because {why}"
             );
             (WriteVerb::LEAVE, format!("; it stays, because {why}"), event)
         };
@@ -345,7 +345,8 @@ pub(super) fn end_management(
 pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
     let message = format!(
         "load balancer {} has this Service's UID in a label, but another label of it names another cluster ({uid}), \
-         and its targets do not show that it belongs to this cluster, so ccm does not change it",
+         and its targets do not show that it belongs to this cluster, so ccm does not change it. When no cluster needs \
+         it any more, delete it yourself",
         balancer.shown()
     );
     Finding::warning(Reason::LoadBalancerNotAdopted, message).by_provider()

@@ -139,9 +139,9 @@ impl BalancerSnapshot {
             (PlanOutcome::Refused { .. }, ..) => {}
             (_, None, _) => {
                 return refuse(format!(
-                    "load balancer {id} can't be adopted: either several Services share it, or somebody else made it \
-                     (external), and the Service does not ask for it. Set annotation {} (shared) or {} (external) of \
-                     the Service first",
+                    "load balancer {id} can't be adopted, because the Service does not ask for it by an annotation. If \
+                     other Services share it, set annotation {} of the Service first. If it is external (ccm does not \
+                     own it), set annotation {}",
                     a::SHARE.key(),
                     a::EXTERNAL.key()
                 ));
@@ -150,7 +150,7 @@ impl BalancerSnapshot {
                 return refuse(format!(
                     "load balancer {id} can't be adopted, because the Service already has load balancer {:?} ({}). If \
                      the Service has annotation {} or {}, remove the annotation. If not, delete load balancer {} \
-                     first: its addresses are lost, and there is no traffic meanwhile",
+                     first. This interrupts the traffic, and its addresses are lost",
                     other.name,
                     other.id,
                     a::SHARE.key(),

@@ -90,9 +90,7 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Strin
     let merged = file::read(paths)?;
     let (name, wanted_by) = match (&options.context, &merged.current_context) {
         (Some(name), _) => (name, "--context".to_owned()),
-        (None, Some((name, file))) => {
-            (name, format!("kubeconfig {}: current-context", file.display()))
-        }
+        (None, Some((name, file))) => (name, format!("kubeconfig {file:?}: current-context")),
         (None, None) => {
             return Err(format!(
                 "kubeconfig {}: current-context: not set; set it or give --context ({})",
@@ -112,7 +110,7 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Strin
     };
     let login = login(&user, &cluster, options)?;
     let tls = tls_of(&cluster, &user)?;
-    let mut origin = format!("kubeconfig {}, context {}", context.file.display(), context.name);
+    let mut origin = format!("kubeconfig {:?}, context {:?}", context.file, context.name);
     if login.is_none() && tls.identity.is_none() {
         origin += ", which has no credentials";
     }

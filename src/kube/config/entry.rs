@@ -133,8 +133,8 @@ impl<T> KubeconfigEntry<T> {
     }
 
     pub(super) fn place(&self) -> String {
-        let (file, kind) = (self.file.display(), self.kind);
-        format!("kubeconfig {file}: {kind} {}", shown(&self.name))
+        let (file, kind) = (&self.file, self.kind);
+        format!("kubeconfig {file:?}: {kind} {}", shown(&self.name))
     }
 
     pub(super) fn error(&self, field: &str, why: impl fmt::Display) -> String {

@@ -72,7 +72,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, String> {
 
 /// Returns the paths as one text for messages, separated by commas.
 pub(super) fn list(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+    paths.iter().map(|path| format!("{path:?}")).collect::<Vec<_>>().join(", ")
 }
 
 impl Merged {
@@ -140,7 +140,7 @@ impl Merged {
 }
 
 fn error(path: &Path, why: impl std::fmt::Display) -> String {
-    format!("kubeconfig {}: {why}", path.display())
+    format!("kubeconfig {path:?}: {why}")
 }
 
 /// Reads and parses a file. Returns `None` when the file has no content.

@@ -65,9 +65,9 @@ const WORLDS: &[Broken] = &[
         lists: &[(NODES, "NotReady"), (NODES, " off "), (SERVICES, "0/2"), (&["lb", "inspect", "default/web"], "its server is off")] },
     Broken { what: "half the targets are unhealthy", break_it: |world| {
         unhealthy(world, "worker-2", Health::unhealthy("layer4_timeout"));
-    }, cause: "service/default/web: 1 of 2 targets healthy; worker-2: no answer: firewall? (layer4_timeout)",
+    }, cause: "service/default/web: 1 of 2 targets healthy; worker-2: no answer, perhaps due to a firewall (layer4_timeout)",
         fix: "let the load balancer reach the node ports",
-        lists: &[(SERVICES, "1/2"), (&["lb", "inspect", "default/web"], "worker-2 is unhealthy on port 80: no answer: firewall? (layer4_timeout)")] },
+        lists: &[(SERVICES, "1/2"), (&["lb", "inspect", "default/web"], "worker-2 is unhealthy on port 80: no answer, perhaps due to a firewall (layer4_timeout)")] },
     Broken { what: "the token is refused", break_it: |world| {
         let token = world.sandbox.projects().token.clone();
         world.sandbox.cloud().remove_token(&token);
@@ -168,7 +168,9 @@ fn servers_that_are_off_hide_no_other_cause() {
         unhealthy(&world, name, failed.clone());
     }
     let check = world.check("targets");
-    for part in ["worker-1, worker-2: its server is off", "worker-3: no answer: firewall?"] {
+    for part in
+        ["worker-1, worker-2: its server is off", "worker-3: no answer, perhaps due to a firewall"]
+    {
         assert!(check.message.contains(part), "{check:?}");
     }
     let fix = "let the load balancer reach the node ports";
@@ -207,11 +209,11 @@ fn the_causes_of_unhealthy_targets_are_named() {
     // Policy, health of both targets → status, what it says.
     #[rustfmt::skip] // A case is a line or two.
     let cases = [
-        ("Cluster", [Some(answers(503)), None], "warn", "worker-1: answers 503"),
+        ("Cluster", [Some(answers(503)), None], "warn", "worker-1: answers with HTTP status 503"),
         ("Local", [Some(answers(503)), None], "ok", "or has no pod (externalTrafficPolicy: Local)"),
         ("Local", [Some(Health::unhealthy("layer4_no_connection")), Some(answers(503))], "fail",
             "0 of 2 targets healthy; worker-1, worker-2: no pod on this node (externalTrafficPolicy: Local)"),
-        ("Local", [Some(answers(500)), None], "warn", "worker-1: answers 500"),
+        ("Local", [Some(answers(500)), None], "warn", "worker-1: answers with HTTP status 500"),
         ("Cluster", [Some(Health::unhealthy("layer4_no_connection")), Some(Health::unhealthy("layer7_timeout"))], "fail",
             "worker-2: accepts the connection, but does not answer in time (layer7_timeout); worker-1: the node port is closed"),
     ];
@@ -271,7 +273,7 @@ fn targets_of_a_new_service_are_given_time() {
     let checks = checks(&ran);
     let check = find(&checks, "targets");
     assert_eq!(check.status, "warn", "{check:?}");
-    let says = "0 of 2 targets healthy; worker-1, worker-2: no answer: firewall? (layer4_timeout); the Service is \
+    let says = "0 of 2 targets healthy; worker-1, worker-2: no answer, perhaps due to a firewall (layer4_timeout); the Service is \
                 younger than 3 minutes";
     assert!(check.message.contains(says), "{check:?}");
 }

@@ -129,7 +129,7 @@ fn broken_services_are_reported_with_the_fix() {
             world.create_as(with_spec(service("closed", &[fsn1], &[80]), &spec));
             world.create("new", &[fsn1], &[80]);
         }, "services: fail", &[
-            "default/web: load balancers ", "emove the label from each of the others", "default/closed: port 80 has no node port",
+            "default/web: load balancers ", "Keep the label on the one that the Service shall use", "default/closed: port 80 has no node port",
             "service/default/new: without an address: ",
         ], ""),
         ("a certificate that has expired", shows_expired, "services: fail",

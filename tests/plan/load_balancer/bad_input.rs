@@ -28,7 +28,7 @@ const CASES: &[Case] = &[
         w.set("protocol=https http-certificates=one http-redirect-http=true"); }, &["443, 8443", "http-redirect-http.PORT"]),
     (|w| w.set("protocol.htpp=http"), &["protocol.htpp", "http (80)"]),
     (|w| w.set("protocol.81=http"), &["protocol.81", "no port \"81\"", "http (80)"]),
-    (|w| w.set("protocol.http=http protocol.80=tcp"), &["protocol.80", "protocol.http", "set the same field differently; remove one"]),
+    (|w| w.set("protocol.http=http protocol.80=tcp"), &["protocol.80", "protocol.http", "have different values: remove one of them"]),
     (|w| { w.service.ports.push(port("https", 443));
         w.set("protocol.https=https http-certificates=one http-redirect-http.443=true"); }, &["port 443", "port 80", "remove that port from the Service"]),
     (|w| w.set("type.http=lb11"), &["type.http", "whole load balancer"]),

@@ -199,7 +199,7 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
         assert!(plan.outcome.obstacle().is_none(), "{plan:#?}");
         let says = |text: &str| plan.findings.iter().any(|one| one.message.contains(text));
         assert!(
-            says("namespace default does not share load balancer \"edge\" with namespace"),
+            says("namespace default share under the name \"edge\" is not shared with namespace"),
             "{:#?}",
             plan.findings
         );

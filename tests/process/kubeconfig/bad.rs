@@ -34,9 +34,9 @@ fn check(world: &World, good: &Value, place: &str, cases: Vec<Case>) {
         };
         let message = match why {
             call if call.starts_with("GET ") => {
-                format!("{call} (kubeconfig DIR/bad, context here)")
+                format!("{call} (kubeconfig \"DIR/bad\", context \"here\")")
             }
-            why => format!("kubeconfig DIR/bad: {name}{field}: {why}"),
+            why => format!("kubeconfig \"DIR/bad\": {name}{field}: {why}"),
         };
         wrong.extend(
             mismatch(world, &yaml(&config), &[], &message)
@@ -117,7 +117,7 @@ fn unreadable_kubeconfig_files_are_explained() {
         ("\0", "can't be read as YAML at line 1 column 1"),
     ];
     for (text, why) in cases {
-        assert_eq!(mismatch(&world, text, &[], &format!("kubeconfig DIR/bad: {why}")), None);
+        assert_eq!(mismatch(&world, text, &[], &format!("kubeconfig \"DIR/bad\": {why}")), None);
     }
     let good = yaml(&world.config());
     std::fs::write(world.folder().join("latin1"), b"users: \xe4").unwrap();
@@ -126,17 +126,16 @@ fn unreadable_kubeconfig_files_are_explained() {
     #[rustfmt::skip]
     let cases: [(&[&str], &str); 5] = [
         (&["--context", "elsewhere"], "--context: there is no context \"elsewhere\"; the kubeconfig has \"here\""),
-        (&["--kubeconfig", "/nowhere"], "kubeconfig /nowhere: the file does not exist; correct the path"),
-        (&["--kubeconfig", &folder], "kubeconfig DIR: this is a folder, not a file"),
-        (&["--kubeconfig", "/dev/zero"], "kubeconfig /dev/zero: the file is longer than 16 MiB"),
-        (&["--kubeconfig", &latin1], "kubeconfig DIR/latin1: the file is not text (UTF-8)"),
+        (&["--kubeconfig", "/nowhere"], "kubeconfig \"/nowhere\": the file does not exist; correct the path"),
+        (&["--kubeconfig", &folder], "kubeconfig \"DIR\": this is a folder, not a file"),
+        (&["--kubeconfig", "/dev/zero"], "kubeconfig \"/dev/zero\": the file is longer than 16 MiB"),
+        (&["--kubeconfig", &latin1], "kubeconfig \"DIR/latin1\": the file is not text (UTF-8)"),
     ];
     for (flags, message) in cases {
         assert_eq!(mismatch(&world, &good, flags, message), None);
     }
     let ran = world.list("/nowhere/1:/nowhere/2", &[]);
-    let message =
-        "ccm: kubeconfig: none of these files exists: /nowhere/1, /nowhere/2; correct KUBECONFIG\n";
+    let message = "ccm: kubeconfig: none of these files exists: \"/nowhere/1\", \"/nowhere/2\"; correct KUBECONFIG\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (1, message));
     let ran = world.list("", &[]);
     let message = "ccm: no cluster is configured: give --kubeconfig or set KUBECONFIG (outside a cluster there is no \
@@ -211,7 +210,7 @@ fn wrong_lists_and_contexts_are_explained() {
     for (field, value, why) in cases {
         let mut config = good.clone();
         config[field] = value;
-        says(&world, &config, &format!("kubeconfig DIR/bad: {why}"));
+        says(&world, &config, &format!("kubeconfig \"DIR/bad\": {why}"));
     }
 }
 
@@ -257,7 +256,7 @@ fn wrong_clusters_are_explained() {
     says(
         &world,
         &config,
-        "kubeconfig DIR/bad: cluster \"there\": certificate-authority-data: can't be given together with insecure-skip-tls-verify; remove one of them",
+        "kubeconfig \"DIR/bad\": cluster \"there\": certificate-authority-data: can't be given together with insecure-skip-tls-verify; remove one of them",
     );
 }
 
@@ -295,11 +294,11 @@ fn wrong_users_with_a_token_are_explained() {
     ];
     check(&world, &world.config(), "/users/0/user", cases);
     let mut config = world.config();
-    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it from another cluster, or expired? (kubeconfig DIR/bad, context here)";
+    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it from another cluster, or expired? (kubeconfig \"DIR/bad\", context \"here\")";
     #[rustfmt::skip] // A case is a line or two.
     let basic = [
         (json!({"password": world.token}),
-            "kubeconfig DIR/bad: user \"me\": username: not set, but password is; set both or none"),
+            "kubeconfig \"DIR/bad\": user \"me\": username: not set, but password is; set both or none"),
         (json!({"username": "ccm", "password": world.token}), unauthorized),
         (json!({"username": "ccm"}), unauthorized),
     ];
@@ -310,7 +309,7 @@ fn wrong_users_with_a_token_are_explained() {
     config["users"][0]["user"] = json!({});
     // A person without the right to list workloads gets that message, too.
     let own = &["--own-settings"];
-    let why = "GET URL/api/v1/nodes: nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role that allows it (kubeconfig DIR/bad, context here, which has no credentials)";
+    let why = "GET URL/api/v1/nodes: nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role that allows it (kubeconfig \"DIR/bad\", context \"here\", which has no credentials)";
     assert_eq!(mismatch(&world, &yaml(&config), own, why), None);
 }
 
@@ -345,11 +344,11 @@ fn wrong_users_with_a_certificate_are_explained() {
     for (missing, why) in cases {
         let mut config = good.clone();
         config["users"][0]["user"].as_object_mut().unwrap().remove(&format!("{missing}-data"));
-        let message = format!("kubeconfig DIR/bad: user \"me\": {missing}: {why}");
+        let message = format!("kubeconfig \"DIR/bad\": user \"me\": {missing}: {why}");
         says(&world, &config, &message);
     }
     let stranger = Authority::new("stranger").unwrap().client(&subject, Validity::Now).unwrap();
-    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it from another cluster, or expired? (kubeconfig DIR/bad, context here)";
+    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it from another cluster, or expired? (kubeconfig \"DIR/bad\", context \"here\")";
     let identities = [client(Validity::Expired), client(Validity::NotYet), stranger];
     for identity in identities {
         says(&world, &world.certified(&identity), unauthorized);

@@ -87,7 +87,7 @@ fn keys_of_the_kinds_that_people_make_are_read_or_explained() {
         let key = if change.is_empty() { "key" } else { "other" };
         let text = config(&world, "certificate", key);
         let ran = world.list(&world.write("kind", &text), &[]);
-        let message = format!("kubeconfig DIR/bad: user \"me\": client-key: DIR/{key}: {why}");
+        let message = format!("kubeconfig \"DIR/bad\": user \"me\": client-key: DIR/{key}: {why}");
         match why {
             "" => assert_eq!(ran.code, 0, "{make} {change}: {ran:?}"),
             // Only OpenSSL understands this key, so any answer but a panic is right.

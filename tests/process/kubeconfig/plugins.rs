@@ -13,7 +13,8 @@ const V1: &str = "client.authentication.k8s.io/v1";
 const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 
 /// The text between the name of the file and the words about a plugin.
-const NOT_SENT: &str = "GET URL/api/v1/nodes: not sent: kubeconfig DIR/bad: user \"me\": exec: ";
+const NOT_SENT: &str =
+    "GET URL/api/v1/nodes: not sent: kubeconfig \"DIR/bad\": user \"me\": exec: ";
 
 impl World {
     /// A kubeconfig whose user has this `exec`.
@@ -271,7 +272,7 @@ fn wrong_fields_of_a_plugin_are_explained() {
         ("provideClusterInfo", json!("yes"), ": must be a boolean"),
         ("comand", json!("x"), ": unknown field; use one of apiVersion, command, args, env, installHint, provideClusterInfo, interactiveMode"),
     ];
-    let place = "kubeconfig DIR/bad: user \"me\": exec";
+    let place = "kubeconfig \"DIR/bad\": user \"me\": exec";
     for (field, value, why) in cases {
         let config = world.with_exec(with_field(field, value.clone()));
         let message = format!("{place}.{field}{why}");
@@ -301,7 +302,7 @@ fn the_standard_error_of_a_plugin_is_shown_only_at_a_terminal() {
     let config = yaml(&world.with_exec(exec("./plugin")));
     world.script("plugin", "echo log in first >&2; exit 1");
     let message = format!(
-        "{NOT_SENT}\"./plugin\" failed (exit status: 1); run it by hand to see why (kubeconfig DIR/bad, context here)"
+        "{NOT_SENT}\"./plugin\" failed (exit status: 1); run it by hand to see why (kubeconfig \"DIR/bad\", context \"here\")"
     );
     assert_eq!(mismatch(&world, &config, &[], &message), None);
 }
@@ -351,15 +352,15 @@ fn plugins_that_fail_are_explained() {
     let config = yaml(&world.with_exec(exec));
     for (script, why) in cases {
         world.script("plugin", &script);
-        let message = format!("{NOT_SENT}{why} (kubeconfig DIR/bad, context here)");
+        let message = format!("{NOT_SENT}{why} (kubeconfig \"DIR/bad\", context \"here\")");
         assert_eq!(mismatch(&world, &config, &["-v=1"], &message), None, "{script}");
     }
     world.write("plugin", "no interpreter, no program");
     let message = format!(
-        "{NOT_SENT}\"./plugin\" can't be started: Exec format error (os error 8) (kubeconfig DIR/bad, context here)"
+        "{NOT_SENT}\"./plugin\" can't be started: Exec format error (os error 8) (kubeconfig \"DIR/bad\", context \"here\")"
     );
     assert_eq!(mismatch(&world, &config, &[], &message), None);
     world.plugin("plugin", V1, json!({"token": "nobody-knows-this-one"}));
-    let message = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it from another cluster, or expired? (kubeconfig DIR/bad, context here)";
+    let message = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it from another cluster, or expired? (kubeconfig \"DIR/bad\", context \"here\")";
     assert_eq!(mismatch(&world, &config, &[], message), None);
 }

@@ -148,8 +148,7 @@ fn at_most_half_of_the_targets_leave_and_the_finding_says_why_others_stay() {
     }
     world.stays(id, "worker-3", true, 60);
     assert_eq!(world.targets(id).len(), 2);
-    let says =
-        "departing node stays a target, because at most half of the targets are left out: worker-3";
+    let says = "node worker-3 will stop soon, but stays a target, because at most half of the targets may be removed";
     assert!(daemon.log().contains(says), "{}", daemon.log());
     assert_eq!(world.event_messages("web", "DepartingNodeKept"), [""; 0]);
     // The node whose place is free again comes first.
@@ -197,7 +196,7 @@ fn a_node_that_begins_and_ceases_to_depart_is_removed_six_times_an_hour() {
     world.drain("worker-2");
     world.stays(id, "worker-2", true, 600);
     assert_eq!(world.cloud_writes(mark).len(), 12);
-    assert!(daemon.log().contains("removed six times within the last hour"), "{}", daemon.log());
+    assert!(daemon.log().contains("at most six times an hour"), "{}", daemon.log());
 }
 
 /// The cloud refuses nothing, but few calls are left.
@@ -210,7 +209,7 @@ fn a_removal_is_put_off_while_few_calls_are_left() {
     world.cloud().set_rate_limit(world.projects().own, 3600, 200);
     world.drain("worker-2");
     world.stays(id, "worker-2", true, 60);
-    assert!(daemon.log().contains("few calls are left"), "{}", daemon.log());
+    assert!(daemon.log().contains("few API calls are left"), "{}", daemon.log());
     world.wait_for_target(id, "worker-2", false);
 }
 
@@ -251,7 +250,7 @@ fn on_an_external_load_balancer_each_service_must_ask_and_the_longest_delay_coun
     pass(&world.sandbox, Duration::from_secs(10));
     world.drain("worker-2");
     world.stays(id, "worker-2", true, 60);
-    let why = "which also has a port on the load balancer, does not set it";
+    let why = "has a port on the same load balancer, and no such annotation";
     world.wait_for_event("web", "AnnotationWithoutEffect", &[why]);
     world.annotate("api", "departing-delay", Some("10s"));
     world.wait_for_target(id, "worker-2", false);
@@ -264,13 +263,13 @@ fn commands_show_which_nodes_are_left_out_and_which_will_be() {
     let (world, _daemon, id) = world(3, &[("departing-delay", "600s")]);
     world.drain("worker-2");
     let shown = world.ccm(&["lb", "inspect", "default/web"]).with_code(0);
-    shown.prints("the node will stop soon; it is left out in at most 600 s");
+    shown.prints("still a target; removed in at most 600 s, because the node will stop soon");
     world.annotate("web", "departing-delay", Some("0s"));
     world.wait_for_target(id, "worker-2", false);
     let shown = world.ccm(&["lb", "inspect", "default/web"]).with_code(0);
-    shown.prints("left out: the node will stop soon");
+    shown.prints("no target, because the node will stop soon");
     let left_out = &world.inspect("web", &[])["object"]["leftOut"];
     assert_eq!(*left_out, json!([{ "node": "worker-2", "state": "departing" }]));
-    world.ccm(&["status"]).prints("3 of 3 ready, 1 departing");
+    world.ccm(&["status"]).prints("3 of 3 ready, 1 will stop soon");
     world.ccm(&["lb", "sync", "default/web", "--dry-run"]).prints("0 to change");
 }

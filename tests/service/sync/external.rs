@@ -127,7 +127,7 @@ fn two_services_use_an_external_load_balancer_and_leave_it_as_it_was() {
         world.wait_for_event(lacks, "PortConflict", &["port 80 can't be used"]);
         let said = ["web", "shop"].map(|name| world.event_messages(name, "TargetsShared"));
         let said = said.concat().join("\n");
-        assert!(said.contains("even of port 6443"), "{said}");
+        assert!(said.contains("e.g. port 6443"), "{said}");
         assert!(now["labels"][SERVICE_UID].is_null(), "{}", now["labels"]);
         drop(daemon);
         world.assert_converged();

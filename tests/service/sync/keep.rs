@@ -84,7 +84,7 @@ fn a_kept_load_balancer_is_not_adopted_from_another_namespace() {
     world.create_namespace("hostile");
     world.create("hostile/web", &[("name", "front")], &[80]);
     let ran = world.once(&[]).with_code(1);
-    ran.warns("of another namespace");
+    ran.warns("which is in another namespace");
     assert_eq!(world.only_balancer(), kept);
 }
 

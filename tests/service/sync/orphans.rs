@@ -112,7 +112,7 @@ fn a_load_balancer_of_a_service_that_lost_its_finalizer_is_reported_and_stays() 
     };
     assert!(is_shown());
     let why = "was made for Service default/web, which is of another type and has no finalizer, and costs money; its \
-               Service exists, so ccm does not delete it: delete it yourself when it is not needed";
+               Service exists, so ccm does not delete it. Fix: delete it yourself when it is not needed";
     let log = daemon_deletes(&world);
     assert_eq!(log.matches(why).count(), 1, "{log}");
     delete_by_hand(&world);

@@ -205,7 +205,7 @@ fn only_services_of_the_class_are_ours() {
     let ran = world.ccm(&["lb", "sync", "--dry-run", "default/classed"]);
     assert_eq!((ran.code, world.writes(mark)), (0, vec![]), "{ran:?}");
     let ran = world.ccm(&["lb", "list"]);
-    ran.prints("left alone");
+    ran.prints("not managed");
     let ran = world.ccm(&["lb", "inspect", "default/classed"]);
     ran.prints("differs from --load-balancer-class");
     assert_same(&world, &before, "in a shell");

@@ -419,8 +419,10 @@ fn another_namespace_s_group_is_joined_where_a_service_there_allows_it() {
     world.up("infra/host");
     let mark = world.mark();
     let guest = world.create("shop/guest", &[("share", "infra/edge")], &[443]);
-    let says =
-        ["namespace infra does not share load balancer \"edge\" with namespace shop", "\"shop\""];
+    let says = [
+        "namespace infra share under the name \"edge\" is not shared with namespace shop",
+        "\"shop\"",
+    ];
     world.wait_for_event("guest", "SyncLoadBalancerFailed", &says);
     world.ticks(6);
     assert_eq!(world.writes(mark), Vec::<String>::new());

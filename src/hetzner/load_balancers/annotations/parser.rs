@@ -135,7 +135,7 @@ impl<'a> AnnotationParser<'a> {
             if own.is_some_and(|own| first.is_none() || own != value) {
                 let why = match first.filter(|first| first.namespace == service.namespace) {
                     Some(one) => format!(
-                        "{} sets {} for the load balancer",
+                        "{} sets {} for the load balancer: remove the annotation, or change it there",
                         first_to_decide(one),
                         text::quoted(value)
                     ),
@@ -297,7 +297,7 @@ impl<'a> AnnotationParser<'a> {
         if set.value != value {
             let other = set.key.clone();
             self.problem(format!(
-                "annotations {other} and {key} set the same field differently; remove one"
+                "annotations {other} and {key} mean the same, but have different values: remove one of them"
             ));
         }
     }

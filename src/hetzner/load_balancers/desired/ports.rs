@@ -131,7 +131,7 @@ pub(crate) fn ports(
         if port.protocol != Protocol::Tcp {
             let why = format!(
                 "port {} is {}, but Hetzner's load balancers take TCP only, so the load balancer does not get this \
-                 port",
+                 port: use hostPort or a NodePort for it",
                 port.port,
                 port.protocol.name()
             );

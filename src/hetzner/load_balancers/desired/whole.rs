@@ -279,7 +279,7 @@ fn labels(
             let keys: Vec<String> = left_out.iter().map(|key| text::quoted(key)).collect();
             let why = format!(
                 "{source}: labels with these keys are not set, because other programs recognize their load balancers \
-                 by them: {}; existing labels stay unchanged; remove these keys from the annotation",
+                 by them: {}. Remove these keys from the annotation. Labels that exist already stay unchanged",
                 text::some_of(&keys)
             );
             parser.warning(Reason::AnnotationWithoutEffect, why);
@@ -467,7 +467,8 @@ fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Opti
         let Some(asked) = asked else {
             if is_set {
                 let why = format!(
-                    "annotation {} has no effect: Service {}, which also has a port on the load balancer, does not set it",
+                    "annotation {} has no effect, because Service {} has a port on the same load balancer, and no such \
+                     annotation: set it there, too, or remove it here",
                     a::DEPARTING_DELAY.key(),
                     other.full_name()
                 );
@@ -630,8 +631,8 @@ fn report_ignored_fields(parser: &mut AnnotationParser, service: &Service) {
     }
     if service.has_session_affinity {
         let why = format!(
-            "spec.sessionAffinity: ClientIP has no effect: a Hetzner Load Balancer recognizes clients only by a \
-             cookie: see annotation {}",
+            "spec.sessionAffinity: ClientIP has no effect, because a Hetzner Load Balancer recognizes clients only by \
+             a cookie. To use one, set annotation {} to \"true\" (with protocol http or https), or remove the field",
             a::HTTP_STICKY_SESSIONS.key()
         );
         parser.warning(Reason::FieldIgnored, why);

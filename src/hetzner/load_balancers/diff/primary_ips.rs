@@ -110,10 +110,10 @@ pub(crate) fn report(
         // The message is the same before and after the creation of the load balancer. So the user gets one event, and
         // not two.
         let why = format!(
-            "spec.loadBalancerIP: {} has no effect: a load balancer gets its addresses only when it is created, from \
-             Primary IPs of the project that are free then{}. To get this address, reserve a Primary IP that has it, \
-             then delete the Service and create it again. Meanwhile there is no traffic, and the present address is \
-             lost, except when it is a Primary IP without auto-delete",
+            "spec.loadBalancerIP: {} has no effect: an address can be chosen only when the load balancer is created, \
+             from the Primary IPs of the project that are free then{}. If the project has a free Primary IP with this \
+             address (hcloud primary-ip list shows all), delete the Service and create it again to get it. This \
+             interrupts the traffic, and the present address is lost, unless it is a Primary IP without auto-delete",
             // The text in `spec.loadBalancerIP` is quoted when it is not an IP address.
             wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
             limited(context, " and")
@@ -122,9 +122,9 @@ pub(crate) fn report(
     }
 }
 
-const KEEPS: &str = "with which it was created. To get another address, delete the Service and create it again. \
-                     Meanwhile there is no traffic, and the old address is lost, except when it is a Primary IP \
-                     without auto-delete";
+const KEEPS: &str = "with which it was created. To get another address, delete the Service and create it again. This \
+                     interrupts the traffic, and the old address is lost, unless it is a Primary IP without \
+                     auto-delete";
 
 /// Returns a part of a message. It says that Services are allowed to use only the Primary IPs that match a selector,
 /// and names the environment variable with the selector. The text is empty when there is no selector.

@@ -80,8 +80,8 @@ pub(crate) fn leave_out_refused(
     };
     let allowed: Vec<String> = ranges.value.iter().map(ToString::to_string).collect();
     let why = format!(
-        "{}: {} has no effect, because Services may ask only for addresses in {} ({}): the load balancer keeps the \
-         private address that it has, or gets one that Hetzner chooses, and everything else is synced; choose another \
+        "{}: {} has no effect, because Services may ask only for addresses in {} ({}). The load balancer keeps the \
+         private address that it has, or gets one that Hetzner chooses, and everything else is synced. Choose another \
          address, or remove the annotation",
         ip.source,
         ip.value,

@@ -24,7 +24,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 
-const NO_NODE: Source = Source::Rule("no node to send traffic to");
+const NO_NODE: Source = Source::Rule("no node that gets traffic has this target");
 const DEPARTS: Source = Source::Rule("the node will stop soon");
 const EXCHANGED: Source = Source::Rule("a node with pods takes its place");
 
@@ -452,7 +452,15 @@ impl Diff<'_, '_> {
             let kept = choice.names(LeftOutState::Kept(*why));
             if !kept.is_empty() {
                 let names = text::some_of(&kept);
-                let why = format!("departing node stays a target, because {}: {names}", why.name());
+                let who = match kept.len() {
+                    1 => format!("node {names} will stop soon, but stays a target"),
+                    _ => format!("nodes {names} will stop soon, but stay targets"),
+                };
+                let why = format!(
+                    "{who}, because {}. ccm checks this again. To remove the target now, set label \
+                     node.kubernetes.io/exclude-from-external-load-balancers on the node",
+                    why.name()
+                );
                 self.parser.warning(Reason::DepartingNodeKept, why);
             }
         }
@@ -598,8 +606,8 @@ impl Diff<'_, '_> {
         let mut ports = balancer.services.iter();
         if let Some(other) = ports.find(|port| group.owner(balancer, port) == Owner::Other) {
             let why = format!(
-                "the nodes become targets of load balancer {}, and then get the traffic of all its ports, even of port \
-                 {}, which belongs to somebody else. To prevent this, set annotation {} to \"false\"",
+                "the nodes become targets of load balancer {}, so they also get the traffic of its ports that belong \
+                 to other owners, e.g. port {}. To prevent this, set annotation {} to \"false\"",
                 balancer.shown(),
                 other.listen_port,
                 a::EXTERNAL_TARGETS.key()

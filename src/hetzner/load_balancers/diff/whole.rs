@@ -329,7 +329,8 @@ impl Diff<'_, '_> {
             && let Source::Annotation(_) = wanted.source
         {
             let why = format!(
-                "{}: {:?} has no effect: the load balancer is in {is} and can't be moved",
+                "{}: {:?} has no effect: the load balancer is in {is}, and can't be moved: set {is:?} there, or remove \
+                 the annotation",
                 wanted.source, wanted.value
             );
             self.parser.warning(Reason::AnnotationWithoutEffect, why);
@@ -430,8 +431,8 @@ impl Diff<'_, '_> {
             && !range.value.contains(&ip)
         {
             let why = format!(
-                "{}: {} has no effect: it is used only when the load balancer is attached to the Network, but it is \
-                 attached already, at {ip}. To move it, set annotation {}",
+                "{}: {} has no effect, because the load balancer is already attached to the Network, at {ip}. To move \
+                 it to this range, set annotation {} to a free address of the range",
                 range.source,
                 range.value,
                 annotations::PRIVATE_IPV4.key()

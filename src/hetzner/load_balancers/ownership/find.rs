@@ -61,10 +61,13 @@ fn not_adopted(
     let (why, remedy) = match why {
         WhyNot::External => (
             format!(
-                "load balancer {shown} is not adopted, because its label {EXTERNAL} says that somebody else owns it, \
-                 and that Services may only add ports"
+                "load balancer {shown} is not adopted, because its label {EXTERNAL} says that ccm does not own it, and \
+                 that Services may only add ports to it"
             ),
-            Some(format!("use it by annotation {}, or remove the label", a::EXTERNAL.key())),
+            Some(format!(
+                "To use it without adopting it, name it in annotation {} instead. To have it adopted, remove the label",
+                a::EXTERNAL.key()
+            )),
         ),
         WhyNot::OfService(uid) if balancer.ownership.service_uid.as_ref() == Some(uid) => (
             format!(
@@ -81,22 +84,23 @@ fn not_adopted(
         ),
         WhyNot::Other(why) => {
             let remedy = format!(
-                "to let Service {} have this load balancer all the same (ccm replaces its ports and targets), run: {}",
+                "To let Service {} have this load balancer all the same (its ports and targets are then replaced), \
+                 run: {}",
                 service.full_name(),
                 adopt_command(balancer, service)
             );
-            (format!("load balancer {shown} is not adopted: {why}"), Some(remedy))
+            (format!("load balancer {shown} is not adopted, because {why}"), Some(remedy))
         }
     };
     let reason = match remedy {
         Some(_) => Reason::LoadBalancerNotAdopted,
         None => Reason::SyncLoadBalancerFailed,
     };
-    let choose = named.map(|_| "choose another name".to_owned());
+    let choose = named.map(|_| "To get another load balancer, choose another name".to_owned());
     let steps: Vec<String> = choose.into_iter().chain(remedy).collect();
     let mut message = named.map(|named| format!("{named}: ")).unwrap_or_default() + &why;
     if !steps.is_empty() {
-        message = format!("{message}; {}", steps.join(", or, "));
+        message = format!("{message}. {}", steps.join(". "));
     }
     Unfound::NotAdopted(Finding::warning(reason, message))
 }
@@ -337,8 +341,8 @@ pub(crate) fn why_asked_too_late(
         .find(|balancer| balancer.id != own.id && !balancer.ownership.carries(service))?;
     Some(format!(
         "load balancer {} is not adopted, although its label {ADOPT} asks for it, because the Service already has load \
-         balancer {}. To keep it, run: {}. To change to load balancer {}, delete load balancer {} first: its addresses \
-         are lost, and there is no traffic meanwhile",
+         balancer {}. To keep it, run: {}. To change to load balancer {}, delete load balancer {} first. This \
+         interrupts the traffic, and its addresses are lost",
         other.shown(),
         own.shown(),
         shell_command("hcloud load-balancer remove-label", &[&other.id, &ADOPT]),
@@ -391,7 +395,8 @@ fn only_one<'a>(
             let remove = shell_command("hcloud load-balancer remove-label", &[&"ID", &label]);
             Err(format!(
                 "load balancers {} have the same label, {label}={value}, so it is not clear which of them the Service \
-                 has, and ccm changes none. Remove the label from each of the others: {remove}",
+                 uses, and ccm changes none of them. Keep the label on the one that the Service shall use, and remove \
+                 it from every other: {remove}",
                 crate::text::some_of(&names)
             ))
         }

@@ -278,8 +278,8 @@ impl<'a> Group<'a> {
             return;
         }
         let why = format!(
-            "annotation {}: namespace {space} does not share load balancer {:?} with namespace {own}: to allow it, add \
-             \"{own}\" to annotation {} of a Service of namespace {space} that uses this load balancer",
+            "annotation {}: the load balancer that Services of namespace {space} share under the name {:?} is not \
+             shared with namespace {own}. To allow it, add \"{own}\" to annotation {} of one of these Services",
             a::SHARE.key(),
             share.name,
             a::SHARE_NAMESPACES.key(),

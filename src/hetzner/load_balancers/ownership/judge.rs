@@ -202,7 +202,7 @@ pub(crate) fn adoption<'a>(
     ) {
         // DNS names of users in the other namespace may still point to the address of the load balancer. So only a
         // Service of that other namespace is allowed to get the load balancer.
-        refused(format!("it belonged to Service {other} of another namespace"))
+        refused(format!("it belonged to Service {other}, which is in another namespace"))
     } else if let Some(label) = owner {
         refused(format!("its label {label} says that another program owns it"))
     } else {
@@ -258,9 +258,9 @@ pub(crate) fn why_it_stays(
     let why = if is_used_by_others(balancer, &service.uid, cluster) {
         "other Services use it".to_owned()
     } else if ownership.external.is_some() {
-        "it belongs to somebody else".to_owned()
+        "ccm does not own it (it is external)".to_owned()
     } else if is_released_by_another(balancer, &service.uid) {
-        "its management for another Service ended, whose ports are still on it".to_owned()
+        "it still has ports of another Service, for which its management has ended".to_owned()
     } else if is_kept(balancer, service) {
         format!("annotation {} asks for it", a::KEEP.key())
     } else if let Some(target) = foreign_target(balancer, cluster) {

@@ -195,17 +195,12 @@ fn what_happens_to_it_when_the_service_leaves_it() {
     let port = port_80();
     for (row, service, balancer, stays) in [
         (1, service(), balancer(&[own, created, (&port, LIVES)], &[]), "other Services use it"),
-        (
-            2,
-            service(),
-            balancer(&[(EXTERNAL, ""), (&port, UID)], &[]),
-            "it belongs to somebody else",
-        ),
+        (2, service(), balancer(&[(EXTERNAL, ""), (&port, UID)], &[]), "ccm does not own it"),
         (
             3,
             service(),
             balancer(&[own, created, (RELEASED, GONE)], &[]),
-            "its management for another",
+            "it still has ports of another Service",
         ),
         (4, keeping.clone(), balancer(&[own, created], &[]), "keep asks for it"),
         (4, service(), balancer(&[own, created, (KEEP, "default.web")], &[]), "keep asks for it"),
