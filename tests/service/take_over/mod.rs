@@ -3,7 +3,7 @@
 
 mod left;
 
-use crate::common::cluster::{Cluster, held, listen_ports, targets};
+use crate::common::cluster::{Cluster, held, id, listen_ports, targets};
 use crate::common::{self, Daemon, ccm, env, wait_until, writes};
 use left::{FINALIZER, Left, SERVICE_UID};
 use serde_json::{Value, json};
@@ -76,6 +76,25 @@ fn load_balancers_of_hcloud_cloud_controller_manager_are_taken_over_without_a_wr
         daemon.signal("-TERM");
         assert!(daemon.ended().success(), "{}", daemon.log());
     });
+}
+
+/// hcloud-cloud-controller-manager leaves a node with this taint out of the targets at its next sync of the Service, so
+/// the node may still be a target of one load balancer and of another one no more.
+#[test]
+fn a_node_that_the_cluster_autoscaler_will_delete_stays_a_target_or_stays_none() {
+    let left = Left::new();
+    let node = left.servers()[0]["name"].as_str().unwrap().to_owned();
+    left.cluster().set_taint(&node, "ToBeDeletedByClusterAutoscaler", "1", "NoSchedule");
+    let (gone, mail) = (left.server_id(&node), id(&left.balancer("mail")));
+    left.edit_balancer(mail, |balancer| {
+        let targets = balancer["targets"].as_array_mut().unwrap();
+        targets.retain(|target| target["server"]["id"] != gone);
+    });
+    left.sandbox.calls().clear();
+    ccm(&left.env, &[ITS_WORDS, &["--once"]].concat()).with_code(0).warns(" 0 changed, ");
+    assert_eq!(writes(&left.sandbox), Vec::<String>::new());
+    let has = |name: &str| targets(&left.balancer(name)).contains(&gone);
+    assert!(has("web") && !has("mail"));
 }
 
 /// The cluster has nodes on dedicated servers, and the login of Robot is configured in every possible way. Nothing is
