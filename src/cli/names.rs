@@ -146,7 +146,10 @@ impl<'a> Word<'a> {
         near.truncate(NEAREST_AT_MOST);
         let hint = match near.as_slice() {
             [] if known.is_empty() => ": the cluster has none".to_owned(),
-            [] => format!("; {} shows all {}", self.kind.list, names().count()),
+            [] => {
+                let (list, count, kind) = (self.kind.list, names().count(), self.kind.prefixes[1]);
+                format!("; {list} shows all {count} {kind}")
+            }
             near => format!("; did you mean {}?", one_of(near)),
         };
         format!("there is no {what}{hint}")

@@ -160,8 +160,8 @@ fn wrong_usage_is_explained() {
         (&["node", "inspect"], &[], 2, "node inspect takes one name, e.g. ccm node inspect worker-1"),
         (&["node", "inspect", "worker1"], &[], 1, "there is no node \"worker1\"; did you mean worker-1?"),
         (&["node", "inspect", "worker-"], &[], 1, "there is no node \"worker-\"; did you mean worker-1, worker-2 or worker-3?"),
-        (&["node", "inspect", "other"], &[], 1, "there is no node \"other\"; ccm node list shows all 3"),
-        (&["node", "sync", "worker-1", "wroker-2", "zzz"], &[], 1, "there is no node \"wroker-2\"; did you mean worker-2?\nthere is no node \"zzz\"; ccm node list shows all 3"),
+        (&["node", "inspect", "other"], &[], 1, "there is no node \"other\"; ccm node list shows all 3 nodes"),
+        (&["node", "sync", "worker-1", "wroker-2", "zzz"], &[], 1, "there is no node \"wroker-2\"; did you mean worker-2?\nthere is no node \"zzz\"; ccm node list shows all 3 nodes"),
         (&["node", "sync", "--detailed-exitcode"], &[], 2, "--detailed-exitcode needs --dry-run"),
         // Wrong usage is seen before any client is made.
         (&["node", "list", "x"], NO_CLUSTER, 2, "node list takes no name; ccm node inspect x shows one node"),

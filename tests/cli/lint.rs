@@ -48,7 +48,7 @@ const CASES: &[Case] = &[
     (&[80, 443], &[("protocol.443", "https"), ("http-certificates", "one"), ("http-redirect-http.443", "true")], plain, &["remove that port from the Service"]),
     (&[443], &[("protocol", "https")], plain, &["protocol https needs a certificate", "or a Secret in load-balancer.hetzner.cloud/http-tls-secret"]),
     (&[443], &[("protocol", "https"), ("certificate-type", "managed")], plain, &["the managed certificate of port 443 has no domains"]),
-    (&[80], &[("share", "Edge_1")], plain, &["share: \"Edge_1\": write NAME or NAMESPACE/NAME"]),
+    (&[80], &[("share", "Edge_1")], plain, &["share: \"Edge_1\": write a name for the load balancer that Services share"]),
     (&[80], &[("share", "edge"), ("external", "edge-lb")], plain, &["share and load-balancer.hetzner.cloud/external contradict each other"]),
     // These annotations have no effect.
     (&[80], &[("http-sticky-sessions", "true")], plain, &["http-sticky-sessions has no effect"]),

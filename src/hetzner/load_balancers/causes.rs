@@ -11,7 +11,10 @@ use crate::text::shell_command;
 pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
     let is_local = service.traffic_policy == TrafficPolicy::Local;
     let detail = health.detail.as_deref().unwrap_or_default();
-    let answers = format!("answers with HTTP status {}", health.http_status.unwrap_or_default());
+    let answers = format!(
+        "answers the health check with HTTP status {}",
+        health.http_status.unwrap_or_default()
+    );
     let mut kind = CauseKind::Other;
     let (message, remedy) = match (detail, health.http_status) {
         ("layer4_no_connection" | "layer4_timeout" | "layer7_timeout", None)

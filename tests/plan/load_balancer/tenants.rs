@@ -158,7 +158,9 @@ fn a_guest_decides_nothing_about_the_whole_load_balancer() {
     assert_eq!(*cluster.named(SHARED), *honest.named(SHARED), "{made:#?}");
     let plan = cluster.plan("shop.guest");
     let says = |name: &str| {
-        let key = format!("{name} has no effect: the load balancer belongs to namespace default");
+        let key = format!(
+            "{name} has no effect: the load balancer is shared under the name default/edge"
+        );
         plan.findings.iter().any(|one| one.message.contains(&key))
     };
     assert!(says("type"), "{:#?}", plan.findings);

@@ -430,9 +430,10 @@ impl<'a> Group<'a> {
                     .to_owned()
             }
             GroupUse::Shared(share) if share.namespace != self.service.namespace => format!(
-                "the load balancer belongs to namespace {}, and only Services there decide about its settings: remove \
-                 the annotation, or set it at a Service there",
-                share.namespace
+                "the load balancer is shared under the name {ns}/{}, so only Services of namespace {ns} decide about \
+                 its settings: remove the annotation, or set it at a Service of namespace {ns}",
+                share.name,
+                ns = share.namespace
             ),
             GroupUse::Shared(_) | GroupUse::Own => {
                 "the Service no longer asks for the load balancer".to_owned()

@@ -25,7 +25,8 @@ impl<'a> GroupName<'a> {
         if is_label(namespace) && is_label(name) {
             Ok(GroupName { namespace, name })
         } else {
-            Err("write NAME or NAMESPACE/NAME, each of lower-case letters, digits and dashes"
+            Err("write a name for the load balancer that Services share, as NAME or NAMESPACE/NAME; use only \
+                 lower-case letters, digits and dashes"
                 .to_owned())
         }
     }
