@@ -260,7 +260,7 @@ mod tests {
             ("kube-system/web", "; did you mean default/web or ops/web?"),
             ("frontend", "; did you mean shop/frontend?"),
             ("svc/fronted", "; did you mean shop/frontend?"),
-            ("else", "; ccm lb list shows all 3"),
+            ("else", "; ccm lb list shows all 3 services"),
         ] {
             let word = Word { kind: &SERVICES, text, namespace: Some("kube-system") };
             assert_eq!(word.none("such", &known), format!("there is no such{hint}"));
