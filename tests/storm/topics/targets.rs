@@ -7,6 +7,7 @@ use super::cluster::{
 };
 use super::{Topic, Verdict, nodes};
 use crate::random::Random;
+use ccm::controllers::Report;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{EXTERNAL, SERVICE_UID};
 use sandbox::exchange::Request;
@@ -29,9 +30,26 @@ const CONDITIONS: [&str; 3] = ["DrainInProgress", "Drained", "GracefulNodeShutdo
 /// A server that is not a node, and that another owner made a target.
 const FOREIGN: &str = "foreign";
 
+/// How often one process may remove a node from one load balancer within [`REMOVALS_KEPT`].
+const REMOVALS_AT_MOST: usize = 6;
+const REMOVALS_KEPT: Duration = Duration::from_secs(3600);
+
+/// A node that departs and comes back many times.
+const RESTLESS: &str = "n-0";
+
+/// In how many rounds a target is removed or added, when nothing prevents it.
+const ROUNDS_OF_A_CHANGE: usize = 6;
+
+/// How many rounds more a process works that sees the ends of delays.
+const ROUNDS: u64 = 12;
+
 pub struct Targets {
     /// The name and the annotations of each Service.
     services: Vec<(&'static str, Vec<(&'static str, &'static str)>)>,
+    /// Whether the other owner made the server of [`PERMANENT_NODE`] a target, too.
+    owner_has_node: bool,
+    /// Whether a node departs and comes back many times after the faults have ended.
+    is_restless: bool,
     history: Mutex<History>,
 }
 
@@ -41,7 +59,16 @@ struct History {
     departed: BTreeMap<String, Instant>,
     /// How many targets were removed because their nodes depart.
     removals: u64,
+    /// The name of the process that works now. It is empty when it is not known.
+    process: String,
+    /// When a process removed a server from a load balancer.
+    removed: BTreeMap<Removal, Vec<Instant>>,
+    /// The removals after which the server was not added again. When the same removal follows, it is the same attempt.
+    left: BTreeSet<Removal>,
 }
+
+/// The name of a process, the ID of the load balancer, and the ID of the server that is removed.
+type Removal = (String, u64, u64);
 
 /// What both APIs show about one load balancer and its nodes.
 struct View {
@@ -68,17 +95,39 @@ impl Targets {
                 services.push((name, delay.into_iter().chain(more).collect()));
             }
         }
-        Targets { services, history: Mutex::default() }
+        Targets {
+            services,
+            owner_has_node: random.percent(50),
+            is_restless: random.percent(10),
+            history: Mutex::default(),
+        }
+    }
+
+    /// Returns the servers that the owner of the external load balancer made targets.
+    fn targets_of_others(&self, sandbox: &Sandbox) -> BTreeSet<u64> {
+        let node = Some(PERMANENT_NODE).filter(|_| self.owner_has_node);
+        let names = [Some(FOREIGN), node].into_iter().flatten();
+        names.filter_map(|name| server_named(sandbox, name)).collect()
+    }
+
+    /// Returns what both APIs show about the load balancer.
+    fn view(&self, sandbox: &Sandbox, balancer: &Value) -> View {
+        let mut view = View::read(sandbox, balancer);
+        if is_external(balancer) {
+            let of_others = self.targets_of_others(sandbox);
+            view.wanted.retain(|id| !of_others.contains(id));
+        }
+        view
     }
 
     /// Returns why the target must not be removed, or `None`.
     fn violation_by_removal(&self, sandbox: &Sandbox, id: u64, server: u64) -> Option<String> {
         let all = sandbox.cloud().load_balancers(sandbox.project());
         let balancer = all.iter().find(|one| one["id"] == id)?;
-        if server_named(sandbox, FOREIGN) == Some(server) {
+        if is_external(balancer) && self.targets_of_others(sandbox).contains(&server) {
             return Some("it belongs to another owner".into());
         }
-        let view = View::read(sandbox, balancer);
+        let view = self.view(sandbox, balancer);
         if !view.wanted.contains(&server) || users(sandbox, balancer).is_empty() {
             return None;
         }
@@ -115,7 +164,7 @@ impl Targets {
             }
         }
         history.removals += 1;
-        None
+        history.violation_by_repetition(id, server)
     }
 
     /// Notes which nodes depart now.
@@ -127,6 +176,32 @@ impl Targets {
             let uid = node["metadata"]["uid"].as_str().unwrap().to_owned();
             departed.entry(uid).or_insert(now);
         }
+    }
+}
+
+impl History {
+    /// Notes a removal because the node departs. Returns why it is one too many, or `None`.
+    fn violation_by_repetition(&mut self, balancer: u64, server: u64) -> Option<String> {
+        // Over sockets the time of `ccm` is scaled.
+        if self.process.is_empty() || !sandbox::time::is_simulated() {
+            return None;
+        }
+        let now = sandbox::time::now();
+        let removal = (self.process.clone(), balancer, server);
+        let is_again = !self.left.insert(removal.clone());
+        let all = self.removed.entry(removal).or_default();
+        if is_again {
+            all.pop();
+        }
+        all.push(now);
+        all.retain(|at| now.saturating_duration_since(*at) < REMOVALS_KEPT);
+        let count = all.len();
+        (count > REMOVALS_AT_MOST).then(|| format!("{count} removals of its node within an hour"))
+    }
+
+    /// Notes that a server becomes a target.
+    fn added(&mut self, balancer: u64, server: u64) {
+        self.left.retain(|(_, of, removed)| (*of, *removed) != (balancer, server));
     }
 }
 
@@ -174,13 +249,18 @@ fn users(sandbox: &Sandbox, balancer: &Value) -> Vec<Value> {
     all
 }
 
+/// Whether another owner made the load balancer.
+fn is_external(balancer: &Value) -> bool {
+    !balancer["labels"][EXTERNAL].is_null()
+}
+
 /// Returns how long a departing node stays a target of the load balancer. `None` means that it stays a target.
 fn delay(sandbox: &Sandbox, balancer: &Value) -> Option<Duration> {
     let delays = users(sandbox, balancer).into_iter().map(|service| delay_of(&service));
-    if balancer["labels"][EXTERNAL].is_null() {
-        delays.flatten().next()
-    } else {
+    if is_external(balancer) {
         delays.collect::<Option<Vec<Duration>>>()?.into_iter().max()
+    } else {
+        delays.flatten().next()
     }
 }
 
@@ -189,7 +269,10 @@ impl Topic for Targets {
         join(sandbox, PERMANENT_NODE);
         (0..NODES).for_each(|n| join(sandbox, &format!("n-{n}")));
         let cloud = sandbox.cloud();
-        let foreign = super::cluster::server(sandbox, FOREIGN);
+        super::cluster::server(sandbox, FOREIGN);
+        let targets = self.targets_of_others(sandbox);
+        let target = |id| json!({ "type": "server", "server": { "id": id } });
+        let targets: Vec<Value> = targets.into_iter().map(target).collect();
         let check =
             json!({ "protocol": "tcp", "port": 9000, "interval": 15, "timeout": 10, "retries": 3 });
         let port = json!({
@@ -199,7 +282,7 @@ impl Topic for Targets {
         let body = json!({
             "name": "terraform", "load_balancer_type": "lb11", "location": "fsn1",
             "labels": { EXTERNAL: "default" }, "services": [port],
-            "targets": [{ "type": "server", "server": { "id": foreign } }],
+            "targets": targets,
         });
         cloud.create_load_balancer(sandbox.project(), body);
         for (n, (name, annotations)) in self.services.iter().enumerate() {
@@ -224,6 +307,15 @@ impl Topic for Targets {
 
     fn may_have_wrong_token(&self) -> bool {
         false
+    }
+
+    /// A process that works for a short time sees the end of no delay.
+    fn more_rounds(&self, random: &mut Random) -> u64 {
+        if random.percent(30) { ROUNDS } else { 0 }
+    }
+
+    fn process_works(&self, name: &str) {
+        name.clone_into(&mut self.history.lock().unwrap().process);
     }
 
     fn phase_starts(&self, sandbox: &Sandbox) {
@@ -301,6 +393,45 @@ impl Topic for Targets {
         self.note(sandbox);
     }
 
+    /// One node departs and comes back more often than it may leave the targets in an hour.
+    fn extra_check(
+        &self,
+        sandbox: &Sandbox,
+        round: &mut dyn FnMut() -> Vec<Report>,
+    ) -> Result<(), String> {
+        if !self.is_restless {
+            return Ok(());
+        }
+        let cluster = sandbox.cluster();
+        if cluster.get("nodes", None, RESTLESS).is_none() {
+            join(sandbox, RESTLESS);
+        }
+        for name in (0..NODES).map(|n| format!("n-{n}")) {
+            if cluster.get("nodes", None, &name).is_some() {
+                comes_back(sandbox, &name);
+            }
+        }
+        let (service, _) = &self.services[0];
+        set_delay(sandbox, service, |_| "0s".to_owned());
+        (0..ROUNDS_OF_A_CHANGE).for_each(|_| drop(round()));
+        self.process_works("the process that sees a restless node");
+        for _ in 0..REMOVALS_AT_MOST + 2 {
+            cluster.set_cordoned(RESTLESS, true);
+            cluster.set_condition(RESTLESS, CONDITIONS[0], "True");
+            self.note(sandbox);
+            (0..ROUNDS_OF_A_CHANGE).for_each(|_| drop(round()));
+            comes_back(sandbox, RESTLESS);
+            (0..ROUNDS_OF_A_CHANGE).for_each(|_| drop(round()));
+        }
+        let history = &mut *self.history.lock().unwrap();
+        history.process.clear();
+        let most = history.removed.values().map(Vec::len).max().unwrap_or_default();
+        match most < REMOVALS_AT_MOST {
+            true => Err(format!("a restless node was removed {most} times at most")),
+            false => Ok(()),
+        }
+    }
+
     fn check_write(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
         if half == Half::Kubernetes && request.path.contains("/services/") {
             return Verdict::Allowed;
@@ -312,6 +443,9 @@ impl Topic for Targets {
         let id = request.path.split('/').nth(3).and_then(|id| id.parse().ok()).unwrap_or_default();
         let server = |target: &Value| target["server"]["id"].as_u64();
         let added = |targets: &[Value]| -> Vec<u64> { targets.iter().filter_map(server).collect() };
+        if let (true, Some(server)) = (request.path.ends_with("/add_target"), server(&body)) {
+            self.history.lock().unwrap().added(id, server);
+        }
         let violation = match (request.path.rsplit('/').next(), server(&body)) {
             (Some("remove_target"), Some(server)) => self.violation_by_removal(sandbox, id, server),
             (Some("add_target"), Some(server)) => violation_by_addition(sandbox, id, &[server]),
@@ -324,17 +458,17 @@ impl Topic for Targets {
     }
 
     fn check_end_state(&self, sandbox: &Sandbox) -> Result<(), String> {
-        let foreign = server_named(sandbox, FOREIGN);
+        let of_others = self.targets_of_others(sandbox);
         for balancer in sandbox.cloud().load_balancers(sandbox.project()) {
             let name = &balancer["name"];
-            let is_external = !balancer["labels"][EXTERNAL].is_null();
-            if is_external && !foreign.is_some_and(|id| targets(&balancer).contains(&id)) {
+            let is_external = is_external(&balancer);
+            if is_external && !of_others.is_subset(&targets(&balancer)) {
                 return Err(format!("{name}: the target of another owner is gone"));
             }
             if users(sandbox, &balancer).is_empty() {
                 continue;
             }
-            let view = View::read(sandbox, &balancer);
+            let view = self.view(sandbox, &balancer);
             let may_depart = delay(sandbox, &balancer).is_some();
             let out = view.wanted.difference(&view.there);
             let mut wrong = out.filter(|id| !(may_depart && view.departing.contains(id)));
@@ -363,6 +497,15 @@ impl Topic for Targets {
     fn counts(&self, _: &Sandbox) -> BTreeMap<&'static str, u64> {
         [("targets of departing nodes removed", self.history.lock().unwrap().removals)].into()
     }
+}
+
+/// The node does not depart any more.
+fn comes_back(sandbox: &Sandbox, name: &str) {
+    let cluster = sandbox.cluster();
+    cluster.set_cordoned(name, false);
+    cluster.remove_taint(name, AUTOSCALER);
+    CONDITIONS.iter().for_each(|kind| cluster.set_condition(name, kind, "False"));
+    cluster.set_condition(name, "Ready", "True");
 }
 
 /// Changes the delay of a Service. An empty text removes the annotation.
