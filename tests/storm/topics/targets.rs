@@ -34,6 +34,9 @@ const FOREIGN: &str = "foreign";
 const REMOVALS_AT_MOST: usize = 6;
 const REMOVALS_KEPT: Duration = Duration::from_secs(3600);
 
+/// How long the rest of a plan may still be executed.
+const PLAN_AGE: Duration = Duration::from_secs(30);
+
 /// A node that departs and comes back many times.
 const RESTLESS: &str = "n-0";
 
@@ -57,6 +60,10 @@ pub struct Targets {
 struct History {
     /// When each node departed first, by its UID. `ccm` need not notice that a node does not depart in between.
     departed: BTreeMap<String, Instant>,
+    /// Since when each server's node has the taint of the autoscaler.
+    tainted: BTreeMap<u64, Instant>,
+    /// When something was written to each load balancer.
+    written: BTreeMap<u64, Vec<Instant>>,
     /// How many targets were removed because their nodes depart.
     removals: u64,
     /// The name of the process that works now. It is empty when it is not known.
@@ -167,11 +174,36 @@ impl Targets {
         history.violation_by_repetition(id, server)
     }
 
+    /// Returns why these targets must not be added, or `None`. The rest of a plan may still be executed that was begun
+    /// before the autoscaler set its taint.
+    fn violation_by_addition(&self, sandbox: &Sandbox, id: u64, servers: &[u64]) -> Option<String> {
+        let all = sandbox.cloud().load_balancers(sandbox.project());
+        let there = all.iter().find(|one| one["id"] == id).map(targets).unwrap_or_default();
+        let history = self.history.lock().unwrap();
+        let is_alone =
+            there.is_empty() && servers.iter().all(|id| history.tainted.contains_key(id));
+        let now = sandbox::time::now();
+        let is_begun = |since: &Instant| {
+            let mut written = history.written.get(&id).into_iter().flatten();
+            written.any(|at| at < since && now.saturating_duration_since(*at) <= PLAN_AGE)
+        };
+        let is_wrong =
+            |id: &&u64| history.tainted.get(id).is_some_and(|since| !is_alone && !is_begun(since));
+        let wrong = servers.iter().find(is_wrong)?;
+        Some(format!("the autoscaler is about to delete the node of server {wrong}"))
+    }
+
     /// Notes which nodes depart now.
     fn note(&self, sandbox: &Sandbox) {
         let now = sandbox::time::now();
         let nodes = sandbox.cluster().list("nodes", None);
-        let departed = &mut self.history.lock().unwrap().departed;
+        let History { departed, tainted, .. } = &mut *self.history.lock().unwrap();
+        let of_autoscaler = nodes.iter().filter(|node| has_taint(node)).filter_map(server_of);
+        let of_autoscaler: BTreeSet<u64> = of_autoscaler.collect();
+        tainted.retain(|id, _| of_autoscaler.contains(id));
+        for id in of_autoscaler {
+            tainted.entry(id).or_insert(now);
+        }
         for node in nodes.iter().filter(|node| departs(node)) {
             let uid = node["metadata"]["uid"].as_str().unwrap().to_owned();
             departed.entry(uid).or_insert(now);
@@ -224,18 +256,6 @@ impl View {
         let out = self.wanted.difference(&self.there).filter(|id| self.departing.contains(id));
         (out.count(), self.wanted.len())
     }
-}
-
-/// Returns why these targets must not be added, or `None`.
-fn violation_by_addition(sandbox: &Sandbox, id: u64, servers: &[u64]) -> Option<String> {
-    let nodes = sandbox.cluster().list("nodes", None);
-    let all = sandbox.cloud().load_balancers(sandbox.project());
-    let there = all.iter().find(|one| one["id"] == id).map(targets).unwrap_or_default();
-    let tainted = nodes.iter().filter(|node| has_taint(node)).filter_map(server_of);
-    let tainted: BTreeSet<u64> = tainted.collect();
-    let is_alone = there.is_empty() && servers.iter().all(|id| tainted.contains(id));
-    let wrong = servers.iter().find(|id| tainted.contains(id)).filter(|_| !is_alone);
-    wrong.map(|id| format!("the autoscaler is about to delete the node of server {id}"))
 }
 
 /// Returns the Services that have a port on the load balancer, the oldest first.
@@ -413,6 +433,7 @@ impl Topic for Targets {
         }
         let (service, _) = &self.services[0];
         set_delay(sandbox, service, |_| "0s".to_owned());
+        self.note(sandbox);
         (0..ROUNDS_OF_A_CHANGE).for_each(|_| drop(round()));
         self.process_works("the process that sees a restless node");
         for _ in 0..REMOVALS_AT_MOST + 2 {
@@ -448,12 +469,16 @@ impl Topic for Targets {
         }
         let violation = match (request.path.rsplit('/').next(), server(&body)) {
             (Some("remove_target"), Some(server)) => self.violation_by_removal(sandbox, id, server),
-            (Some("add_target"), Some(server)) => violation_by_addition(sandbox, id, &[server]),
+            (Some("add_target"), Some(server)) => {
+                self.violation_by_addition(sandbox, id, &[server])
+            }
             (Some("load_balancers"), _) => {
-                violation_by_addition(sandbox, 0, &added(list(&body["targets"])))
+                self.violation_by_addition(sandbox, 0, &added(list(&body["targets"])))
             }
             _ => None,
         };
+        let history = &mut *self.history.lock().unwrap();
+        history.written.entry(id).or_default().push(sandbox::time::now());
         Verdict::from_violation(violation)
     }
 
