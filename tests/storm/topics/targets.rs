@@ -135,7 +135,9 @@ impl Targets {
             return Some("it belongs to another owner".into());
         }
         let view = self.view(sandbox, balancer);
-        if !view.wanted.contains(&server) || users(sandbox, balancer).is_empty() {
+        // The answer to a removal can be lost. Then the target is gone when its removal is tried again.
+        let is_gone = !view.there.contains(&server);
+        if is_gone || !view.wanted.contains(&server) || users(sandbox, balancer).is_empty() {
             return None;
         }
         if !view.departing.contains(&server) {
