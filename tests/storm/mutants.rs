@@ -216,7 +216,9 @@ impl Stories {
             let messages = built.lines().map(serde_json::from_str::<Value>);
             let mut programs = messages.filter_map(|message| {
                 let message = message.ok()?;
-                let is_it = message["target"]["name"] == name;
+                // The program `ccm` has the name of the library, and is no test.
+                let is_test = message["profile"]["test"] == true;
+                let is_it = message["target"]["name"] == name && is_test;
                 let program = message["executable"].as_str().filter(|_| is_it)?;
                 Some(PathBuf::from(program))
             });

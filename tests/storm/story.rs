@@ -377,11 +377,13 @@ impl Story {
         };
         let others = self.machine.set_others(Some(Rc::new(others)));
         let name = process.name.clone();
+        self.topic.process_works(&name);
         let before = std::mem::replace(&mut self.lease_check.lock().unwrap().running, name);
         let suspended = self.machine.suspended.replace(process.suspended.get());
         process.renew();
         let done = work();
         process.suspended.set(self.machine.suspended.replace(suspended));
+        self.topic.process_works(&before);
         self.lease_check.lock().unwrap().running = before;
         self.machine.set_others(others);
         done

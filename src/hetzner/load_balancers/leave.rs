@@ -106,6 +106,49 @@ pub(super) fn leave_unused(
         plan.findings.extend(finding);
         leaves.extend(changes);
     }
+    with_leaves(plan, leaves)
+}
+
+/// Adds changes to a plan for a Service that stays on its present load balancer, because it can't have what it asks
+/// for. The Service has begun to move to `asked`. The changes remove its ports there that it does not want any more,
+/// because the node port of such a port may belong to another Service by now. Other ports stay, so that the move can
+/// continue. When none of its ports would stay on an external load balancer (one that somebody else made), the Service
+/// is taken off it, because its nodes would get only the traffic of other people's ports.
+pub(super) fn leave_unwanted_ports(
+    mut plan: LoadBalancerPlan,
+    context: &PlanContext,
+    asked: Option<Labelled>,
+) -> LoadBalancerPlan {
+    let (service, cluster) = (context.service, context.cluster);
+    let is_leavable = |balancer: &Labelled| {
+        balancer.ownership.carries(service)
+            && !is_served_by(service, *balancer)
+            && !matches!(stake(*balancer, service, cluster), Stake::Copy(_))
+    };
+    let Some(asked) = asked.filter(|asked| plan.found.is_some() && is_leavable(asked)) else {
+        return plan;
+    };
+    let labels = asked.ownership.ports.iter().filter(|(_, uid)| **uid == service.uid);
+    let is_wanted = |number: u16| tcp(service).any(|(own, _)| own == number);
+    let (wanted, unwanted): (Vec<u16>, Vec<u16>) =
+        labels.map(|(number, _)| *number).partition(|number| is_wanted(*number));
+    let leaves = if wanted.is_empty() && asked.ownership.external.is_some() {
+        take_off(context, asked, "none of its ports can be used there")
+    } else {
+        let taken_off = TakenOff { context, balancer: asked, is_last: false, is_kept: false };
+        let ports = asked.balancer.services.iter();
+        let parts = ports.filter(|port| unwanted.contains(&port.listen_port));
+        boxed(parts.map(|port| taken_off.port(port)).collect())
+    };
+    plan.claims.extend((!leaves.is_empty()).then_some(Claim::Id(asked.id)));
+    with_leaves(plan, leaves)
+}
+
+/// Adds changes that are made last to a plan, even when the plan was refused.
+fn with_leaves(
+    mut plan: LoadBalancerPlan,
+    leaves: Vec<Box<dyn provider::Change>>,
+) -> LoadBalancerPlan {
     if leaves.is_empty() {
         return plan;
     }
@@ -254,13 +297,15 @@ impl TakenOff<'_> {
                 || (is_alone && !has_label && has_port())
         };
         let removed = self.balancer.balancer.services.iter().filter(is_own);
-        let removal = |port: &Listener| {
-            let name = format!("port {}", port.listen_port);
-            let removed = Description::new(WriteVerb::REMOVE, name, "");
-            let body = json!({ "listen_port": port.listen_port });
-            self.part(BalancerAction::DeleteService, body, removed)
-        };
-        removed.map(removal).collect()
+        removed.map(|port| self.port(port)).collect()
+    }
+
+    /// Returns the change that removes this port.
+    fn port(&self, port: &Listener) -> BalancerChange {
+        let name = format!("port {}", port.listen_port);
+        let removed = Description::new(WriteVerb::REMOVE, name, "");
+        let body = json!({ "listen_port": port.listen_port });
+        self.part(BalancerAction::DeleteService, body, removed)
     }
 
     /// Returns the changes that remove the nodes of this cluster from the targets. There are none while another Service

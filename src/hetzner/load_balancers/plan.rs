@@ -9,7 +9,8 @@ use super::checks::{check_services, kind};
 use super::desired::uploads::shown;
 use super::diff::{Diff, Differences, primary_ips, status, subnets};
 use super::leave::{
-    Leaving, end_management, leave, leave_others, leave_unused, left_to_its_cluster, take_off,
+    Leaving, end_management, leave, leave_others, leave_unused, leave_unwanted_ports,
+    left_to_its_cluster, take_off,
 };
 use super::model::balancer::BalancerType;
 use super::ownership::context::{BalancerSnapshot, PlanContext};
@@ -41,6 +42,7 @@ impl BalancerSnapshot {
         // The Service could not have the load balancer or ports that it asks for, because of other Services. So the
         // list of Services may have to be read again before the plan is applied.
         plan.needs.services |= asked.needs.services;
+        let plan = leave_unwanted_ports(plan, &asked.context, stays.asked);
         leave_unused(plan, &asked.context, &asked.desired, stays.asked)
     }
 

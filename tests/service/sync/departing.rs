@@ -213,6 +213,26 @@ fn a_removal_is_put_off_while_few_calls_are_left() {
     world.wait_for_target(id, "worker-2", false);
 }
 
+/// The first removal takes several looks at the Services. Meanwhile the targets that would stay become unhealthy.
+#[test]
+fn a_removal_that_waits_for_another_one_does_not_rest_on_the_health_of_an_earlier_look() {
+    let (world, _daemon, id) = world(4, &[("departing-delay", "0s")]);
+    if common::needs_simulation(&world.sandbox, EXACT_TIME) {
+        return;
+    }
+    world.cloud().set_action_duration("remove_target", Some(Duration::from_secs(30)));
+    let mark = world.mark();
+    world.drain("worker-1");
+    world.drain("worker-2");
+    wait_until("the first removal", || !world.cloud_writes(mark).is_empty());
+    for node in ["worker-3", "worker-4"] {
+        let server = Machine::Server(world.server_id(node));
+        world.cloud().set_health(id, server, None, Some(Health::unhealthy("layer4_timeout")));
+    }
+    pass(&world.sandbox, Duration::from_secs(300));
+    assert_eq!(world.targets(id).len(), 3, "{:#?}", world.cloud_writes(mark));
+}
+
 #[test]
 fn in_a_group_the_namespace_of_the_group_decides() {
     let (world, _daemon, id) = world(3, &[("share", "edge"), ("share-namespaces", "shop")]);

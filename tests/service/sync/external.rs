@@ -6,6 +6,7 @@ use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, SERVICE_UID, World, id, targ
 use sandbox::calls::Call;
 use sandbox::hetzner::{Health, Machine};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
 pub const BY_NAME: (&str, &str) = ("external", "edge-lb");
@@ -250,6 +251,45 @@ fn a_service_that_moves_to_an_external_load_balancer_and_back_is_served_all_the_
     let mut deletes = world.cloud_writes(0);
     deletes.retain(|write| write.starts_with("DELETE"));
     assert_eq!(deletes, [format!("DELETE /load_balancers/{own}")]);
+}
+
+/// The move has begun, and the Service changes its ports meanwhile. The node ports of the former ports may belong to
+/// another Service by now.
+#[test]
+fn a_move_that_is_blocked_leaves_no_port_that_the_service_has_given_up() {
+    for kept in [None, Some(81)] {
+        let world = World::new(1);
+        let external = create_as_terraform(&world, "edge-lb");
+        allow(&world, external, Some("default"));
+        let before = as_it_is(&world, external);
+        let daemon = world.daemon(&[OFTEN]);
+        world.create("web", &[], &[80, 81]);
+        let own = id(&world.up("web"));
+        world.cloud().set_action_duration("add_service", Some(Duration::from_secs(20)));
+        world.annotate("web", "external", Some("edge-lb"));
+        wait_until("its first port", || ports(&as_it_is(&world, external)).len() == 2);
+        // The owner has this port.
+        world.edit("web", |service| {
+            let all = service["spec"]["ports"].as_array_mut().unwrap();
+            all[0]["port"] = json!(6443);
+            all.truncate(if kept.is_none() { 1 } else { 2 });
+        });
+        let left = || as_it_is(&world, external);
+        match kept {
+            // The Service can continue to move when the port is free.
+            Some(port) => wait_until("the end of port 80", || {
+                let numbers: Vec<u64> = ports(&left()).iter().map(|(number, _)| *number).collect();
+                numbers == [port, 6443]
+            }),
+            None => wait_until("what it was before", || left() == before),
+        }
+        let ip = text(&world.cloud().load_balancer(own)["public_net"]["ipv4"]["ip"]);
+        assert_eq!(world.addresses("web")[0], ip, "{}", daemon.log());
+        world.edit("web", |service| service["spec"]["ports"][0]["port"] = json!(443));
+        wait_until("the end of its own", || world.balancers().len() == 1);
+        drop(daemon);
+        world.assert_converged();
+    }
 }
 
 /// Waits until `doctor` names the port, says why it may be left over, and has the command for its owner.

@@ -248,6 +248,12 @@ pub const MUTANTS: &[Mutant] = &[
     fault("a node departs for ever", "src/controllers/service/departures.rs",
         "node.condition(kind) == Some(\"True\")",
         "node.condition(kind).is_some_and(|status| status == \"True\" || $ON)"),
+    fault("a target of the owner of an external load balancer is removed", "src/hetzner/load_balancers/diff/targets.rs",
+        "all.filter(|(target, _)| is_node(target) && !is_before(*target)).collect()",
+        "all.filter(|(target, _)| is_node(target) && (!is_before(*target) || $ON)).collect()"),
+    fault("a node leaves the targets of a load balancer more than six times an hour", "src/controllers/service/departures.rs",
+        "counts.into_iter().filter(|(_, count)| *count >= REMOVALS_AT_MOST);",
+        "counts.into_iter().filter(|(_, count)| *count >= REMOVALS_AT_MOST && !$ON);"),
     // The faults in the sync of routes.
     fault("a route outside of the cluster's range is deleted", "src/controllers/route/plan.rs",
         "_ if !is_within(route.destination, self.inputs.cluster_cidrs) => State::NotOurs,",

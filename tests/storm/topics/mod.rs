@@ -50,6 +50,9 @@ pub trait Topic: Send + Sync {
         0
     }
 
+    /// Notes which process works from now on. The name is empty when none does.
+    fn process_works(&self, _name: &str) {}
+
     /// Prepares for a new phase. From now on reads and writes are checked.
     fn phase_starts(&self, _sandbox: &Sandbox) {}
 

@@ -7,6 +7,7 @@ use super::cluster::{
 };
 use super::{Topic, Verdict, nodes};
 use crate::random::Random;
+use ccm::controllers::Report;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{EXTERNAL, SERVICE_UID};
 use sandbox::exchange::Request;
@@ -29,9 +30,29 @@ const CONDITIONS: [&str; 3] = ["DrainInProgress", "Drained", "GracefulNodeShutdo
 /// A server that is not a node, and that another owner made a target.
 const FOREIGN: &str = "foreign";
 
+/// How often one process may remove a node from one load balancer within [`REMOVALS_KEPT`].
+const REMOVALS_AT_MOST: usize = 6;
+const REMOVALS_KEPT: Duration = Duration::from_secs(3600);
+
+/// How long the rest of a plan may still be executed.
+const PLAN_AGE: Duration = Duration::from_secs(30);
+
+/// A node that departs and comes back many times.
+const RESTLESS: &str = "n-0";
+
+/// In how many rounds a target is removed or added, when nothing prevents it.
+const ROUNDS_OF_A_CHANGE: usize = 6;
+
+/// How many rounds more a process works that sees the ends of delays.
+const ROUNDS: u64 = 12;
+
 pub struct Targets {
     /// The name and the annotations of each Service.
     services: Vec<(&'static str, Vec<(&'static str, &'static str)>)>,
+    /// Whether the other owner made the server of [`PERMANENT_NODE`] a target, too.
+    owner_has_node: bool,
+    /// Whether a node departs and comes back many times after the faults have ended.
+    is_restless: bool,
     history: Mutex<History>,
 }
 
@@ -39,9 +60,22 @@ pub struct Targets {
 struct History {
     /// When each node departed first, by its UID. `ccm` need not notice that a node does not depart in between.
     departed: BTreeMap<String, Instant>,
+    /// Since when each server's node has the taint of the autoscaler.
+    tainted: BTreeMap<u64, Instant>,
+    /// When something was written to each load balancer.
+    written: BTreeMap<u64, Vec<Instant>>,
     /// How many targets were removed because their nodes depart.
     removals: u64,
+    /// The name of the process that works now. It is empty when it is not known.
+    process: String,
+    /// When a process removed a server from a load balancer.
+    removed: BTreeMap<Removal, Vec<Instant>>,
+    /// The removals after which the server was not added again. When the same removal follows, it is the same attempt.
+    left: BTreeSet<Removal>,
 }
+
+/// The name of a process, the ID of the load balancer, and the ID of the server that is removed.
+type Removal = (String, u64, u64);
 
 /// What both APIs show about one load balancer and its nodes.
 struct View {
@@ -68,18 +102,42 @@ impl Targets {
                 services.push((name, delay.into_iter().chain(more).collect()));
             }
         }
-        Targets { services, history: Mutex::default() }
+        Targets {
+            services,
+            owner_has_node: random.percent(50),
+            is_restless: random.percent(10),
+            history: Mutex::default(),
+        }
+    }
+
+    /// Returns the servers that the owner of the external load balancer made targets.
+    fn targets_of_others(&self, sandbox: &Sandbox) -> BTreeSet<u64> {
+        let node = Some(PERMANENT_NODE).filter(|_| self.owner_has_node);
+        let names = [Some(FOREIGN), node].into_iter().flatten();
+        names.filter_map(|name| server_named(sandbox, name)).collect()
+    }
+
+    /// Returns what both APIs show about the load balancer.
+    fn view(&self, sandbox: &Sandbox, balancer: &Value) -> View {
+        let mut view = View::read(sandbox, balancer);
+        if is_external(balancer) {
+            let of_others = self.targets_of_others(sandbox);
+            view.wanted.retain(|id| !of_others.contains(id));
+        }
+        view
     }
 
     /// Returns why the target must not be removed, or `None`.
     fn violation_by_removal(&self, sandbox: &Sandbox, id: u64, server: u64) -> Option<String> {
         let all = sandbox.cloud().load_balancers(sandbox.project());
         let balancer = all.iter().find(|one| one["id"] == id)?;
-        if server_named(sandbox, FOREIGN) == Some(server) {
+        if is_external(balancer) && self.targets_of_others(sandbox).contains(&server) {
             return Some("it belongs to another owner".into());
         }
-        let view = View::read(sandbox, balancer);
-        if !view.wanted.contains(&server) || users(sandbox, balancer).is_empty() {
+        let view = self.view(sandbox, balancer);
+        // The answer to a removal can be lost. Then the target is gone when its removal is tried again.
+        let is_gone = !view.there.contains(&server);
+        if is_gone || !view.wanted.contains(&server) || users(sandbox, balancer).is_empty() {
             return None;
         }
         if !view.departing.contains(&server) {
@@ -115,18 +173,69 @@ impl Targets {
             }
         }
         history.removals += 1;
-        None
+        history.violation_by_repetition(id, server)
+    }
+
+    /// Returns why these targets must not be added, or `None`. The rest of a plan may still be executed that was begun
+    /// before the autoscaler set its taint.
+    fn violation_by_addition(&self, sandbox: &Sandbox, id: u64, servers: &[u64]) -> Option<String> {
+        let all = sandbox.cloud().load_balancers(sandbox.project());
+        let there = all.iter().find(|one| one["id"] == id).map(targets).unwrap_or_default();
+        let history = self.history.lock().unwrap();
+        let is_alone =
+            there.is_empty() && servers.iter().all(|id| history.tainted.contains_key(id));
+        let now = sandbox::time::now();
+        let is_begun = |since: &Instant| {
+            let mut written = history.written.get(&id).into_iter().flatten();
+            written.any(|at| at < since && now.saturating_duration_since(*at) <= PLAN_AGE)
+        };
+        let is_wrong =
+            |id: &&u64| history.tainted.get(id).is_some_and(|since| !is_alone && !is_begun(since));
+        let wrong = servers.iter().find(is_wrong)?;
+        Some(format!("the autoscaler is about to delete the node of server {wrong}"))
     }
 
     /// Notes which nodes depart now.
     fn note(&self, sandbox: &Sandbox) {
         let now = sandbox::time::now();
         let nodes = sandbox.cluster().list("nodes", None);
-        let departed = &mut self.history.lock().unwrap().departed;
+        let History { departed, tainted, .. } = &mut *self.history.lock().unwrap();
+        let of_autoscaler = nodes.iter().filter(|node| has_taint(node)).filter_map(server_of);
+        let of_autoscaler: BTreeSet<u64> = of_autoscaler.collect();
+        tainted.retain(|id, _| of_autoscaler.contains(id));
+        for id in of_autoscaler {
+            tainted.entry(id).or_insert(now);
+        }
         for node in nodes.iter().filter(|node| departs(node)) {
             let uid = node["metadata"]["uid"].as_str().unwrap().to_owned();
             departed.entry(uid).or_insert(now);
         }
+    }
+}
+
+impl History {
+    /// Notes a removal because the node departs. Returns why it is one too many, or `None`.
+    fn violation_by_repetition(&mut self, balancer: u64, server: u64) -> Option<String> {
+        // Over sockets the time of `ccm` is scaled.
+        if self.process.is_empty() || !sandbox::time::is_simulated() {
+            return None;
+        }
+        let now = sandbox::time::now();
+        let removal = (self.process.clone(), balancer, server);
+        let is_again = !self.left.insert(removal.clone());
+        let all = self.removed.entry(removal).or_default();
+        if is_again {
+            all.pop();
+        }
+        all.push(now);
+        all.retain(|at| now.saturating_duration_since(*at) < REMOVALS_KEPT);
+        let count = all.len();
+        (count > REMOVALS_AT_MOST).then(|| format!("{count} removals of its node within an hour"))
+    }
+
+    /// Notes that a server becomes a target.
+    fn added(&mut self, balancer: u64, server: u64) {
+        self.left.retain(|(_, of, removed)| (*of, *removed) != (balancer, server));
     }
 }
 
@@ -151,18 +260,6 @@ impl View {
     }
 }
 
-/// Returns why these targets must not be added, or `None`.
-fn violation_by_addition(sandbox: &Sandbox, id: u64, servers: &[u64]) -> Option<String> {
-    let nodes = sandbox.cluster().list("nodes", None);
-    let all = sandbox.cloud().load_balancers(sandbox.project());
-    let there = all.iter().find(|one| one["id"] == id).map(targets).unwrap_or_default();
-    let tainted = nodes.iter().filter(|node| has_taint(node)).filter_map(server_of);
-    let tainted: BTreeSet<u64> = tainted.collect();
-    let is_alone = there.is_empty() && servers.iter().all(|id| tainted.contains(id));
-    let wrong = servers.iter().find(|id| tainted.contains(id)).filter(|_| !is_alone);
-    wrong.map(|id| format!("the autoscaler is about to delete the node of server {id}"))
-}
-
 /// Returns the Services that have a port on the load balancer, the oldest first.
 fn users(sandbox: &Sandbox, balancer: &Value) -> Vec<Value> {
     let mut all = services(sandbox);
@@ -174,13 +271,18 @@ fn users(sandbox: &Sandbox, balancer: &Value) -> Vec<Value> {
     all
 }
 
+/// Whether another owner made the load balancer.
+fn is_external(balancer: &Value) -> bool {
+    !balancer["labels"][EXTERNAL].is_null()
+}
+
 /// Returns how long a departing node stays a target of the load balancer. `None` means that it stays a target.
 fn delay(sandbox: &Sandbox, balancer: &Value) -> Option<Duration> {
     let delays = users(sandbox, balancer).into_iter().map(|service| delay_of(&service));
-    if balancer["labels"][EXTERNAL].is_null() {
-        delays.flatten().next()
-    } else {
+    if is_external(balancer) {
         delays.collect::<Option<Vec<Duration>>>()?.into_iter().max()
+    } else {
+        delays.flatten().next()
     }
 }
 
@@ -189,7 +291,10 @@ impl Topic for Targets {
         join(sandbox, PERMANENT_NODE);
         (0..NODES).for_each(|n| join(sandbox, &format!("n-{n}")));
         let cloud = sandbox.cloud();
-        let foreign = super::cluster::server(sandbox, FOREIGN);
+        super::cluster::server(sandbox, FOREIGN);
+        let targets = self.targets_of_others(sandbox);
+        let target = |id| json!({ "type": "server", "server": { "id": id } });
+        let targets: Vec<Value> = targets.into_iter().map(target).collect();
         let check =
             json!({ "protocol": "tcp", "port": 9000, "interval": 15, "timeout": 10, "retries": 3 });
         let port = json!({
@@ -199,7 +304,7 @@ impl Topic for Targets {
         let body = json!({
             "name": "terraform", "load_balancer_type": "lb11", "location": "fsn1",
             "labels": { EXTERNAL: "default" }, "services": [port],
-            "targets": [{ "type": "server", "server": { "id": foreign } }],
+            "targets": targets,
         });
         cloud.create_load_balancer(sandbox.project(), body);
         for (n, (name, annotations)) in self.services.iter().enumerate() {
@@ -224,6 +329,15 @@ impl Topic for Targets {
 
     fn may_have_wrong_token(&self) -> bool {
         false
+    }
+
+    /// A process that works for a short time sees the end of no delay.
+    fn more_rounds(&self, random: &mut Random) -> u64 {
+        if random.percent(30) { ROUNDS } else { 0 }
+    }
+
+    fn process_works(&self, name: &str) {
+        name.clone_into(&mut self.history.lock().unwrap().process);
     }
 
     fn phase_starts(&self, sandbox: &Sandbox) {
@@ -301,6 +415,46 @@ impl Topic for Targets {
         self.note(sandbox);
     }
 
+    /// One node departs and comes back more often than it may leave the targets in an hour.
+    fn extra_check(
+        &self,
+        sandbox: &Sandbox,
+        round: &mut dyn FnMut() -> Vec<Report>,
+    ) -> Result<(), String> {
+        if !self.is_restless {
+            return Ok(());
+        }
+        let cluster = sandbox.cluster();
+        if cluster.get("nodes", None, RESTLESS).is_none() {
+            join(sandbox, RESTLESS);
+        }
+        for name in (0..NODES).map(|n| format!("n-{n}")) {
+            if cluster.get("nodes", None, &name).is_some() {
+                comes_back(sandbox, &name);
+            }
+        }
+        let (service, _) = &self.services[0];
+        set_delay(sandbox, service, |_| "0s".to_owned());
+        self.note(sandbox);
+        (0..ROUNDS_OF_A_CHANGE).for_each(|_| drop(round()));
+        self.process_works("the process that sees a restless node");
+        for _ in 0..REMOVALS_AT_MOST + 2 {
+            cluster.set_cordoned(RESTLESS, true);
+            cluster.set_condition(RESTLESS, CONDITIONS[0], "True");
+            self.note(sandbox);
+            (0..ROUNDS_OF_A_CHANGE).for_each(|_| drop(round()));
+            comes_back(sandbox, RESTLESS);
+            (0..ROUNDS_OF_A_CHANGE).for_each(|_| drop(round()));
+        }
+        let history = &mut *self.history.lock().unwrap();
+        history.process.clear();
+        let most = history.removed.values().map(Vec::len).max().unwrap_or_default();
+        match most < REMOVALS_AT_MOST {
+            true => Err(format!("a restless node was removed {most} times at most")),
+            false => Ok(()),
+        }
+    }
+
     fn check_write(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
         if half == Half::Kubernetes && request.path.contains("/services/") {
             return Verdict::Allowed;
@@ -312,29 +466,36 @@ impl Topic for Targets {
         let id = request.path.split('/').nth(3).and_then(|id| id.parse().ok()).unwrap_or_default();
         let server = |target: &Value| target["server"]["id"].as_u64();
         let added = |targets: &[Value]| -> Vec<u64> { targets.iter().filter_map(server).collect() };
+        if let (true, Some(server)) = (request.path.ends_with("/add_target"), server(&body)) {
+            self.history.lock().unwrap().added(id, server);
+        }
         let violation = match (request.path.rsplit('/').next(), server(&body)) {
             (Some("remove_target"), Some(server)) => self.violation_by_removal(sandbox, id, server),
-            (Some("add_target"), Some(server)) => violation_by_addition(sandbox, id, &[server]),
+            (Some("add_target"), Some(server)) => {
+                self.violation_by_addition(sandbox, id, &[server])
+            }
             (Some("load_balancers"), _) => {
-                violation_by_addition(sandbox, 0, &added(list(&body["targets"])))
+                self.violation_by_addition(sandbox, 0, &added(list(&body["targets"])))
             }
             _ => None,
         };
+        let history = &mut *self.history.lock().unwrap();
+        history.written.entry(id).or_default().push(sandbox::time::now());
         Verdict::from_violation(violation)
     }
 
     fn check_end_state(&self, sandbox: &Sandbox) -> Result<(), String> {
-        let foreign = server_named(sandbox, FOREIGN);
+        let of_others = self.targets_of_others(sandbox);
         for balancer in sandbox.cloud().load_balancers(sandbox.project()) {
             let name = &balancer["name"];
-            let is_external = !balancer["labels"][EXTERNAL].is_null();
-            if is_external && !foreign.is_some_and(|id| targets(&balancer).contains(&id)) {
+            let is_external = is_external(&balancer);
+            if is_external && !of_others.is_subset(&targets(&balancer)) {
                 return Err(format!("{name}: the target of another owner is gone"));
             }
             if users(sandbox, &balancer).is_empty() {
                 continue;
             }
-            let view = View::read(sandbox, &balancer);
+            let view = self.view(sandbox, &balancer);
             let may_depart = delay(sandbox, &balancer).is_some();
             let out = view.wanted.difference(&view.there);
             let mut wrong = out.filter(|id| !(may_depart && view.departing.contains(id)));
@@ -363,6 +524,15 @@ impl Topic for Targets {
     fn counts(&self, _: &Sandbox) -> BTreeMap<&'static str, u64> {
         [("targets of departing nodes removed", self.history.lock().unwrap().removals)].into()
     }
+}
+
+/// The node does not depart any more.
+fn comes_back(sandbox: &Sandbox, name: &str) {
+    let cluster = sandbox.cluster();
+    cluster.set_cordoned(name, false);
+    cluster.remove_taint(name, AUTOSCALER);
+    CONDITIONS.iter().for_each(|kind| cluster.set_condition(name, kind, "False"));
+    cluster.set_condition(name, "Ready", "True");
 }
 
 /// Changes the delay of a Service. An empty text removes the annotation.
