@@ -54,8 +54,8 @@ pub use route::{Network, Route, RouteChange, Routes};
 pub use secret::Secret;
 pub use service::{
     AnnotationKind, Cluster, Departure, Groups, Ingress, OfferedNode, PodNodes, PodsOnNode,
-    Protocol, Reach, SecretName, Service, ServiceName, ServicePort, TlsPair, TlsSecret, TlsSecrets,
-    TrafficPolicy, UntouchedService,
+    Protocol, Reach, SecretName, Service, ServiceName, ServicePort, TargetHistory, TlsPair,
+    TlsSecret, TlsSecrets, TrafficPolicy, UntouchedService,
 };
 pub use source::{Source, Sourced};
 pub use tasks::Tasks;

@@ -245,6 +245,13 @@ pub struct Cluster {
     pub foreign_nodes: Vec<(String, String)>,
     /// The Secrets that the planned Services use.
     pub tls_secrets: TlsSecrets,
+    /// What is known of earlier removals of targets, and of pods.
+    pub history: TargetHistory,
+}
+
+/// What a plan needs to know about earlier removals of targets, and about pods, to decide which nodes become targets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TargetHistory {
     /// The targets that were removed so often, because their nodes departed or ran no pods, that they stay for now. An
     /// entry is the ID of the load balancer and the name of the node.
     pub removed_often: HashSet<(u64, String)>,

@@ -56,7 +56,7 @@ use crate::metrics::{
 };
 use crate::provider::{
     Balancer, BalancerHealth, BalancerUse, Cluster, KeptObject, LoadBalancers, SeenHealth,
-    Snapshot, TlsSecrets, Urgency, calls::counted, clock,
+    Snapshot, TargetHistory, TlsSecrets, Urgency, calls::counted, clock,
 };
 use admission::Admission;
 use agenda::{Agenda, Dependencies, PassScope};
@@ -157,7 +157,7 @@ impl ServiceController {
         let mut plans = plan::plan(&observed, true);
         let mut pods = Pods::default();
         if pods.read_for(apis, &plans, &seen.nodes, None) {
-            observed.cluster.pods = pods.known();
+            observed.cluster.history.pods = pods.known();
             plans = plan::plan(&observed, true);
         }
         let needs = plan::needs(&plans);
@@ -347,19 +347,10 @@ impl ServiceSync<'_> {
             };
             events::outages(apis, &mut state.outages, &look);
         }
-        let proposals = observed.map(|mut observed| {
-            let plans = plan::plan(&observed, self.for_people);
-            if !state.pods.read_for(apis, &plans, &seen.nodes, None) {
-                return plans;
-            }
-            observed.cluster.pods = state.pods.known();
-            plan::plan(&observed, self.for_people)
-        });
-        let mut in_order = proposals.unwrap_or_default();
-        state.departures.planned(in_order.iter().map(|plan| (&plan.object.uid, &plan.cloud)));
-        for plan in &in_order {
-            state.agenda.keeps_targets(&plan.object.uid, plan.cloud.keeps_targets());
-        }
+        let mut in_order = match observed {
+            Some(observed) => self.first_plans(observed, &seen),
+            None => Vec::new(),
+        };
         measure(&seen);
         // All nodes are read again before a write. The first list is dropped here, because two lists of thousands of
         // nodes would take most of the memory.
@@ -388,6 +379,26 @@ impl ServiceSync<'_> {
             self.compared = Some(begun);
         }
         Ok(())
+    }
+
+    /// Makes the first plans of a sync pass for the observed Services, from data that may be cached. When a plan depends on
+    /// the pods of Services that were not read yet, they are read first.
+    fn first_plans(
+        &mut self,
+        mut observed: ObservedServices,
+        seen: &SeenObjects,
+    ) -> Vec<ServicePlan> {
+        let state = &mut *self.state;
+        let mut plans = plan::plan(&observed, self.for_people);
+        if state.pods.read_for(self.apis, &plans, &seen.nodes, None) {
+            observed.cluster.history.pods = state.pods.known();
+            plans = plan::plan(&observed, self.for_people);
+        }
+        state.departures.planned(plans.iter().map(|plan| (&plan.object.uid, &plan.cloud)));
+        for plan in &plans {
+            state.agenda.keeps_targets(&plan.object.uid, plan.cloud.keeps_targets());
+        }
+        plans
     }
 
     /// Reads Services and nodes. A Service with a change that waits until its namespace has API calls left is returned
@@ -555,8 +566,11 @@ impl ServiceController {
     ) -> Result<ObservedServices, CacheError> {
         let waiting = self.admission.waiting_of(&services);
         let mut observed = observe::observe(apis, &self.departures, services, seen, reads)?;
-        observed.cluster.exchanged = self.pods.exchanged();
-        observed.cluster.pods = self.pods.known();
+        observed.cluster.history = TargetHistory {
+            removed_often: self.departures.removed_often(),
+            exchanged: self.pods.exchanged(),
+            pods: self.pods.known(),
+        };
         self.settings.cluster_name.clone_into(&mut observed.cluster.name);
         Ok(ObservedServices { management: self.management, waiting, ..observed })
     }

@@ -140,8 +140,7 @@ impl ObservedServices {
             let before = std::mem::replace(&mut self.cluster, now);
             self.cluster.name = before.name;
             self.cluster.untouched = before.untouched;
-            self.cluster.removed_often = before.removed_often;
-            (self.cluster.exchanged, self.cluster.pods) = (before.exchanged, before.pods);
+            self.cluster.history = before.history;
             self.cluster.tls_secrets = before.tls_secrets;
             self.set_groups(before.groups);
         }
@@ -291,7 +290,6 @@ pub(super) fn observe(
         management: Management::Usual,
         waiting: HashSet::new(),
     };
-    observed.cluster.removed_often = departures.removed_often();
     observed.cluster.untouched = untouched;
     observed.set_groups(groups);
     observed.cluster.tls_secrets = tls_secrets;

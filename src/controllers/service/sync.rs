@@ -16,7 +16,7 @@ use super::plan::{self, ServiceChange, ServicePlan, ServiceWrite, Want};
 use super::pods::Pods;
 use crate::cache::{Apis, CacheError, ReadFrom};
 use crate::controllers::controller::{Progress, Selection};
-use crate::controllers::executor::{End, Execution, Executor, Requests};
+use crate::controllers::executor::{End, Execution, ExecutionResult, Executor, Requests};
 use crate::controllers::report::{Report, count_write, log_change};
 use crate::controllers::schedule::Why;
 use crate::controllers::share::Payer;
@@ -317,7 +317,7 @@ impl ServiceSync<'_> {
         let mut observed = self.state.observe(apis, services, &seen, reads)?;
         let mut plans = plan::plan(&observed, self.for_people);
         if self.state.pods.read_for(apis, &plans, &seen.nodes, Some(begun)) {
-            observed.cluster.pods = self.state.pods.known();
+            observed.cluster.history.pods = self.state.pods.known();
             plans = plan::plan(&observed, self.for_people);
         }
         let mut needs = plan::needs(&plans);
@@ -466,17 +466,9 @@ impl ServiceSync<'_> {
         task.overtaken = None;
         for made in &result.made {
             events::changed(self.apis, &plan, &**made);
-            if let Some(SoftRemoval { balancer, node, .. }) = made.soft_removal() {
-                self.state.departures.removed(balancer, node);
-            }
             self.report.add_changes(&name, &made.description());
         }
-        if let Some(balancer) = &plan.cloud.found {
-            let removals = result.made.iter().filter_map(|made| made.soft_removal());
-            let nodes: Vec<&str> = removals.map(|removal| removal.node).collect();
-            let is_known = !matches!(result.end, End::Failed(_));
-            self.state.pods.made(balancer.id, &nodes, is_known);
-        }
+        self.note_soft_removals(&plan, &result);
         if self.for_people {
             task.made.extend(result.made.iter().map(|made| made.json()));
         }
@@ -528,6 +520,21 @@ impl ServiceSync<'_> {
         };
         events::findings(self.apis, &plan);
         self.finish(task, plan)
+    }
+
+    /// Notes which targets were removed because their nodes depart (will stop soon) or run no pods. How often this happens
+    /// is limited.
+    fn note_soft_removals(&mut self, plan: &ServicePlan, result: &ExecutionResult) {
+        let removals: Vec<SoftRemoval> =
+            result.made.iter().filter_map(|made| made.soft_removal()).collect();
+        for removal in &removals {
+            self.state.departures.removed(removal.balancer, removal.node);
+        }
+        if let Some(balancer) = &plan.cloud.found {
+            let nodes: Vec<&str> = removals.iter().map(|removal| removal.node).collect();
+            let is_known = !matches!(result.end, End::Failed(_));
+            self.state.pods.made(balancer.id, &nodes, is_known);
+        }
     }
 
     /// Ends the work on a Service that can't be synced, because of the given obstacle. The only write that is still

@@ -47,7 +47,7 @@ fn prepared(nodes: &str, most: usize) -> World {
         world.set_one(PREFER, "true");
     });
     let name = (world.service.namespace.clone(), world.service.name.clone());
-    world.cluster.pods = Arc::new(PodNodes { services: vec![name], ..PodNodes::default() });
+    world.cluster.history.pods = Arc::new(PodNodes { services: vec![name], ..PodNodes::default() });
     for (word, node) in nodes.split(' ').zip(world.nodes.clone()) {
         let bit = |letters: &str| u64::from(letters.chars().any(|letter| word.contains(letter)));
         let pods = PodsOnNode { ready: bit("p"), serving: bit("ps"), recent: bit("e") };
@@ -57,7 +57,7 @@ fn prepared(nodes: &str, most: usize) -> World {
 }
 
 fn pods_of(world: &mut World) -> &mut PodNodes {
-    Arc::make_mut(&mut world.cluster.pods)
+    Arc::make_mut(&mut world.cluster.history.pods)
 }
 
 #[test]
@@ -84,8 +84,8 @@ const OFF: &[OffCase] = &[
     ("no annotation", |it| it.unset(PREFER), None, 0),
     ("the annotation says no", |it| it.set_one(PREFER, "false"), None, 0),
     ("policy Cluster", |it| it.service.traffic_policy = TrafficPolicy::Cluster, Some((Reason::AnnotationWithoutEffect, "externalTrafficPolicy Cluster")), 0),
-    ("not read yet", |it| it.cluster.pods = Arc::default(), None, 1),
-    ("refused", |it| { let name = it.cluster.pods.services[0].clone(); it.cluster.pods = Arc::new(PodNodes { unread: [(name, "no right".to_owned())].into(), ..PodNodes::default() }); }, Some((Reason::EndpointsUnreadable, "no right")), 1),
+    ("not read yet", |it| it.cluster.history.pods = Arc::default(), None, 1),
+    ("refused", |it| { let name = it.cluster.history.pods.services[0].clone(); it.cluster.history.pods = Arc::new(PodNodes { unread: [(name, "no right".to_owned())].into(), ..PodNodes::default() }); }, Some((Reason::EndpointsUnreadable, "no right")), 1),
     ("an endpoint without a node", |it| pods_of(it).unplaced = 1, None, 1),
 ];
 
@@ -117,17 +117,17 @@ fn exchanges_have_limits_in_a_minute_and_in_an_hour() {
     let stays = |why: WhyKept| format!("4 limit, 5 limit, 3 stays {why:?}, 2 stays {why:?}");
     let of_this = |it: &World| it.state.balancers[0].id;
     let all = because(|it| {
-        it.cluster.exchanged.insert(9999, EXCHANGES_AT_MOST);
+        it.cluster.history.exchanged.insert(9999, EXCHANGES_AT_MOST);
     });
     assert_eq!(all, stays(WhyKept::Pace));
     let mut world = prepared(NODES, 3);
     let id = of_this(&world);
-    world.cluster.exchanged.insert(id, 4);
+    world.cluster.history.exchanged.insert(id, 4);
     assert_eq!(states(&world.plan()), "5 limit, 3 exchanged, 2 stays Pace");
     let mut world = prepared(NODES, 3);
     let id = of_this(&world);
     for node in ["worker-02", "worker-03"] {
-        world.cluster.removed_often.insert((id, node.to_owned()));
+        world.cluster.history.removed_often.insert((id, node.to_owned()));
     }
     assert_eq!(states(&world.plan()), stays(WhyKept::Often));
     assert_eq!(because(|it| it.state.is_budget_low = true), stays(WhyKept::Budget));

@@ -8,7 +8,7 @@
 use super::choice::{CanWait, ChoiceRules, TargetCandidate, TargetChoice, choose};
 use super::whole::Diff;
 use crate::hetzner::load_balancers::annotations as a;
-use crate::hetzner::load_balancers::change::{BalancerAction, Purpose};
+use crate::hetzner::load_balancers::change::{BalancerAction, BalancerChange, Purpose};
 use crate::hetzner::load_balancers::desired::{Desired, NodeMachine};
 use crate::hetzner::load_balancers::model::balancer::{ApiTarget, TargetId};
 use crate::hetzner::load_balancers::ownership::context::PlanContext;
@@ -272,10 +272,34 @@ impl Diff<'_, '_> {
         let foreign = self.foreign_targets(&before);
         let others =
             balancer.map_or(0, |balancer| balancer.other_targets()) + foreign + stuck.len();
-        let room = limit.saturating_sub(others);
+        let choice = self.choice(&ways, wanted, others);
+        self.report_left_out(&choice, limit);
+        let fit = &choice.targets;
+        self.target_fields(&before, &choice, &stuck);
+        let stays = |target: &TargetId| ways.is_right(*target) == Some(true);
+        if !fit.iter().all(stays) {
+            self.check_way_in();
+        }
+        let is_last = stuck.is_empty() && !fit.iter().any(stays);
+        self.report_shared_targets(fit.iter().any(|target| !before.contains_key(target)));
+        for (action, target) in ways.steps(fit, limit_now.saturating_sub(others)) {
+            let mut change = self.change_of_target(action, target, by_private, &choice);
+            if is_last && action == BalancerAction::RemoveTarget {
+                change.purpose = Purpose::LastTarget;
+            }
+            self.found.changes.push(change);
+        }
+        self.found.left_out = choice.left_out;
+        needs_public
+    }
+
+    /// Chooses the targets. `others` is the number of targets that are not chosen here, because somebody else added them or
+    /// because they stay as they are.
+    fn choice(&mut self, ways: &Ways, wanted: NamedTargets, others: usize) -> TargetChoice {
+        let room = self.kind.max_targets.saturating_sub(others);
         let services = self.services_with_pods(wanted.len() > room);
         let names = if services == 0 { NamedTargets::new() } else { wanted.clone() };
-        let candidates = self.candidates(&ways, wanted, services);
+        let candidates = self.candidates(ways, wanted, services);
         let choice = choose(
             candidates,
             &ChoiceRules {
@@ -288,46 +312,39 @@ impl Diff<'_, '_> {
             },
         );
         self.note_pods(&choice, services, &names);
-        self.report_left_out(&choice, limit);
-        let fit = &choice.targets;
-        self.target_fields(&before, &choice, &stuck);
-        let stays = |target: &TargetId| ways.is_right(*target) == Some(true);
-        if !fit.iter().all(stays) {
-            self.check_way_in();
-        }
-        let is_last = stuck.is_empty() && !fit.iter().any(stays);
-        self.report_shared_targets(fit.iter().any(|target| !before.contains_key(target)));
-        for (action, target) in ways.steps(fit, limit_now.saturating_sub(others)) {
-            let is_added = action == BalancerAction::AddTarget;
-            let is_server = matches!(target, TargetId::Server(_));
-            let in_request = target.in_request(is_added.then_some(by_private));
-            let node = target.node(self.context.cluster);
-            let has_departed = choice.departed.contains(&target) && !is_added;
-            let exchanged = choice.exchanged.get(&target).filter(|_| !is_added);
-            let verb = if is_added { WriteVerb::ADD } else { WriteVerb::REMOVE };
-            let how = if is_added && by_private && is_server {
-                ", by private IP"
-            } else if has_departed {
-                ", because its node will stop soon"
-            } else if exchanged.is_some() {
-                ", because a node with pods takes its place"
-            } else {
-                ""
-            };
-            let target = format!("target {}", target.shown(self.context.cluster));
-            let description = Description::new(verb, target, how);
-            let mut change = self.new_change(action, Value::Null, description);
-            change.request.target = Some(in_request);
-            let is_soft = has_departed || exchanged.is_some();
-            let node = node.filter(|_| is_soft).cloned();
+        choice
+    }
+
+    /// Returns the change that adds or removes this target.
+    fn change_of_target(
+        &self,
+        action: BalancerAction,
+        target: TargetId,
+        by_private: bool,
+        choice: &TargetChoice,
+    ) -> BalancerChange {
+        let is_added = action == BalancerAction::AddTarget;
+        let has_departed = choice.departed.contains(&target) && !is_added;
+        let exchanged = choice.exchanged.get(&target).filter(|_| !is_added);
+        let verb = if is_added { WriteVerb::ADD } else { WriteVerb::REMOVE };
+        let how = if is_added && by_private && matches!(target, TargetId::Server(_)) {
+            ", by private IP"
+        } else if has_departed {
+            ", because its node will stop soon"
+        } else if exchanged.is_some() {
+            ", because a node with pods takes its place"
+        } else {
+            ""
+        };
+        let shown = format!("target {}", target.shown(self.context.cluster));
+        let description = Description::new(verb, shown, how);
+        let mut change = self.new_change(action, Value::Null, description);
+        change.request.target = Some(target.in_request(is_added.then_some(by_private)));
+        if has_departed || exchanged.is_some() {
+            let node = target.node(self.context.cluster).cloned();
             change.soft_removal = node.map(|node| (node, exchanged.copied().unwrap_or(false)));
-            if is_last && !is_added {
-                change.purpose = Purpose::LastTarget;
-            }
-            self.found.changes.push(change);
         }
-        self.found.left_out = choice.left_out;
-        needs_public
+        change
     }
 
     /// Returns the wanted targets with everything that decides which of them are chosen.
@@ -339,7 +356,7 @@ impl Diff<'_, '_> {
         let candidate = |(target, name): (TargetId, String)| TargetCandidate {
             is_present: ways.there.contains_key(&target),
             departure: departure(&name),
-            pods: self.context.cluster.pods.on(&name, services),
+            pods: self.context.cluster.history.pods.on(&name, services),
             target,
             name,
         };
@@ -350,7 +367,7 @@ impl Diff<'_, '_> {
     /// when no Service asks for that, when all wanted nodes fit (`is_over` is false), or when it is not known where the
     /// pods run. Reports why it is not known.
     fn services_with_pods(&mut self, is_over: bool) -> u64 {
-        let (asked, pods) = (&self.desired.targets.pods_of, &self.context.cluster.pods);
+        let (asked, pods) = (&self.desired.targets.pods_of, &self.context.cluster.history.pods);
         if !is_over {
             return 0;
         }
@@ -365,7 +382,7 @@ impl Diff<'_, '_> {
 
     /// Returns how many targets of the load balancer may be exchanged now for nodes that run pods.
     fn exchanges_left(&self) -> usize {
-        let all = &self.context.cluster.exchanged;
+        let all = &self.context.cluster.history.exchanged;
         let of_this = self.balancer.and_then(|balancer| all.get(&balancer.id)).copied();
         let left = EXCHANGES_OF_BALANCER.saturating_sub(of_this.unwrap_or_default());
         left.min(EXCHANGES_AT_MOST.saturating_sub(all.values().sum()))
@@ -374,7 +391,7 @@ impl Diff<'_, '_> {
     /// Notes which of the wanted nodes run pods of these Services.
     fn note_pods(&mut self, choice: &TargetChoice, services: u64, names: &NamedTargets) {
         for (target, node) in names {
-            let pods = self.context.cluster.pods.on(node, services);
+            let pods = self.context.cluster.history.pods.on(node, services);
             if pods.serving != 0 {
                 self.found.with_pods.push(NodeWithPods {
                     node: node.clone(),
@@ -416,7 +433,7 @@ impl Diff<'_, '_> {
         can_wait: CanWait,
     ) -> Option<WhyKept> {
         let (id, target) = (self.balancer?.id, node.target);
-        if self.context.cluster.removed_often.contains(&(id, node.name.clone())) {
+        if self.context.cluster.history.removed_often.contains(&(id, node.name.clone())) {
             return Some(WhyKept::Often);
         }
         if can_wait == CanWait::Yes && self.context.observed.is_budget_low {

@@ -150,7 +150,7 @@ impl ApiTarget {
             }
             ApiTarget::LabelSelector { targets: Some(selected), .. } => selected
                 .iter()
-                .map(|one| (Some(TargetId::Server(one.server.id)), &one.health_status[..]))
+                .map(|server| (Some(TargetId::Server(server.server.id)), &server.health_status[..]))
                 .collect(),
             ApiTarget::LabelSelector { .. } | ApiTarget::Unknown => vec![(None, &[])],
         }
