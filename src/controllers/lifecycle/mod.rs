@@ -107,7 +107,8 @@ impl LifecycleController {
         }
     }
 
-    /// Returns the plans for the nodes that need work now, or for the nodes that a person selected.
+    /// Returns the plans for the nodes that `selection` asks for: the nodes that need work now, or the nodes that a
+    /// person named in a command.
     pub fn evaluate(
         &self,
         apis: &Apis,

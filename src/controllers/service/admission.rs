@@ -52,7 +52,8 @@ struct Admitted {
 impl Admission {
     /// Replaces each listed Service by the version for which the controller is allowed to plan now, and removes new
     /// Services that have to wait. Returns the Services with a change that begins to wait now, because the namespace
-    /// has no API calls left. `busy` are the payers (shares of calls) of the Services that are being worked on.
+    /// has no API calls left. `busy` are the payers (shares of calls) of the changes that are being made. The more of
+    /// them a namespace has, the fewer new changes it can begin.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<KubeService>>,

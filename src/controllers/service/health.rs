@@ -102,7 +102,8 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     let mut by_cause: BTreeMap<&str, (Vec<&str>, &Cause)> = BTreeMap::new();
     for target in &found.targets {
         let mut causes = target.health.iter().filter_map(|health| health.cause.as_ref());
-        // The target of a node that will stop soon may be unhealthy while another target is healthy.
+        // While another target is healthy, an unhealthy target on a node that will stop soon is expected, and is not
+        // reported.
         if counts.healthy > 0 && plan.cloud.departs(&target.name) {
             continue;
         }

@@ -129,8 +129,8 @@ impl ServiceController {
         Ok(plans)
     }
 
-    /// Returns the plans for the selected Services. A Service that this controller must not manage has a plan only when
-    /// it has a load balancer.
+    /// Returns the plans for the Services that `selection` asks for. A Service that this controller must not manage has
+    /// a plan only when it has a load balancer.
     pub fn evaluate(
         &self,
         apis: &Apis,
@@ -208,8 +208,8 @@ impl ServiceController {
         Ok(kept)
     }
 
-    /// Makes one sync pass over the selected Services. Returns the report and, when the pass is made `for_people`, the
-    /// last plan of each Service.
+    /// Makes one sync pass over the Services that `selection` asks for. Returns the report and, when the pass is made
+    /// `for_people`, the last plan of each Service.
     pub fn sync(
         &mut self,
         apis: &Apis,

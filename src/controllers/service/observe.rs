@@ -96,7 +96,8 @@ pub(super) struct SeenObjects {
     /// still have our finalizer.
     pub(super) services: Vec<Arc<KubeService>>,
     pub(super) nodes: Arc<Vec<Arc<KubeNode>>>,
-    /// The contents of the Secrets that the Services name. Empty when only Services with certain names were selected.
+    /// The contents of the Secrets that the Services name. Empty when a person asked only for Services with certain
+    /// names, because the Secrets are then not read here.
     pub(super) tls_secrets: TlsSecrets,
     /// Whether this sync pass compares every Service with its load balancer, including the Services that did not
     /// change. Such a sync pass is made at fixed intervals.
