@@ -337,7 +337,7 @@ pub struct LeftOutNode {
     pub state: LeftOutState,
 }
 
-/// What happens to a node that may be left out.
+/// What happens to a node that is left out of the targets, or may be left out later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LeftOutState {
@@ -580,7 +580,7 @@ impl LoadBalancerPlan {
         self.left_out.iter().any(|node| is_kept(node.state))
     }
 
-    /// Whether this node will stop soon, so that it is or will be left out of the targets.
+    /// Whether this node will stop soon, so that it is or may be left out of the targets.
     pub fn departs(&self, node: &str) -> bool {
         let departs = |state| {
             matches!(

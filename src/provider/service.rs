@@ -107,7 +107,7 @@ pub struct OfferedNode {
 /// What is known of the end of a node. A departing node will stop soon, because it is drained, shut down or deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Departure {
-    /// How long this process has seen that the node departs. `None` when the node does not depart.
+    /// For how long this process has seen that the node departs (will stop soon). `None` when the node does not depart.
     pub departed: Option<Duration>,
     /// Whether the node has the taint that the cluster autoscaler sets before it deletes a node.
     pub is_to_be_deleted: bool,
@@ -249,8 +249,9 @@ pub struct Cluster {
     pub foreign_nodes: Vec<(String, String)>,
     /// The Secrets that the planned Services use.
     pub tls_secrets: TlsSecrets,
-    /// The targets that were removed so often, because their nodes departed or ran no pods, that they stay for now. An
-    /// entry is the ID of the load balancer and the name of the node.
+    /// The targets that were removed so often within an hour that they are not removed again now. They were removed
+    /// because their nodes will stop soon, or because nodes with pods took their places. An entry is the ID of the load
+    /// balancer and the name of the node.
     pub removed_often: HashSet<(u64, String)>,
     /// How many targets of each load balancer have lost their places to nodes with pods within the last minute. The key
     /// is the ID of the load balancer.

@@ -268,8 +268,8 @@ impl Agenda {
         self.settled = lists(seen);
     }
 
-    /// Records that a plan was made for this version of the Service, from nodes at least as new as those in the last
-    /// list.
+    /// Records that a plan was made for this version of the Service. The plan was made from the nodes in the last list,
+    /// or from nodes that were read later.
     pub(super) fn planned(&mut self, service: &KubeService) {
         let planned = PlannedFacts {
             service: fingerprint(service),

@@ -33,10 +33,11 @@ pub(super) struct Departures {
     /// Whether a node counts as departing (about to stop) only because it is cordoned. This is the setting
     /// `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`.
     cordon_is_enough: bool,
-    /// The different times for which Services keep a departing node as a target (annotation `departing-delay` or the
-    /// setting with its default). While there are none, the controller does not look for departing nodes.
+    /// The different times for which Services keep a departing node (one that will stop soon) as a target. They come
+    /// from the annotation `departing-delay`, or from the setting with its default. While there are none, the
+    /// controller does not look for departing nodes.
     delays: BTreeSet<Duration>,
-    /// The moment at which this process first saw that a node departs, by the UID of the node.
+    /// The moment at which this process first saw that a node departs (will stop soon), by the UID of the node.
     since: HashMap<String, Instant>,
     /// Whether the time that passes can change plans: at least one node will stop soon, and the longest of the `delays`
     /// is not over for it. This was computed when Services and nodes were last read.
@@ -46,8 +47,8 @@ pub(super) struct Departures {
     /// the moment of the removal.
     removals: Vec<(u64, String, Instant)>,
     /// What the last plan of each Service leaves out, by the UID of the Service. The value contains the ID of the load
-    /// balancer, the number of departing nodes that are left out of its targets, and the number of nodes that are left
-    /// out because the type of the load balancer allows no more targets.
+    /// balancer, the number of departing nodes (nodes that will stop soon) that are left out of its targets, and the
+    /// number of nodes that are left out because the type of the load balancer allows no more targets.
     left_out: HashMap<String, (u64, usize, usize)>,
 }
 
@@ -56,7 +57,7 @@ impl Departures {
         Departures { cordon_is_enough, ..Departures::default() }
     }
 
-    /// Stores for how long the Services keep a departing node as a target, and which nodes depart (will stop soon).
+    /// Stores which nodes depart (will stop soon), and for how long the Services keep such a node as a target.
     pub(super) fn saw(
         &mut self,
         provider: &dyn Provider,
@@ -176,8 +177,8 @@ fn is_to_be_deleted(node: &KubeNode) -> bool {
     node.taint(TO_BE_DELETED).is_some()
 }
 
-/// Returns the different times for which Services keep a departing node as a target (annotation `departing-delay` or
-/// the setting with its default).
+/// Returns the different times for which Services keep a departing node (one that will stop soon) as a target. They
+/// come from the annotation `departing-delay`, or from the setting with its default.
 pub(super) fn delays(provider: &dyn Provider, services: &[Arc<KubeService>]) -> BTreeSet<Duration> {
     let Some(balancers) = provider.load_balancers() else {
         return BTreeSet::new();

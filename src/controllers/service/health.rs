@@ -1,5 +1,5 @@
-//! Finds the Services that get no traffic, and the causes of failed health checks. The cloud provider names these
-//! causes, with one exception: whether a server is off comes from the list of servers.
+//! Finds the Services that get no traffic, and the causes of failed health checks. The provider (the code for one
+//! cloud) finds these causes, with one exception: the list of servers says whether a server is off.
 //!
 //! Which targets count as healthy is decided only in
 //! [`Balancer::target_counts`](crate::provider::Balancer::target_counts).

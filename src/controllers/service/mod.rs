@@ -286,7 +286,7 @@ impl ServiceSync<'_> {
     /// Begins the changes of the Services that need a sync, and works on them for at most one sync interval. If a
     /// request to the cloud is not answered by then, the work goes on for another interval, in which other Services are
     /// begun as well. Changes that only wait for an action of the cloud are continued in the next sync pass. When a
-    /// person has selected the Services, the work goes on until all changes have ended.
+    /// person asked for the Services by a command, the work goes on until all changes have ended.
     fn run(&mut self, provider: &dyn LoadBalancers) {
         let concurrency = self.state.settings.concurrency;
         std::thread::scope(|scope| {
@@ -562,7 +562,8 @@ impl ServiceController {
     }
 }
 
-/// Sets the metrics that count the Services in each state.
+/// Sets the metric that counts the Services by the state of their load balancers: `managed` when the status of the
+/// Service has an address, `pending` while it has none, and `leaving` while the load balancer is removed.
 fn measure(seen: &SeenObjects) {
     let state = |service: &Arc<KubeService>| match want(service) {
         Want::Nothing | Want::Release => "",
