@@ -1,5 +1,5 @@
-//! Parses a page of a list item by item. An item is handed over as soon as it is parsed, so the page is never in memory
-//! as a whole.
+//! Parses a page of a list item by item. Each item is given to a [`Collect`] as soon as it is parsed, so the page is
+//! never in memory as a whole.
 
 use super::types::ListMeta;
 use crate::http::Parse;

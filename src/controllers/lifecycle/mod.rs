@@ -255,7 +255,8 @@ impl LifecycleController {
         publish(apis, planned.object.seen_by(NAME), &finding);
         let is_made = !applied.made.is_empty();
         if let Some(NodeChange::AddOutOfServiceTaint { server, .. }) = first {
-            // When the API server did not answer, the taint may have been set all the same, so it counts as set.
+            // When the API server did not answer the write, it may have set the taint `out-of-service` nevertheless. So
+            // the taint counts as set, and no other node gets it within a minute.
             if is_made || error.is_some_and(kube::KubeError::is_unavailable) {
                 self.off.last_taint = Some(clock::now());
             }

@@ -159,8 +159,9 @@ impl Agenda {
         let services = seen.services.iter().filter(may_be_planned);
         let services = services.filter_map(|service| Some((Arc::clone(service), why(service)?)));
         let services: Vec<_> = services.collect();
-        // The regular comparison of all Services with their load balancers needs newer data than other plans. The data
-        // must be so new even if each Service that gets a plan now has another reason for it.
+        // The regular comparison of all Services with their load balancers needs newer data than other plans. In a sync
+        // pass with this comparison, the newer data are read even when each Service that gets a plan now has another
+        // reason for it.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let reads = self.schedule.reads(whys, scope.period);

@@ -297,8 +297,8 @@ impl ServiceSync<'_> {
                 let until = (!self.selection.is_explicit()).then(|| begun + interval);
                 self.report.outage = self.take_up(begun, &mut requests).err();
                 self.execute(&mut requests, until);
-                // While a request is in flight, the end of the thread scope would wait for it, and no other Service
-                // would be worked on. Therefore the loop goes on.
+                // The thread scope can only end when no request is in flight any more. To wait for that would delay the
+                // work on other Services. So the loop goes on while there are changes and a request is in flight.
                 if self.state.executor.executions().is_empty() || !requests.are_in_flight() {
                     break;
                 }
@@ -374,8 +374,8 @@ impl ServiceSync<'_> {
             self.leave_as_it_is(plan);
         }
         self.report.planned += to_do.iter().map(|plan| plan.changes.len()).sum::<usize>();
-        // The Services in `to_do` were not written to since `begun`. Therefore `plan_and_begin` may use any list of
-        // load balancers that was requested after `begun`.
+        // The changes of the Services in `to_do` begin only now, so this program has not changed their load balancers since
+        // `begun`. Therefore `plan_and_begin` may use any list of load balancers that was requested after `begun`.
         let tasks = self.tasks(to_do, begun);
         let planned = self.plan_and_begin(tasks);
         self.state.executor.send(requests);
