@@ -140,8 +140,8 @@ pub trait Snapshot: Send + Sync {
     /// label on it that allows Services to use it. Makes no API call.
     fn external(&self) -> Vec<Balancer>;
 
-    /// Returns the use (own, shared, external or released) and the health of each load balancer that these Services
-    /// have. `services` contains UIDs. Makes no API call.
+    /// Returns the health of each load balancer that these Services have, and how Services use it (see
+    /// [`BalancerUse`]). `services` contains UIDs. Makes no API call.
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
     /// Returns the certificates of the HTTPS ports of the load balancers that these Services have. `services` contains
@@ -427,7 +427,7 @@ pub enum Then {
     #[default]
     Done,
     /// The Service is planned again soon, although nothing failed. A part of the desired state is not possible yet,
-    /// e.g. because a managed certificate is not issued yet. The execution of this plan does not wait for it.
+    /// e.g. because a managed certificate is not issued yet. The present plan ends without waiting for that.
     Again,
     /// These changes are made last. They remove the Service from load balancers that send no traffic to it. The Service
     /// does not move to another load balancer.

@@ -166,10 +166,11 @@ pub struct PodNodes {
     pub services: Vec<ServiceName>,
     /// The nodes with a pod of one of the Services, by name. Other nodes have no pods of these Services.
     pub nodes: BTreeMap<String, PodsOnNode>,
-    /// The Services with an endpoint that names no node, as a mask. It is not known which nodes run their pods.
+    /// The Services with an endpoint that names no node, as a mask (each bit stands for a Service). It is not known
+    /// which nodes run their pods.
     pub unplaced: u64,
-    /// The Services whose EndpointSlices have been read for less than a minute, as a mask. It is not known on which
-    /// nodes their pods ran before that.
+    /// The Services whose EndpointSlices have been read for less than a minute, as a mask (each bit stands for a
+    /// Service). It is not known on which nodes their pods ran before that.
     pub new: u64,
     /// For each Service whose EndpointSlices could not be read, the reason.
     pub unread: BTreeMap<ServiceName, String>,
@@ -275,8 +276,8 @@ pub struct UntouchedService {
 /// the UID of the Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// The Services of each group (the Services that share a load balancer), with the oldest Service first. The key is
-    /// that of the group, see [`group`](super::LoadBalancers::group).
+    /// The Services of each group, with the oldest Service first. The Services of a group share a load balancer. The
+    /// key is that of the group, see [`group`](super::LoadBalancers::group).
     by_key: HashMap<String, Vec<Service>>,
     /// For the UID of each Service, the key of its group (the Services that share a load balancer), and the position of
     /// the Service in the list of this group in `by_key`.

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `agenda` | decides when a Service is planned and why; how fresh the data must be, and how urgent the calls are |
 //! | `admission` | decides which changes may begin now, and which namespace's share of API calls is charged for them |
-//! | `certificates` | deletes certificates from Secrets that nothing uses any more |
+//! | `certificates` | deletes certificates that were uploaded from Secrets and that nothing uses any more |
 //! | `observe` | reads the data for plans from Kubernetes and from the cloud |
 //! | `plan` | decides what should be done, as a pure function |
 //! | `sync` | carries out the plans of a tick, for all Services |

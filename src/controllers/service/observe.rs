@@ -237,7 +237,8 @@ pub fn groups<'a>(
     groups.into()
 }
 
-/// Sorts the Services of a group by age, and keeps only the oldest [`GROUP_AT_MOST`] Services of each namespace.
+/// Sorts the Services of a group (Services that share a load balancer) by age, and keeps only the oldest
+/// [`GROUP_AT_MOST`] Services of each namespace.
 fn limit(group: &mut Vec<provider::Service>) {
     group.sort_by(|one, other| (one.created, &one.uid).cmp(&(other.created, &other.uid)));
     let mut counts: HashMap<String, usize> = HashMap::new();

@@ -29,8 +29,8 @@ pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
 /// The load balancer that a Service asks for.
 pub(crate) struct Desired {
-    /// The desired settings of the load balancer that do not belong to a port. `None` for an external load balancer,
-    /// because Services can't change its settings.
+    /// The desired settings of the load balancer that do not belong to a port. `None` for an external load balancer
+    /// (one that somebody else made), because Services can't change its settings.
     pub(crate) whole: Option<Whole>,
     pub(crate) use_private_ip: Sourced<bool>,
     pub(crate) certificates: CertificatePlan,
@@ -453,8 +453,8 @@ pub(crate) fn asked_delay(annotations: &mut dyn Iterator<Item = (&str, &str)>) -
 /// Returns how long a node that will stop soon stays a target. `None` when it stays a target like any other node.
 ///
 /// On an external load balancer (one that somebody else made), each Service with a port there must have a delay, by the
-/// annotation `departing-delay` or the default in the settings, and the longest delay counts. On a load balancer that a
-/// group of Services shares, only the Services in the namespace of the group's name decide.
+/// annotation `departing-delay` or the default in the settings, and the longest delay counts. When a group of Services
+/// shares a load balancer under the name `NAMESPACE/NAME`, only the Services in this namespace decide.
 fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Duration> {
     let (group, default) = (&context.group, &context.project.defaults.departing_delay);
     let set = parser.read(&a::DEPARTING_DELAY, None, v::departing_delay);
@@ -491,8 +491,9 @@ fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Opti
 /// Service answers.
 ///
 /// The list is empty unless the annotation or setting `prefer-nodes-with-pods` is true. On an external load balancer
-/// (one that somebody else made), it must be true for each Service with a port there. On a load balancer that a group
-/// of Services shares, it must be true for a Service with this traffic policy in the namespace of the group's name.
+/// (one that somebody else made), it must be true for each Service with a port there. When a group of Services shares a
+/// load balancer under the name `NAMESPACE/NAME`, it must be true for a Service in this namespace with this traffic
+/// policy.
 fn pods_of(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<ServiceName> {
     let (group, default) = (&context.group, &context.project.defaults.prefer_nodes_with_pods);
     let set = parser.read(&a::PREFER_NODES_WITH_PODS, None, v::boolean);
