@@ -501,9 +501,9 @@ fn offered(
 }
 
 /// Returns the nodes that can become targets, with the IDs of their servers. When one of these nodes changes, the
-/// Services get new plans. A node that the cluster autoscaler is about to remove stays a target until its Node object
-/// is deleted. Its health check ends its traffic (KEP-3836), while the removal of the target would break its
-/// connections.
+/// Services get new plans. A node that the cluster autoscaler is about to remove is among them, so it stays a target
+/// until its Node object is deleted or its `departing-delay` is over. Its health check ends its traffic (KEP-3836),
+/// while the removal of the target would break its connections.
 pub(super) fn candidates<'a>(
     nodes: &'a [Arc<KubeNode>],
     provider: &'a dyn Provider,
