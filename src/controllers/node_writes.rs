@@ -234,8 +234,9 @@ impl<Facts> AppliedPlan<Facts> {
         self.error.is_none() && self.outdated.is_none()
     }
 
-    /// Adds the outcome for the node to the report. When the caller has already reported the error as a finding (a
-    /// message for the operator), `reason` is the reason of that finding.
+    /// Adds the outcome for the node to the report. When the caller has already reported the error of a write as a
+    /// finding (a message for the operator), `reason` is the reason of that finding, and is stored with the failure in
+    /// the report.
     pub(super) fn note_in(&self, report: &mut Report, object: String, reason: Option<Reason>) {
         report.planned += self.planned;
         for made in &self.made {

@@ -10,7 +10,8 @@ use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// The number of Services whose endpoints are read at most. A bit of a `u64` stands for each of them.
+/// The EndpointSlices of at most this number of Services are read. Each of these Services needs one of the 64 bits of
+/// the masks in [`PodNodes`].
 pub const SERVICES_WITH_PODS: usize = 50;
 
 const ENDPOINT_SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
@@ -57,13 +58,15 @@ struct Conditions {
     serving: Option<bool>,
 }
 
-/// The nodes with endpoints, while the list of slices is read.
+/// What the pages of the list have shown so far: the nodes with endpoints, and the Services to which the endpoints
+/// belong.
 struct CollectedEndpoints<'a> {
     places: &'a HashMap<(&'a str, &'a str), usize>,
-    /// The names of the nodes that exist. An endpoint can name any node, so others are not kept.
+    /// The names of the nodes that exist. An endpoint with another name is ignored, because an EndpointSlice can
+    /// contain any name.
     nodes: &'a HashSet<&'a str>,
     found: BTreeMap<String, PodsOnNode>,
-    /// The Services with an endpoint that names no node, as bits.
+    /// The Services with an endpoint that names no node, as a mask (each bit stands for a Service).
     unplaced: u64,
 }
 
@@ -71,7 +74,8 @@ impl Collect for CollectedEndpoints<'_> {
     type Item = Slice;
     const KIND: &'static str = "EndpointSliceList";
 
-    /// An endpoint that is read twice counts once, so nothing has to be forgotten.
+    /// An endpoint only sets a bit for its Service. When a page is read again, the same bits are set again, so nothing
+    /// from the earlier try has to be removed.
     fn begin_page(&mut self) {}
 
     fn end_page(&mut self) {}
@@ -102,9 +106,9 @@ impl Collect for CollectedEndpoints<'_> {
 }
 
 impl KubeClient {
-    /// Returns on which of these nodes the pods of these Services run. Only addresses of the family IPv4 count. At most
-    /// [`SERVICES_WITH_PODS`] Services are allowed. `print` is the hash of an earlier answer about the same Services and
-    /// nodes. When the new answer has the same hash, the result is `None`.
+    /// Returns on which of these nodes the pods of these Services run. EndpointSlices with IPv6 addresses are ignored.
+    /// At most [`SERVICES_WITH_PODS`] Services are allowed. `print` is the hash of an earlier answer about the same
+    /// Services and nodes. When the new answer has the same hash, the result is `None`.
     pub fn endpoints(
         &self,
         services: &[ServiceName],

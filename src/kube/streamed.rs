@@ -1,5 +1,5 @@
-//! Parses a page of a list item by item. An item is handed over as soon as it is parsed, so the page is never in memory
-//! as a whole.
+//! Parses a page of a list item by item. Each item is given to a [`Collect`] as soon as it is parsed, so the page is
+//! never in memory as a whole.
 
 use super::types::ListMeta;
 use crate::http::Parse;
@@ -23,12 +23,12 @@ pub(super) trait Collect {
     fn end_page(&mut self);
 }
 
-/// Parses a page of a list and adds each item to the collected items. The parsed value is the token of the next page,
-/// or the reason why the answer is not a page of this list. The value is `None` when the answer is read as `null`,
-/// because it equals an earlier answer.
+/// Parses a page of a list and adds each item to the collected items. The parsed value is the `continue` token with
+/// which the next page is requested, or the reason why the answer is not a page of this list. The value is `None` when
+/// the answer equals an earlier answer. The parser then gets the JSON value `null` instead of the answer.
 pub(super) struct StreamedPage<'a, C>(pub(super) &'a RefCell<C>);
 
-/// The items of a page.
+/// Parses the field `items` of a page.
 struct Items<'a, C>(&'a RefCell<C>);
 
 impl<C> Clone for StreamedPage<'_, C> {

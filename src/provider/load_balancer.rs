@@ -37,8 +37,8 @@ pub trait LoadBalancers: Actions {
         annotations: &mut dyn Iterator<Item = (&str, &str)>,
     ) -> Option<String>;
 
-    /// Returns how long a departing node stays a target, as the Service asks for it by its own annotations or gets it by
-    /// the settings. `None` when a departing node stays a target until other rules remove it. Pure.
+    /// Returns how long a node that will stop soon stays a target, as the Service asks for it by its own annotations or
+    /// gets it by the settings. `None` when such a node stays a target like any other node. Makes no API call.
     fn departing_delay(
         &self,
         annotations: &mut dyn Iterator<Item = (&str, &str)>,
@@ -140,8 +140,8 @@ pub trait Snapshot: Send + Sync {
     /// label on it that allows Services to use it. Makes no API call.
     fn external(&self) -> Vec<Balancer>;
 
-    /// Returns the use (own, shared, external or released) and the health of each load balancer that these Services
-    /// have. `services` contains UIDs. Makes no API call.
+    /// Returns the health of each load balancer that these Services have, and how Services use it (see
+    /// [`BalancerUse`]). `services` contains UIDs. Makes no API call.
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
     /// Returns the certificates of the HTTPS ports of the load balancers that these Services have. `services` contains
@@ -231,8 +231,9 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the load balancer and the node when the change removes a target that its Services still want, see
-    /// [`SoftRemoval`].
+    /// Returns the load balancer and the node of the target that this change removes, although its Services still want
+    /// it. A [`SoftRemoval`] has one of two reasons: the node will stop soon, or a node with pods takes its place.
+    /// `None` for any other change.
     fn soft_removal(&self) -> Option<SoftRemoval<'_>> {
         None
     }
@@ -244,17 +245,20 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
     }
 }
 
-/// How many targets are exchanged for nodes with pods in a minute: of one load balancer, and of all together.
+/// How many targets of one load balancer may lose their places to nodes with pods in a minute. The next line has the
+/// limit for all load balancers together.
 pub const EXCHANGES_OF_BALANCER: usize = 5;
 pub const EXCHANGES_AT_MOST: usize = 10;
 
-/// The removal of a target that its Services still want. Its node departs, or a node that runs pods takes its place.
+/// The removal of a target that its Services still want. Either its node will stop soon, or a node that runs pods takes
+/// its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoftRemoval<'a> {
     /// The ID of the load balancer.
     pub balancer: u64,
     pub node: &'a str,
-    /// Whether the removal counts for the limit of exchanges in a minute.
+    /// Whether a node with pods takes the place of the target, and this counts for the limit of such exchanges in a
+    /// minute.
     pub is_exchange: bool,
 }
 
@@ -302,12 +306,15 @@ pub struct LoadBalancerPlan {
     /// The data that must be read from the APIs again before the changes are made. The plan itself was made from cached
     /// data, which can be older.
     pub needs: Needs,
-    /// The nodes that a rule takes or may take off the targets, although the Service wants them as targets.
+    /// The nodes that the Services want as targets, but that are left out, or may be left out later. For example, the
+    /// type of the load balancer allows no more targets, or the node will stop soon.
     pub left_out: Vec<LeftOutNode>,
-    /// The Services whose EndpointSlices the choice of targets depends on. The list is empty unless more nodes are
-    /// wanted than fit, and nodes with pods are preferred.
+    /// The Services whose pods decide which nodes become targets, so that their EndpointSlices must be read. The list
+    /// is empty unless nodes with pods are preferred, and more nodes are wanted than the load balancer can have as
+    /// targets.
     pub pods_of: Vec<ServiceName>,
-    /// The wanted nodes that run pods, sorted by name. The list is empty while no EndpointSlices were read.
+    /// The wanted nodes that run pods of the Services in `pods_of`, sorted by name. The list is empty while the
+    /// EndpointSlices of these Services were not read.
     pub with_pods: Vec<NodeWithPods>,
 }
 
@@ -316,37 +323,38 @@ pub struct LoadBalancerPlan {
 #[serde(rename_all = "camelCase")]
 pub struct NodeWithPods {
     pub node: String,
-    /// Whether one of the pods is ready. Otherwise all pods are about to end, and one of them still serves.
+    /// Whether at least one of these pods is ready. When the value is `false`, they still serve, but are about to end.
     pub is_ready: bool,
     /// Whether the node is or becomes a target.
     pub is_target: bool,
 }
 
-/// A node that is wanted as a target and is left out, or a departing node that is still a target.
+/// A node that the Services want as a target, but that is left out, or that is a target although it will stop soon or
+/// runs no pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOutNode {
     pub node: String,
     pub state: LeftOutState,
 }
 
-/// What happens to a node that may be left out.
+/// What happens to a node that is left out of the targets, or may be left out later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LeftOutState {
     /// The type of the load balancer allows no more targets.
     Limit,
-    /// The node departs, and is no target or is removed by the plan.
+    /// The node will stop soon. It is not a target, or the plan removes it from the targets.
     Departing,
     /// The cluster autoscaler is about to delete the node, so it does not become a target.
     ToBeDeleted,
-    /// The node departs, and is removed from the targets after this many seconds.
+    /// The node will stop soon. It is still a target, and is removed from the targets after this many seconds.
     #[serde(rename_all = "camelCase")]
     Waits { seconds: u64 },
-    /// The node departs, and stays a target for this reason.
+    /// The node will stop soon, but stays a target for this reason.
     Kept(WhyKept),
     /// The node runs no pods, and is removed from the targets so that a node with pods becomes a target.
     Exchanged,
-    /// The node runs no pods, and stays a target for this reason, although a node with pods is left out.
+    /// The node runs no pods, but stays a target for this reason, although a node with pods needs its place.
     Stays(WhyKept),
 }
 
@@ -380,7 +388,8 @@ impl LeftOutState {
 }
 
 named! {
-    /// Why a target stays although its node departs and the delay is over, or although a node with pods needs its place.
+    /// Why a target stays, although its node will stop soon and the time of the annotation `departing-delay` is over,
+    /// or although a node with pods needs its place.
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     WhyKept {
@@ -418,7 +427,7 @@ pub enum Then {
     #[default]
     Done,
     /// The Service is planned again soon, although nothing failed. A part of the desired state is not possible yet,
-    /// e.g. because a managed certificate is not issued yet. The execution of this plan does not wait for it.
+    /// e.g. because a managed certificate is not issued yet. The present plan ends without waiting for that.
     Again,
     /// These changes are made last. They remove the Service from load balancers that send no traffic to it. The Service
     /// does not move to another load balancer.
@@ -559,7 +568,9 @@ impl LoadBalancerPlan {
         self
     }
 
-    /// Whether a target stays that a rule would remove, so that the Service is planned again soon.
+    /// Whether a target stays that should be removed, because its node will stop soon or a node with pods needs its
+    /// place. The Service is then planned again soon. A target that only has to wait for the end of its delay does not
+    /// count.
     pub fn keeps_targets(&self) -> bool {
         let is_kept = |state| match state {
             LeftOutState::Kept(_) => true,
@@ -569,7 +580,7 @@ impl LoadBalancerPlan {
         self.left_out.iter().any(|node| is_kept(node.state))
     }
 
-    /// Whether this node will stop soon, so that it is or will be left out of the targets.
+    /// Whether this node will stop soon, so that it is or may be left out of the targets.
     pub fn departs(&self, node: &str) -> bool {
         let departs = |state| {
             matches!(

@@ -107,7 +107,7 @@ pub struct OfferedNode {
 /// What is known of the end of a node. A departing node will stop soon, because it is drained, shut down or deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Departure {
-    /// How long this process has seen that the node departs. `None` when the node does not depart.
+    /// For how long this process has seen that the node departs (will stop soon). `None` when the node does not depart.
     pub departed: Option<Duration>,
     /// Whether the node has the taint that the cluster autoscaler sets before it deletes a node.
     pub is_to_be_deleted: bool,
@@ -158,35 +158,40 @@ pub type SecretName = (String, String);
 /// The namespace and the name of a Service.
 pub type ServiceName = (String, String);
 
-/// On which nodes the pods of some Services run, as their EndpointSlices show it. A bit of a mask stands for the Service
-/// at this index of `services`.
+/// On which nodes the pods of some Services run, as the EndpointSlices of these Services show it. Each `u64` here is a
+/// mask: bit 0 stands for the first Service in `services`, bit 1 for the second, and so on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodNodes {
-    /// The Services whose EndpointSlices were read, at most 64.
+    /// The Services whose EndpointSlices were read. There are at most 64, because a mask has one bit for each.
     pub services: Vec<ServiceName>,
     /// The nodes with a pod of one of the Services, by name. Other nodes have no pods of these Services.
     pub nodes: BTreeMap<String, PodsOnNode>,
-    /// The Services with an endpoint that names no node. It is not known which nodes run their pods.
+    /// The Services with an endpoint that names no node, as a mask (each bit stands for a Service). It is not known
+    /// which nodes run their pods.
     pub unplaced: u64,
-    /// The Services whose EndpointSlices have been read for less than a minute.
+    /// The Services whose EndpointSlices have been read for less than a minute, as a mask (each bit stands for a
+    /// Service). It is not known on which nodes their pods ran before that.
     pub new: u64,
     /// For each Service whose EndpointSlices could not be read, the reason.
     pub unread: BTreeMap<ServiceName, String>,
 }
 
-/// The Services with pods on a node. Each field is a mask, see [`PodNodes`].
+/// The Services with pods on a node. Each field is a mask, in which each bit stands for a Service, see [`PodNodes`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodsOnNode {
-    /// The Services with a ready pod on the node.
+    /// The Services with a ready pod on the node, as a mask (each bit stands for a Service).
     pub ready: u64,
-    /// The Services with a pod that serves on the node. A pod that is about to end can still serve.
+    /// The Services with a pod that serves on the node, as a mask (each bit stands for a Service). A pod that is about
+    /// to end can still serve.
     pub serving: u64,
-    /// The Services that may have had a pod that served on the node within the last minute.
+    /// The Services that may have had a serving pod on the node within the last minute, as a mask (each bit stands for
+    /// a Service).
     pub recent: u64,
 }
 
 impl PodNodes {
-    /// Returns the mask for these Services. `None` when it is not known on which nodes the pods of one of them run.
+    /// Returns the mask for these Services (each bit stands for one of them). `None` when it is not known on which
+    /// nodes the pods of one of them run.
     pub fn mask(&self, services: &[ServiceName]) -> Option<u64> {
         let mut mask = 0;
         for service in services {
@@ -195,7 +200,7 @@ impl PodNodes {
         (mask & self.unplaced == 0).then_some(mask)
     }
 
-    /// Returns which of the Services in `mask` have pods on the node.
+    /// Returns which Services have pods on the node. Only the Services in `mask` count (each bit stands for a Service).
     pub fn on(&self, node: &str, mask: u64) -> PodsOnNode {
         let pods = self.nodes.get(node).copied().unwrap_or_default();
         PodsOnNode {
@@ -252,12 +257,15 @@ pub struct Cluster {
 /// What a plan needs to know about earlier removals of targets, and about pods, to decide which nodes become targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetHistory {
-    /// The targets that were removed so often, because their nodes departed or ran no pods, that they stay for now. An
-    /// entry is the ID of the load balancer and the name of the node.
+    /// The targets that were removed so often within an hour that they are not removed again now. They were removed
+    /// because their nodes will stop soon, or because nodes with pods took their places. An entry is the ID of the load
+    /// balancer and the name of the node.
     pub removed_often: HashSet<(u64, String)>,
-    /// How many targets of each load balancer, by ID, were exchanged within the last minute for nodes that run pods.
+    /// How many targets of each load balancer have lost their places to nodes with pods within the last minute. The key
+    /// is the ID of the load balancer.
     pub exchanged: HashMap<u64, usize>,
-    /// On which nodes the pods of Services run that prefer nodes with pods.
+    /// What is known about the nodes on which pods run. It is about those Services that ask that nodes with pods are
+    /// preferred as targets.
     pub pods: Arc<PodNodes>,
 }
 
@@ -275,8 +283,8 @@ pub struct UntouchedService {
 /// the UID of the Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// The Services of each group (the Services that share a load balancer), with the oldest Service first. The key is
-    /// that of the group, see [`group`](super::LoadBalancers::group).
+    /// The Services of each group, with the oldest Service first. The Services of a group share a load balancer. The
+    /// key is that of the group, see [`group`](super::LoadBalancers::group).
     by_key: HashMap<String, Vec<Service>>,
     /// For the UID of each Service, the key of its group (the Services that share a load balancer), and the position of
     /// the Service in the list of this group in `by_key`.

@@ -107,7 +107,8 @@ impl LifecycleController {
         }
     }
 
-    /// Returns the plans for the nodes that need work now, or for the nodes that a person selected.
+    /// Returns the plans for the nodes that `selection` asks for: the nodes that need work now, or the nodes that a
+    /// person named in a command.
     pub fn evaluate(
         &self,
         apis: &Apis,
@@ -209,8 +210,8 @@ impl LifecycleController {
     }
 
     /// Returns the nodes that need work now: nodes that are not ready, and ready nodes from which a taint must be
-    /// removed. A node that must still wait for its next try is left out, unless a person selected it. A node whose
-    /// server belongs to another node is left out as well, because it must be neither tainted nor deleted.
+    /// removed. A node that must still wait for its next try is left out, unless a person asked for it by a command. A
+    /// node whose server belongs to another node is left out as well, because it must be neither tainted nor deleted.
     fn due(
         &self,
         apis: &Apis,
@@ -254,7 +255,8 @@ impl LifecycleController {
         publish(apis, planned.object.seen_by(NAME), &finding);
         let is_made = !applied.made.is_empty();
         if let Some(NodeChange::AddOutOfServiceTaint { server, .. }) = first {
-            // When the API server did not answer, the taint may have been set all the same, so it counts as set.
+            // When the API server did not answer the write, it may have set the taint `out-of-service` nevertheless. So
+            // the taint counts as set, and no other node gets it within a minute.
             if is_made || error.is_some_and(kube::KubeError::is_unavailable) {
                 self.off.last_taint = Some(clock::now());
             }

@@ -57,9 +57,9 @@ pub(super) fn facts(
     (facts, error)
 }
 
-/// Reads the servers of nodes for which all rules for the taint `out-of-service` are fulfilled, except that the server
-/// must be read once more. Also asks which actions run on such a server. Ends after the first server whose read allows
-/// the taint, and after the first failed API call.
+/// Makes the last check before a node gets the taint `out-of-service`. For each node for which only this check is
+/// missing, reads the server once more, and asks the cloud whether an action runs on the server. Ends after the first
+/// server whose read allows the taint, and after the first failed API call.
 pub(super) fn read_for_taint(
     apis: &Apis,
     due: &[Arc<KubeNode>],

@@ -23,12 +23,12 @@ pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// was set by a person or by another program, and is never changed.
 const OWN_VALUE: &str = "ccm-from-scratch";
 
-/// A minimum time for two of the rules in [`RULES`]: for how long each read of the server has said that it is not
-/// locked, and how long ago another node got the taint.
+/// The minimum time of two of the rules in [`RULES`]. Each read of the server within this time must have said that the
+/// server is not locked. And no node may have got the taint within this time.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
-/// How old the last read of the server can be when the taint `out-of-service` is planned. A write has the same time
-/// limit.
+/// How old the last read of the server can be when the taint `out-of-service` is planned. The request that sets the
+/// taint has a time limit of the same length.
 const LAST_READ_MAX_AGE: Duration = Duration::from_secs(8);
 
 /// The texts of the rules that must be fulfilled before a node gets the taint `out-of-service`.
@@ -82,8 +82,8 @@ pub struct OffServers {
 #[derive(Clone, Debug)]
 pub struct OffReads {
     pub first: Instant,
-    /// The first of the latest reads, all of which said that the server is off and not locked. `None` when the server
-    /// was locked at the last read.
+    /// The moment since which every read has said that the server is off and not locked. `None` when the server was
+    /// locked at the last read.
     pub first_unlocked: Option<Instant>,
     pub last: Instant,
     /// The last read of the server before the taint `out-of-service` is set: when the read began, and why it forbids

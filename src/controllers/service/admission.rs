@@ -43,16 +43,17 @@ struct Admitted {
     /// no share is charged, because that change is already carried out, or because the Service existed when this
     /// process started.
     payer: Option<Payer>,
-    /// The Service as it was before the change that is being carried out, if it was known then. The change can move the
-    /// Service away from a load balancer that other Services share. The calls that are made for those Services because
-    /// of the move are charged to `payer`, too.
+    /// The Service as it was before the change that is being carried out. `None` when this is not known. The change can
+    /// move the Service away from a load balancer that other Services share. The calls that are made for those Services
+    /// because of the move are charged to `payer`, too.
     before: Option<Arc<KubeService>>,
 }
 
 impl Admission {
     /// Replaces each listed Service by the version for which the controller is allowed to plan now, and removes new
     /// Services that have to wait. Returns the Services with a change that begins to wait now, because the namespace
-    /// has no API calls left. `busy` are the payers (shares of calls) of the Services that are being worked on.
+    /// has no API calls left. `busy` are the payers (shares of calls) of the changes that are being made. The more of
+    /// them a namespace has, the fewer new changes it can begin.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<KubeService>>,
@@ -67,7 +68,7 @@ impl Admission {
         let changed = listed.iter().zip(&mut shown);
         let mut changed: Vec<_> =
             changed.filter(|(service, _)| self.is_changed(service, agenda)).collect();
-        // The Services whose change has waited longest come first.
+        // The namespace has calls only for some of the changes. The changes that have waited longest come first.
         changed.sort_by_key(|(service, _)| {
             self.waiting.get(&service.metadata.uid).copied().unwrap_or(now)
         });
@@ -291,7 +292,7 @@ impl Admission {
     }
 }
 
-/// Leaves out each payer that is charged to the same share of API calls as an earlier payer in the list, so that no
+/// Returns the payers without those that stand for the same share of API calls as an earlier payer in the list. So no
 /// share is charged twice.
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();

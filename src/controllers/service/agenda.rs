@@ -22,8 +22,9 @@ use std::time::{Duration, Instant};
 /// searched at the usual intervals again.
 const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
-/// How often a Service is planned again while a target stays that departs or runs no pods, and for how long. Later, only the regular
-/// comparison of all Services plans it.
+/// How often a Service is planned again while its load balancer keeps a target that should be removed, because the node
+/// of the target will stop soon or runs no pods. The next line limits for how long this is done. Later, only the
+/// regular comparison of all Services with their load balancers plans the Service again.
 const KEPT_PERIOD: Duration = Duration::from_secs(60);
 const KEPT_AT_MOST: Duration = Duration::from_secs(600);
 
@@ -55,20 +56,24 @@ pub(super) struct Agenda {
     /// The start of the last comparison of all Services with their load balancers. `None` when a search for orphans
     /// (load balancers whose Service does not exist) has already followed that comparison.
     orphans_due: Option<Instant>,
-    /// The Services on whose load balancers a target stays that departs or runs no pods, by UID.
+    /// The Services whose load balancers keep a target that should be removed, because the node of the target will stop
+    /// soon or runs no pods. The key is the UID of the Service.
     kept: HashMap<String, KeptSince>,
-    /// The start of a search for orphans that found none while there were no Services of ours.
+    /// The start of the last search for orphans (load balancers whose Service does not exist), if it found none, and if
+    /// no Service wanted or had a load balancer of this controller. Otherwise `None`.
     quiet_since: Option<Instant>,
 }
 
-/// When it was seen that a target stays that departs or runs no pods.
+/// The first and the last time at which a plan kept a target that should be removed, because the node of the target
+/// will stop soon or runs no pods.
 struct KeptSince {
     first: Instant,
     last: Instant,
 }
 
 impl KeptSince {
-    /// Whether the Service is planned again now, because the health of its targets may have changed.
+    /// Whether the Service is planned again now. Its last plan kept a target that should be removed, e.g. because too
+    /// few other targets were healthy, and this may have changed.
     fn is_due(&self, now: Instant) -> bool {
         now.duration_since(self.last) >= KEPT_PERIOD
             && now.duration_since(self.first) < KEPT_AT_MOST
@@ -154,8 +159,9 @@ impl Agenda {
         let services = seen.services.iter().filter(may_be_planned);
         let services = services.filter_map(|service| Some((Arc::clone(service), why(service)?)));
         let services: Vec<_> = services.collect();
-        // The regular comparison of all Services with their load balancers needs newer data than other plans. The data
-        // must be so new even if each Service that gets a plan now has another reason for it.
+        // The regular comparison of all Services with their load balancers needs newer data than other plans. In a sync
+        // pass with this comparison, the newer data are read even when each Service that gets a plan now has another
+        // reason for it.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let reads = self.schedule.reads(whys, scope.period);
@@ -263,8 +269,8 @@ impl Agenda {
         self.settled = lists(seen);
     }
 
-    /// Records that a plan was made for this version of the Service, from nodes at least as new as those in the last
-    /// list.
+    /// Records that a plan was made for this version of the Service. The plan was made from the nodes in the last list,
+    /// or from nodes that were read later.
     pub(super) fn planned(&mut self, service: &KubeService) {
         let planned = PlannedFacts {
             service: fingerprint(service),
@@ -295,8 +301,8 @@ impl Agenda {
         is_newer.then(|| listed.clone())
     }
 
-    /// Notes whether the plan of the Service keeps a target that a rule would remove, because its node departs or runs no
-    /// pods.
+    /// Notes whether the plan of the Service keeps a target that should be removed, because the node of the target will
+    /// stop soon or runs no pods.
     pub(super) fn keeps_targets(&mut self, uid: &str, is_kept: bool) {
         let now = clock::now();
         if !is_kept {
@@ -351,7 +357,8 @@ impl Agenda {
 }
 
 impl Dependencies {
-    /// Computes the fingerprints of what Kubernetes showed. `departures` is the fingerprint of the departing nodes.
+    /// Computes the hashes of the objects that Kubernetes showed and on which the plans of Services depend.
+    /// `departures` is the hash of the nodes that will stop soon.
     pub(super) fn new(
         apis: &Apis,
         seen: &SeenObjects,

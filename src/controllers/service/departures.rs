@@ -1,5 +1,5 @@
 //! Stores which nodes depart (will stop soon), since when each of them departs, and how often a target was removed
-//! because its node departs.
+//! although its Services still want it.
 //!
 //! A departing node is cordoned or not ready, and a taint or a condition says why: a taint of the cluster autoscaler,
 //! or a condition that says that the pods of the node are being ended. A node departs since the first time at which
@@ -21,31 +21,34 @@ const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 /// `True` counts.
 const ENDING: [&str; 3] = ["DrainInProgress", "Drained", "GracefulNodeShutdownInProgress"];
 
-/// How often a node that departs (will stop soon) may be removed from the targets of one load balancer within the time
-/// `REMOVALS_KEPT`.
+/// How often the same target may be removed from a load balancer within the time `REMOVALS_KEPT`, although its Services
+/// still want it. It is removed because its node will stop soon, or because a node with pods takes its place.
 const REMOVALS_AT_MOST: usize = 6;
 const REMOVALS_KEPT: Duration = Duration::from_secs(3600);
 
-/// The departing nodes (nodes that will stop soon) that this process has seen, and the removals of their targets.
+/// The departing nodes (nodes that will stop soon) that this process has seen, and the removals of targets that
+/// Services still wanted.
 #[derive(Default)]
 pub(super) struct Departures {
     /// Whether a node counts as departing (about to stop) only because it is cordoned. This is the setting
     /// `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`.
     cordon_is_enough: bool,
-    /// The different times for which Services keep a departing node as a target (annotation `departing-delay` or the
-    /// setting with its default). While there are none, the controller does not look for departing nodes.
+    /// The different times for which Services keep a departing node (one that will stop soon) as a target. They come
+    /// from the annotation `departing-delay`, or from the setting with its default. While there are none, the
+    /// controller does not look for departing nodes.
     delays: BTreeSet<Duration>,
-    /// The moment at which this process first saw that a node departs, by the UID of the node.
+    /// The moment at which this process first saw that a node departs (will stop soon), by the UID of the node.
     since: HashMap<String, Instant>,
-    /// Whether at least one departing node must still wait for the longest of the `delays`. This was computed when
-    /// Services and nodes were last read.
+    /// Whether the time that passes can change plans: at least one node will stop soon, and the longest of the `delays`
+    /// is not over for it. This was computed when Services and nodes were last read.
     is_pending: bool,
-    /// The targets that were removed because their nodes depart, each with the ID of the load balancer, the name of the
-    /// node, and the moment of the removal.
+    /// The removals of targets that Services still wanted. A target was removed because its node will stop soon, or
+    /// because a node with pods took its place. Each entry has the ID of the load balancer, the name of the node, and
+    /// the moment of the removal.
     removals: Vec<(u64, String, Instant)>,
     /// What the last plan of each Service leaves out, by the UID of the Service. The value contains the ID of the load
-    /// balancer, the number of departing nodes that are left out of its targets, and the number of nodes that are left
-    /// out because the type of the load balancer allows no more targets.
+    /// balancer, the number of departing nodes (nodes that will stop soon) that are left out of its targets, and the
+    /// number of nodes that are left out because the type of the load balancer allows no more targets.
     left_out: HashMap<String, (u64, usize, usize)>,
 }
 
@@ -54,7 +57,7 @@ impl Departures {
         Departures { cordon_is_enough, ..Departures::default() }
     }
 
-    /// Stores for how long the Services keep a departing node as a target, and which nodes depart (will stop soon).
+    /// Stores which nodes depart (will stop soon), and for how long the Services keep such a node as a target.
     pub(super) fn saw(
         &mut self,
         provider: &dyn Provider,
@@ -119,13 +122,15 @@ impl Departures {
         TARGETS_LEFT_OUT.set(&["limit"], sum(|counts| counts.1));
     }
 
-    /// Whether a plan can change only because time passes: a departing node has not waited for its whole delay yet.
+    /// Whether a plan can change although no object changes. This is so when a node will stop soon, and the longest
+    /// time for which a Service keeps such a node as a target is not over yet.
     pub(super) fn is_pending(&self) -> bool {
         self.is_pending
     }
 
-    /// Returns a hash of the departing nodes. It changes when a node begins or ceases to depart, and when the delay of
-    /// a Service is over for a departing node.
+    /// Returns a hash of the departing nodes (nodes that will stop soon). It changes when a node begins or ceases to
+    /// depart. It also changes when one of the times for which Services keep such a node as a target is over for a
+    /// node.
     pub(super) fn print(&self, nodes: &[Arc<KubeNode>]) -> u64 {
         let mut hasher = DefaultHasher::new();
         for node in nodes {
@@ -139,8 +144,8 @@ impl Departures {
         hasher.finish()
     }
 
-    /// Stores that a target was removed because its node departs (will stop soon). `balancer` is the ID of the load
-    /// balancer.
+    /// Stores that a target was removed although its Services still want it: its node will stop soon, or a node with
+    /// pods takes its place. `balancer` is the ID of the load balancer.
     pub(super) fn removed(&mut self, balancer: u64, node: &str) {
         self.removals.retain(|(.., at)| clock::since(*at) < REMOVALS_KEPT);
         self.removals.push((balancer, node.to_owned(), clock::now()));
@@ -172,8 +177,8 @@ fn is_to_be_deleted(node: &KubeNode) -> bool {
     node.taint(TO_BE_DELETED).is_some()
 }
 
-/// Returns the different times for which Services keep a departing node as a target (annotation `departing-delay` or
-/// the setting with its default).
+/// Returns the different times for which Services keep a departing node (one that will stop soon) as a target. They
+/// come from the annotation `departing-delay`, or from the setting with its default.
 pub(super) fn delays(provider: &dyn Provider, services: &[Arc<KubeService>]) -> BTreeSet<Duration> {
     let Some(balancers) = provider.load_balancers() else {
         return BTreeSet::new();

@@ -63,8 +63,8 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     succeeded(apis, plan, &Finding::info(reason, text));
 }
 
-/// Reports that a part of a Service was synced. When another part of the Service still fails, its failure is not
-/// reported as ended.
+/// Writes the event `finding`, which reports a success. When another finding of the plan reports a failure, e.g. of one
+/// port, the success does not count as the end of this failure.
 fn succeeded(apis: &Apis, plan: &ServicePlan, finding: &Finding) {
     if fails(plan) {
         publish_beside_failures(apis, plan.object.seen_by(source(apis)), finding);

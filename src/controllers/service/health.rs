@@ -1,5 +1,5 @@
-//! Finds the Services that get no traffic, and the causes of failed health checks. The cloud provider names these
-//! causes, with one exception: whether a server is off comes from the list of servers.
+//! Finds the Services that get no traffic, and the causes of failed health checks. The provider (the code for one
+//! cloud) finds these causes, with one exception: the list of servers says whether a server is off.
 //!
 //! Which targets count as healthy is decided only in
 //! [`Balancer::target_counts`](crate::provider::Balancer::target_counts).
@@ -102,7 +102,8 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     let mut by_cause: BTreeMap<&str, (Vec<&str>, &Cause)> = BTreeMap::new();
     for target in &found.targets {
         let mut causes = target.health.iter().filter_map(|health| health.cause.as_ref());
-        // The target of a node that will stop soon may be unhealthy while another target is healthy.
+        // While another target is healthy, an unhealthy target on a node that will stop soon is expected, and is not
+        // reported.
         if counts.healthy > 0 && plan.cloud.departs(&target.name) {
             continue;
         }

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `agenda` | decides when a Service is planned and why; how fresh the data must be, and how urgent the calls are |
 //! | `admission` | decides which changes may begin now, and which namespace's share of API calls is charged for them |
-//! | `certificates` | deletes certificates from Secrets that nothing uses any more |
+//! | `certificates` | deletes certificates that were uploaded from Secrets and that nothing uses any more |
 //! | `observe` | reads the data for plans from Kubernetes and from the cloud |
 //! | `plan` | decides what should be done, as a pure function |
 //! | `sync` | carries out the plans of a tick, for all Services |
@@ -129,8 +129,8 @@ impl ServiceController {
         Ok(plans)
     }
 
-    /// Returns the plans for the selected Services. A Service that this controller must not manage has a plan only when
-    /// it has a load balancer.
+    /// Returns the plans for the Services that `selection` asks for. A Service that this controller must not manage has
+    /// a plan only when it has a load balancer.
     pub fn evaluate(
         &self,
         apis: &Apis,
@@ -208,8 +208,8 @@ impl ServiceController {
         Ok(kept)
     }
 
-    /// Makes one sync pass over the selected Services. Returns the report and, when the pass is made `for_people`, the
-    /// last plan of each Service.
+    /// Makes one sync pass over the Services that `selection` asks for. Returns the report and, when the pass is made
+    /// `for_people`, the last plan of each Service.
     pub fn sync(
         &mut self,
         apis: &Apis,
@@ -286,7 +286,7 @@ impl ServiceSync<'_> {
     /// Begins the changes of the Services that need a sync, and works on them for at most one sync interval. If a
     /// request to the cloud is not answered by then, the work goes on for another interval, in which other Services are
     /// begun as well. Changes that only wait for an action of the cloud are continued in the next sync pass. When a
-    /// person has selected the Services, the work goes on until all changes have ended.
+    /// person asked for the Services by a command, the work goes on until all changes have ended.
     fn run(&mut self, provider: &dyn LoadBalancers) {
         let concurrency = self.state.settings.concurrency;
         std::thread::scope(|scope| {
@@ -297,8 +297,8 @@ impl ServiceSync<'_> {
                 let until = (!self.selection.is_explicit()).then(|| begun + interval);
                 self.report.outage = self.take_up(begun, &mut requests).err();
                 self.execute(&mut requests, until);
-                // While a request is in flight, the end of the thread scope would wait for it, and no other Service
-                // would be worked on. Therefore the loop goes on.
+                // The thread scope can only end when no request is in flight any more. To wait for that would delay the
+                // work on other Services. So the loop goes on while there are changes and a request is in flight.
                 if self.state.executor.executions().is_empty() || !requests.are_in_flight() {
                     break;
                 }
@@ -365,8 +365,8 @@ impl ServiceSync<'_> {
             self.leave_as_it_is(plan);
         }
         self.report.planned += to_do.iter().map(|plan| plan.changes.len()).sum::<usize>();
-        // The Services in `to_do` were not written to since `begun`. Therefore `plan_and_begin` may use any list of
-        // load balancers that was requested after `begun`.
+        // The changes of the Services in `to_do` begin only now, so this program has not changed their load balancers since
+        // `begun`. Therefore `plan_and_begin` may use any list of load balancers that was requested after `begun`.
         let tasks = self.tasks(to_do, begun);
         let planned = self.plan_and_begin(tasks);
         self.state.executor.send(requests);
@@ -576,7 +576,8 @@ impl ServiceController {
     }
 }
 
-/// Sets the metrics that count the Services in each state.
+/// Sets the metric that counts the Services by the state of their load balancers: `managed` when the status of the
+/// Service has an address, `pending` while it has none, and `leaving` while the load balancer is removed.
 fn measure(seen: &SeenObjects) {
     let state = |service: &Arc<KubeService>| match want(service) {
         Want::Nothing | Want::Release => "",

@@ -96,7 +96,8 @@ pub(super) struct SeenObjects {
     /// still have our finalizer.
     pub(super) services: Vec<Arc<KubeService>>,
     pub(super) nodes: Arc<Vec<Arc<KubeNode>>>,
-    /// The contents of the Secrets that the Services name. Empty when only Services with certain names were selected.
+    /// The contents of the Secrets that the Services name. Empty when a person asked only for Services with certain
+    /// names, because the Secrets are then not read here.
     pub(super) tls_secrets: TlsSecrets,
     /// Whether this sync pass compares every Service with its load balancer, including the Services that did not
     /// change. Such a sync pass is made at fixed intervals.
@@ -235,7 +236,8 @@ pub fn groups<'a>(
     groups.into()
 }
 
-/// Sorts the Services of a group by age, and keeps only the oldest [`GROUP_AT_MOST`] Services of each namespace.
+/// Sorts the Services of a group (Services that share a load balancer) by age, and keeps only the oldest
+/// [`GROUP_AT_MOST`] Services of each namespace.
 fn limit(group: &mut Vec<provider::Service>) {
     group.sort_by(|one, other| (one.created, &one.uid).cmp(&(other.created, &other.uid)));
     let mut counts: HashMap<String, usize> = HashMap::new();
@@ -497,9 +499,9 @@ fn offered(
 }
 
 /// Returns the nodes that can become targets, with the IDs of their servers. When one of these nodes changes, the
-/// Services get new plans. A node that the cluster autoscaler is about to remove stays a target until its Node object
-/// is deleted. Its health check ends its traffic (KEP-3836), while the removal of the target would break its
-/// connections.
+/// Services get new plans. A node that the cluster autoscaler is about to remove is among them, so it stays a target
+/// until its Node object is deleted or its `departing-delay` is over. Its health check ends its traffic (KEP-3836),
+/// while the removal of the target would break its connections.
 pub(super) fn candidates<'a>(
     nodes: &'a [Arc<KubeNode>],
     provider: &'a dyn Provider,

@@ -159,9 +159,9 @@ pub(super) fn waiting(service: &KubeService) -> Finding {
     Finding::warning(Reason::CallLimitReached, message).with_fix(fix)
 }
 
-/// Returns what is wrong with the manifest of a Service, even if the Service exists in no cluster. `None` when the
-/// Service wants no load balancer from this controller. `snapshot` shows a project without load balancers. `cluster`
-/// contains the known groups of Services that share a load balancer.
+/// Checks the manifest of a Service, which need not exist in a cluster, and returns what is wrong with it. `None` when
+/// the Service wants no load balancer from this controller. `snapshot` shows a project without load balancers.
+/// `cluster` contains the known groups of Services that share a load balancer.
 pub fn check(
     service: &KubeService,
     snapshot: &dyn Snapshot,
@@ -256,9 +256,9 @@ impl Write for AddToNew {
     }
 }
 
-/// Changes the plans so that a person can read them as if they were carried out one after the other. When two Services
-/// ask for the same load balancer that no Service owns, the first Service gets it, and the plan of the second is
-/// refused. A change that several Services of a shared load balancer need is kept only in the plan of the first
+/// Changes the plans of several Services for display, as if they were carried out one after the other. When two
+/// Services ask for the same load balancer that no Service owns, the first Service gets it, and the plan of the second
+/// is refused. A change that several Services of a shared load balancer need is kept only in the plan of the first
 /// Service.
 pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     let mut claimed: HashMap<String, String> = HashMap::new();
@@ -477,8 +477,9 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether the plan may depend on the condition that the API token belongs to the right project. When the plan is
-    /// made again with all the data that it needs, `rests_on_project` decides whether it really does.
+    /// Whether the plan may be right only if the API token belongs to the right project. This is checked before all
+    /// data were read. After the data were read and the plan was made again, `rests_on_project` says whether it really
+    /// depends on that.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)

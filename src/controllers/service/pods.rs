@@ -1,8 +1,10 @@
-//! Reads on which nodes the pods of Services run, for load balancers on which nodes with pods are preferred. Nothing is
-//! read unless the last plan of a Service asked for it: more nodes were wanted than fit.
+//! Reads from EndpointSlices on which nodes the pods of Services run. A plan needs this when its load balancer can't
+//! have all wanted nodes as targets, and the Service asks that nodes with pods are preferred. While no plan needs this,
+//! nothing is read.
 //!
-//! All times are measured from the first read by this process that shows the cause. So a restart can only delay an
-//! exchange of targets.
+//! A target is exchanged when a node with pods takes its place. Usually its own node must have run no pods for a minute
+//! before that. The minute begins with the read at which this process found no pods there any more. So a restart can
+//! only delay an exchange.
 
 use super::plan::ServicePlan;
 use crate::cache::Apis;
@@ -17,35 +19,43 @@ use std::time::{Duration, Instant};
 /// How often EndpointSlices are read while a plan depends on them.
 const POLL_PERIOD: Duration = Duration::from_secs(15);
 
-/// When EndpointSlices are read again after the API server has refused the read for lack of rights.
+/// For how long EndpointSlices are not read after the API server has refused a read, because this program lacks the
+/// right.
 const WITHOUT_RIGHTS: Duration = Duration::from_secs(600);
 
-/// A target can be exchanged when its node has run no pods for this time. The limit of exchanges is counted for the same
-/// time.
+/// For how long a node must have run no pods before a node with pods can take its place as a target. The limits for
+/// such exchanges of targets say how many can be made within this time.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What this process knows of the pods of Services, and which targets it has exchanged because of them.
+/// What this process knows about the nodes on which the pods of Services run. Also the exchanges of targets: a node
+/// with pods takes the place of a target without pods.
 #[derive(Default)]
 pub(super) struct Pods {
-    /// The Services whose pods the last plan of each Service asked for, by the creation time and the UID of the Service.
+    /// For each Service, the Services whose pods decide about the targets in its last plan. These are several Services
+    /// when they share a load balancer. The key is the creation time and the UID of the Service, so the oldest Service
+    /// comes first.
     asked: BTreeMap<(Option<Timestamp>, String), Vec<ServiceName>>,
-    /// The last answer, with the marks that depend on time.
+    /// The result of the last read of EndpointSlices. The fields `new` and `recent` in it come from the comparison with
+    /// earlier reads.
     known: Arc<PodNodes>,
-    /// The hash of the last answer, and the Services and nodes for which it is valid.
+    /// The hash of the last answer of the API server. The next field is a hash of the Services and nodes that the read
+    /// was about. When they change, the hash of the answer is dropped.
     print: Print,
     print_of: u64,
-    /// When EndpointSlices were last read, and when they are read again.
+    /// When EndpointSlices were last read. The next field says when they are read again.
     read: Option<Instant>,
     next: Option<Instant>,
-    /// Since when the EndpointSlices of each Service were read without a failure.
+    /// The time of the first successful read of the EndpointSlices of each Service. After a failed read, the next
+    /// successful read counts as the first one.
     since: HashMap<ServiceName, Instant>,
-    /// The nodes on which the last serving pod of a Service has ended, with the time of the read that showed it.
+    /// For each Service and each node on which the last serving pod of the Service has ended, the time of the read that
+    /// showed this.
     ended: HashMap<(ServiceName, String), Instant>,
-    /// The exchanges of targets within the last minute, and those that are being made.
+    /// The exchanges of targets that are being made, or were made within the last minute.
     exchanges: Vec<Exchanged>,
 }
 
-/// The removal of a target whose place a node with pods takes.
+/// An exchange: a target without pods is removed, and a node with pods takes its place.
 struct Exchanged {
     /// The ID of the load balancer.
     balancer: u64,
@@ -56,7 +66,8 @@ struct Exchanged {
 }
 
 impl Pods {
-    /// Forgets what was asked for Services that do not exist any more, and reads EndpointSlices when that is due.
+    /// Forgets Services that do not exist any more. Reads EndpointSlices when a plan depends on them and the time of
+    /// the next read has come.
     pub(super) fn saw(
         &mut self,
         apis: &Apis,
@@ -73,13 +84,14 @@ impl Pods {
         }
     }
 
-    /// Whether EndpointSlices are to be read now.
+    /// Whether a plan depends on EndpointSlices, and the time of their next read has come.
     pub(super) fn is_due(&self) -> bool {
         !self.asked.is_empty() && self.next.is_none_or(|next| next <= clock::now())
     }
 
-    /// Notes which pods these plans ask for. Reads EndpointSlices when a plan asks for pods and they were not read since
-    /// `since`, or not at all. Returns whether they were read, so that the plans must be made again.
+    /// Stores for each of these plans the Services whose pods decide about its targets. Reads EndpointSlices when the
+    /// last read was before `since` or did not ask for all of these Services. When the last read failed, the next one
+    /// is made only after a pause. Returns whether EndpointSlices were read, so that the plans must be made again.
     pub(super) fn read_for(
         &mut self,
         apis: &Apis,
@@ -112,12 +124,13 @@ impl Pods {
         true
     }
 
-    /// Returns what is known of the pods.
+    /// Returns the result of the last read of EndpointSlices.
     pub(super) fn known(&self) -> Arc<PodNodes> {
         Arc::clone(&self.known)
     }
 
-    /// Returns a hash that changes when the pods of the Services change for which the last plan of this Service asked.
+    /// Returns a hash of what is known about the pods on which the last plan of this Service depends, e.g. on which
+    /// nodes they run. When the hash changes, the Service needs a new plan.
     pub(super) fn print(&self, service: &KubeService) -> u64 {
         let meta = &service.metadata;
         let Some(asked) = self.asked.get(&(meta.creation_timestamp, meta.uid.clone())) else {
@@ -142,7 +155,8 @@ impl Pods {
         hasher.finish()
     }
 
-    /// Returns how many targets of each load balancer were exchanged within the last minute.
+    /// Returns how many targets of each load balancer, by its ID, have lost their places to nodes with pods within the
+    /// last minute, or are losing them now.
     pub(super) fn exchanged(&self) -> HashMap<u64, usize> {
         let mut counts = HashMap::new();
         for exchange in self.exchanges.iter().filter(|exchange| exchange.counts()) {
@@ -151,7 +165,9 @@ impl Pods {
         counts
     }
 
-    /// Whether the exchanges of this plan are within the limit for all load balancers. If so, they are counted.
+    /// Whether the plan can be carried out now. It can't when its exchanges of targets (a node with pods takes the
+    /// place of a target) exceed the limit that all load balancers together have in a minute. When it can, its
+    /// exchanges are counted.
     pub(super) fn admit(&mut self, plan: &ServicePlan) -> bool {
         let removals = plan.changes_now().filter_map(|change| change.soft_removal());
         let exchanges = removals.filter(|removal| removal.is_exchange);
@@ -173,8 +189,9 @@ impl Pods {
         is_within
     }
 
-    /// Notes which of the admitted exchanges on a load balancer were made. Others do not count any more, unless it is not
-    /// known whether they were made.
+    /// Notes the end of the exchanges on a load balancer that [`Pods::admit`] has counted. Those of the targets on
+    /// `nodes` were made. The others were not made and do not count any more, unless `is_known` is `false`: then they
+    /// may have been made, and still count.
     pub(super) fn made(&mut self, balancer: u64, nodes: &[&str], is_known: bool) {
         self.exchanges.retain_mut(|exchange| {
             if exchange.balancer == balancer && !exchange.is_made {
@@ -184,8 +201,9 @@ impl Pods {
         });
     }
 
-    /// Returns the Services whose EndpointSlices are read, sorted, and those for which there is no room. Those for which
-    /// the oldest Services ask come first.
+    /// Returns the Services whose EndpointSlices are read, and the Services whose EndpointSlices are not read because
+    /// of the limit [`SERVICES_WITH_PODS`]. Services on which the plans of older Services depend take precedence. Both
+    /// lists are sorted.
     fn wanted(&self) -> (Vec<ServiceName>, Vec<ServiceName>) {
         let (mut wanted, mut rest) = (BTreeSet::new(), BTreeSet::new());
         for name in self.asked.values().flatten() {
@@ -230,7 +248,8 @@ impl Pods {
         self.known = Arc::new(pods);
     }
 
-    /// Sets the marks that depend on time. `pods` is the newest answer, and `self.known` the one before.
+    /// Sets what follows from the comparison of `pods`, the result of the newest read, with `self.known`, the result of
+    /// the read before: which Services are `new`, and which pods are `recent`.
     fn mark(&mut self, pods: &mut PodNodes, now: Instant) {
         let before = Arc::clone(&self.known);
         for (place, service) in before.services.iter().enumerate() {

@@ -254,7 +254,7 @@ impl ServiceSync<'_> {
     /// Ends tasks that have used all plans which a sync pass allows, or that are not allowed to write any more. A task
     /// that has written nothing counts as failed and is tried again after a wait. Without the wait, it would be tried
     /// again at once in each sync pass, and the regular comparison of all Services with their load balancers would
-    /// never count as complete.
+    /// never be complete.
     fn leave_or_fail(&mut self, tasks: Vec<Task>) {
         let is_closed = self.is_closed;
         let is_left = |task: &Task| is_closed || task.has_changed;
@@ -615,7 +615,7 @@ impl ServiceSync<'_> {
         Ok(true)
     }
 
-    /// Ends the work on a Service that needs no write, or about which too little is known for a write.
+    /// Ends the work on a Service without a write. Either no write is needed, or too little is known for one.
     pub(super) fn leave_as_it_is(&mut self, plan: ServicePlan) {
         self.state.agenda.planned(&plan.service);
         events::findings(self.apis, &plan);

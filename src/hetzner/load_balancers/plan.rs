@@ -340,8 +340,8 @@ impl<'a> Settled<'a> {
 }
 
 /// Returns what is done after the changes of the plan, e.g. that the Service is planned again. When the Service moves
-/// to another load balancer, the other load balancer is changed first. After that, the Service leaves its old load
-/// balancer.
+/// to another load balancer, the changes of the plan prepare the new load balancer. After them, the Service leaves its
+/// old load balancer.
 fn make_before_break(
     moves: bool,
     leaves: Vec<Box<dyn provider::Change>>,

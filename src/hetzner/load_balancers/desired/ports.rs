@@ -549,8 +549,8 @@ impl PortReader<'_, '_> {
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         let http_is_set = of_http_checks().any(|annotation| self.has(annotation));
-        // Profile `hcloud` behaves like hcloud-cloud-controller-manager. So with this profile the annotations for HTTP
-        // checks do not change the protocol of the check.
+        // An annotation for HTTP checks, e.g. the path, gives the check the port's protocol instead of `tcp`. Profile
+        // `hcloud` behaves like hcloud-cloud-controller-manager, where such an annotation does not do this.
         let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
         let (name, source) = match (set, asked) {
             (Some(set), _) => (set.value, set.source),

@@ -29,8 +29,8 @@ pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
 /// The load balancer that a Service asks for.
 pub(crate) struct Desired {
-    /// The desired settings of the load balancer that do not belong to a port. `None` for an external load balancer,
-    /// because Services can't change its settings.
+    /// The desired settings of the load balancer that do not belong to a port. `None` for an external load balancer
+    /// (one that somebody else made), because Services can't change its settings.
     pub(crate) whole: Option<Whole>,
     pub(crate) use_private_ip: Sourced<bool>,
     pub(crate) certificates: CertificatePlan,
@@ -99,10 +99,10 @@ pub(crate) struct Targets {
     /// The machines that become targets, each with the name of its node. The list is sorted by the names.
     pub(crate) nodes: Vec<(NodeMachine, String)>,
     pub(crate) source: Source,
-    /// How long a departing node stays a target. `None` when it stays until other rules remove it.
+    /// How long a node that will stop soon stays a target. `None` when it stays a target like any other node.
     pub(crate) departing_delay: Option<Duration>,
-    /// The Services for which nodes with pods are preferred when not all nodes fit. The list is empty when no Service asks
-    /// for that.
+    /// The Services whose pods decide which nodes become targets, when the load balancer can't have all nodes as
+    /// targets. Nodes with pods are then preferred. The list is empty when no Service asks for that.
     pub(crate) pods_of: Vec<ServiceName>,
 }
 
@@ -437,7 +437,9 @@ fn asked_targets(
     own.into_iter().chain(others).chain(left).collect()
 }
 
-/// Returns the delay that a Service with these annotations asks for. The annotations are given by key and value.
+/// Returns how long a node that will stop soon stays a target, as the annotation `departing-delay` says it.
+/// `annotations` are the keys and values of all annotations of a Service. `None` when the annotation is missing or
+/// invalid.
 pub(crate) fn asked_delay(annotations: &mut dyn Iterator<Item = (&str, &str)>) -> Option<Duration> {
     let is_it = |key: &str| {
         let name = key.strip_prefix(PREFIX);
@@ -448,8 +450,11 @@ pub(crate) fn asked_delay(annotations: &mut dyn Iterator<Item = (&str, &str)>) -
     v::departing_delay(value.trim()).ok()
 }
 
-/// Returns how long a departing node stays a target. On an external load balancer, each Service with a port there must
-/// ask for it, and the longest delay counts. On a shared load balancer, the Services of the group's own namespace decide.
+/// Returns how long a node that will stop soon stays a target. `None` when it stays a target like any other node.
+///
+/// On an external load balancer (one that somebody else made), each Service with a port there must have a delay, by the
+/// annotation `departing-delay` or the default in the settings, and the longest delay counts. When a group of Services
+/// shares a load balancer under the name `NAMESPACE/NAME`, only the Services in this namespace decide.
 fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Duration> {
     let (group, default) = (&context.group, &context.project.defaults.departing_delay);
     let set = parser.read(&a::DEPARTING_DELAY, None, v::departing_delay);
@@ -481,12 +486,14 @@ fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Opti
     Some(longest)
 }
 
-/// Returns the Services for which nodes with pods are preferred when not all nodes fit on the load balancer. These are
-/// all its Services with `externalTrafficPolicy: Local`, because only a node with a pod of such a Service answers.
+/// Returns the Services whose pods decide which nodes become targets, when the load balancer can't have all nodes as
+/// targets. These are all its Services with `externalTrafficPolicy: Local`, because only a node with a pod of such a
+/// Service answers.
 ///
-/// The list is empty unless the annotation or setting `prefer-nodes-with-pods` is true: for a Service with this policy in
-/// the group's own namespace, when Services share the load balancer; for each Service with a port, when the load balancer
-/// is external (made by somebody else).
+/// The list is empty unless the annotation or setting `prefer-nodes-with-pods` is true. On an external load balancer
+/// (one that somebody else made), it must be true for each Service with a port there. When a group of Services shares a
+/// load balancer under the name `NAMESPACE/NAME`, it must be true for a Service in this namespace with this traffic
+/// policy.
 fn pods_of(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<ServiceName> {
     let (group, default) = (&context.group, &context.project.defaults.prefer_nodes_with_pods);
     let set = parser.read(&a::PREFER_NODES_WITH_PODS, None, v::boolean);

@@ -2,10 +2,10 @@
 //!
 //! | rule | nodes | effect |
 //! |---|---|---|
-//! | to be deleted | nodes that the cluster autoscaler is about to delete | such a node does not become a target; where it is a target, it stays one. Exception: the load balancer would have no target at all. |
+//! | to be deleted | nodes that the cluster autoscaler is about to delete | such a node does not become a target; where it is a target, it stays one. Exception: it becomes a target when the load balancer would have no target otherwise. |
 //! | departing | with `departing-delay`, nodes that will stop soon | such a node does not become a target; where it is a target, it is removed after the delay. At most half of the targets are left out. |
-//! | limit | all nodes, when the type of the load balancer allows fewer targets | present targets come first, then nodes with ready pods, then names decide; departing nodes come last |
-//! | exchange | with `prefer-nodes-with-pods`, nodes above the limit that run ready pods | such a node takes the place of a target that has run no pods for a minute |
+//! | limit | all nodes, when the type of the load balancer allows fewer targets | present targets stay; their number is filled up with nodes with ready pods, then with other nodes, and then with nodes that will stop soon. Among equal nodes, the names decide. |
+//! | exchange | with `prefer-nodes-with-pods`, nodes with ready pods that the limit leaves out | such a node takes the place of a target that has run no pods for a minute |
 
 use crate::hetzner::load_balancers::model::balancer::TargetId;
 use crate::provider::{Departure, LeftOutNode, LeftOutState, PodsOnNode, WhyKept};
@@ -20,7 +20,7 @@ pub(crate) struct TargetCandidate {
     /// Whether the load balancer has the target now.
     pub(crate) is_present: bool,
     pub(crate) departure: Departure,
-    /// The pods of the Services that prefer nodes with pods.
+    /// Which of the Services in [`ChoiceRules::services`] have pods on the node.
     pub(crate) pods: PodsOnNode,
 }
 
@@ -28,24 +28,28 @@ pub(crate) struct TargetCandidate {
 pub(crate) struct ChoiceRules<'a> {
     /// How many of the candidates can be targets.
     pub(crate) room: usize,
-    /// How long a departing node stays a target, or `None` when departing nodes stay.
+    /// How long a node that will stop soon stays a target. `None` when it stays a target like any other node.
     pub(crate) delay: Option<Duration>,
-    /// Whether the load balancer has no other targets.
+    /// Whether the load balancer has no targets except those that are chosen here. Another target is e.g. a server that
+    /// somebody else has added.
     pub(crate) is_alone: bool,
-    /// Which Services prefer nodes with pods, see [`crate::provider::PodNodes`]. Zero when no Service does, or when it is
+    /// The Services whose pods decide which nodes are preferred, as a mask: each bit stands for a Service in
+    /// [`PodNodes::services`](crate::provider::PodNodes::services). Zero when no Service asks for that, or when it is
     /// not known where their pods run.
     pub(crate) services: u64,
-    /// How many targets may be exchanged now for nodes with pods. Exchanges for a Service without a target that runs one
-    /// of its ready pods do not count.
+    /// How many targets may lose their places to nodes with pods now. An exchange does not count when it gives a
+    /// Service its first target that runs one of its ready pods.
     pub(crate) exchanges: usize,
-    /// Returns why a target must stay, when these other targets leave, too. The flag says whether the removal can wait.
+    /// Returns the reason why a target must stay, or `None` when it can be removed. The set has the other targets that
+    /// are removed. The last argument says whether the removal can wait.
     pub(crate) why_kept: &'a WhyKeptFn<'a>,
 }
 
 pub(crate) type WhyKeptFn<'a> =
     dyn Fn(&TargetCandidate, &BTreeSet<TargetId>, CanWait) -> Option<WhyKept> + 'a;
 
-/// Whether a removal can wait until more API calls are left.
+/// Whether a removal waits while the project has few API calls left. It does not wait when it makes room for the first
+/// target that runs a ready pod of a Service.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CanWait {
     Yes,
@@ -56,10 +60,10 @@ pub(crate) enum CanWait {
 pub(crate) struct TargetChoice {
     /// The targets that the load balancer should have.
     pub(crate) targets: Vec<TargetId>,
-    /// The targets that are left out only because their nodes depart.
+    /// The targets that are left out only because their nodes will stop soon.
     pub(crate) departed: BTreeSet<TargetId>,
-    /// The targets that are left out only because nodes with pods take their places. The value says whether the exchange
-    /// counts for the limit of exchanges in a minute.
+    /// The targets that lose their places to nodes with pods. The value says whether this counts for the limit of such
+    /// exchanges in a minute.
     pub(crate) exchanged: BTreeMap<TargetId, bool>,
     pub(crate) left_out: Vec<LeftOutNode>,
 }
@@ -72,7 +76,7 @@ impl TargetChoice {
     }
 }
 
-/// Chooses the targets. The candidates are sorted by name.
+/// Chooses the targets. The caller has sorted the candidates by name.
 pub(crate) fn choose(mut candidates: Vec<TargetCandidate>, rules: &ChoiceRules) -> TargetChoice {
     let mut left_out = Vec::new();
     let is_refused = |node: &TargetCandidate| !node.is_present && node.departure.is_to_be_deleted;
@@ -114,8 +118,9 @@ pub(crate) fn choose(mut candidates: Vec<TargetCandidate>, rules: &ChoiceRules) 
     TargetChoice { targets, departed, exchanged, left_out }
 }
 
-/// Returns the targets that are left out because their nodes depart, and the state of each departing node. At most half
-/// of the targets are left out. Nodes that are no targets are left out first, then the nodes that have departed longest.
+/// Returns the targets that are left out because their nodes will stop soon, and what happens to each such node. At
+/// most half of the targets are left out. Nodes that are not targets yet are left out first. They are followed by the
+/// nodes for which it has been known longest that they will stop soon.
 fn departing(
     candidates: &[TargetCandidate],
     rules: &ChoiceRules,
@@ -140,8 +145,8 @@ fn departing(
                 LeftOutState::Departing
             }
             (None, None) if node.is_present => LeftOutState::Kept(WhyKept::Half),
-            // At most half of the targets are left out, and so many are left out already. This node therefore becomes a
-            // target, although it departs.
+            // At most half of the targets are left out, and so many are left out already. So this node becomes a
+            // target, although it will stop soon.
             (None, None) => continue,
         };
         states.push(of(node.name.clone(), state));
@@ -152,14 +157,15 @@ fn departing(
 /// Gives the places of targets without pods to nodes with ready pods.
 struct Exchange<'a> {
     rules: &'a ChoiceRules<'a>,
-    /// The targets that leave: those of departing nodes, and those that were exchanged.
+    /// The targets that are removed now or soon: those of nodes that will stop soon, and those that have lost their
+    /// places to nodes with pods.
     leaving: BTreeSet<TargetId>,
     chosen: Vec<TargetCandidate>,
-    /// The nodes for which there is no room.
+    /// The nodes that are left out, because the load balancer can't have more targets.
     beyond: Vec<TargetCandidate>,
     is_departing: &'a dyn Fn(&TargetCandidate) -> bool,
-    /// The targets without pods that were considered, with what happens to them, and whether the exchange counts for the
-    /// limit of exchanges in a minute.
+    /// The targets that have lost their places to nodes with pods, and those that keep them for a reason. The last
+    /// value says whether this counts for the limit of such exchanges in a minute.
     gone: Vec<((TargetId, String), LeftOutState, bool)>,
 }
 
@@ -178,7 +184,9 @@ impl Exchange<'_> {
         self.note_rest();
     }
 
-    /// Exchanges one target for a node with a ready pod of these Services. Returns whether an exchange is possible.
+    /// Gives the place of one target without pods to a node with a ready pod of these Services. With [`CanWait::Yes`],
+    /// the target must have been without pods for a minute. Returns `false` when there is no such target or no such
+    /// node.
     fn exchange(&mut self, services: u64, can_wait: CanWait) -> bool {
         let Some(come) = self.with_ready_pod(services).next() else {
             return false;
@@ -199,7 +207,7 @@ impl Exchange<'_> {
         true
     }
 
-    /// Returns the places of the nodes for which there is no room, and which run a ready pod of these Services.
+    /// Returns the positions in `beyond` of the nodes that run a ready pod of these Services and will not stop soon.
     fn with_ready_pod(&self, services: u64) -> impl Iterator<Item = usize> {
         let is_ready = move |node: &TargetCandidate| node.pods.ready & services != 0;
         let all = self.beyond.iter().enumerate();
@@ -207,8 +215,9 @@ impl Exchange<'_> {
             .map(|(place, _)| place)
     }
 
-    /// Returns the places of the present targets that run no pods. Departing nodes come first, then nodes that have run
-    /// no pods for a minute, then the last by name.
+    /// Returns the positions in `chosen` of the present targets that run no pods, in the order in which they lose their
+    /// places: first nodes that will stop soon, then nodes that have run no pods for a minute, then the others. Of
+    /// equal nodes, the last by name comes first.
     fn without_pods(&self) -> Vec<usize> {
         let is_empty = |node: &TargetCandidate| node.is_present && node.pods.serving == 0;
         let all = self.chosen.iter().enumerate().filter(|(_, node)| is_empty(node));
@@ -220,7 +229,8 @@ impl Exchange<'_> {
         places
     }
 
-    /// Notes why targets without pods stay, one for each node with a ready pod that is left out.
+    /// Notes why targets without pods keep their places, although nodes with ready pods are left out. As many such
+    /// targets are noted as such nodes are left out.
     fn note_rest(&mut self) {
         let count = self.with_ready_pod(self.rules.services).count();
         for place in self.without_pods().into_iter().take(count) {

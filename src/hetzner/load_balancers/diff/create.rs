@@ -96,9 +96,9 @@ impl Diff<'_, '_> {
         of_addresses: Option<Sourced<String>>,
     ) -> Option<CreationPlace> {
         let CreationPlace { location, zone } = whole.place.clone();
-        // The location of a node is read from its zone label. Profile `hcloud` takes over clusters from
-        // hcloud-cloud-controller-manager, which may have written the name of a data center there. So with this profile
-        // the label is not used.
+        // The place of most nodes is read from the labels of the nodes with their zone and region. Profile `hcloud`
+        // takes over clusters from hcloud-cloud-controller-manager, which may have written the name of a data center as
+        // the zone. So with this profile these labels are not used.
         let ours = !self.context.project.preserves_unset();
         let most = |label: TopologyLabel| {
             let most = ours.then(|| self.most_common(label.stable_key()))?;

@@ -347,7 +347,8 @@ impl Diff<'_, '_> {
         change
     }
 
-    /// Returns the wanted targets with everything that decides which of them are chosen.
+    /// Returns the wanted targets, each with the data by which [`choose`] decides: whether it exists now, whether its
+    /// node will stop soon, and which Services have pods on the node.
     fn candidates(&self, ways: &Ways, wanted: NamedTargets, services: u64) -> Vec<TargetCandidate> {
         let nodes = self.context.nodes.iter();
         let departures: HashMap<&str, Departure> =
@@ -363,9 +364,9 @@ impl Diff<'_, '_> {
         wanted.into_iter().map(candidate).collect()
     }
 
-    /// Returns the Services whose pods decide which nodes become targets, as a mask (see `PodNodes`). The mask is zero
-    /// when no Service asks for that, when all wanted nodes fit (`is_over` is false), or when it is not known where the
-    /// pods run. Reports why it is not known.
+    /// Returns the Services whose pods decide which nodes become targets, as a mask (each bit stands for a Service, see
+    /// `PodNodes`). The mask is zero when all wanted nodes can be targets (`is_over` is false), when no Service asks
+    /// for such a decision, or when it is not known where the pods run. In the last case, a warning says why.
     fn services_with_pods(&mut self, is_over: bool) -> u64 {
         let (asked, pods) = (&self.desired.targets.pods_of, &self.context.cluster.history.pods);
         if !is_over {
@@ -380,7 +381,8 @@ impl Diff<'_, '_> {
         pods.mask(asked).unwrap_or_default()
     }
 
-    /// Returns how many targets of the load balancer may be exchanged now for nodes that run pods.
+    /// Returns how many targets of the load balancer may lose their places to nodes with pods now, without exceeding
+    /// the limits of such exchanges in a minute.
     fn exchanges_left(&self) -> usize {
         let all = &self.context.cluster.history.exchanged;
         let of_this = self.balancer.and_then(|balancer| all.get(&balancer.id)).copied();
@@ -388,7 +390,8 @@ impl Diff<'_, '_> {
         left.min(EXCHANGES_AT_MOST.saturating_sub(all.values().sum()))
     }
 
-    /// Notes which of the wanted nodes run pods of these Services.
+    /// Stores in the plan which of the wanted nodes (`names`) run pods of these Services. `services` is a mask: each
+    /// bit stands for a Service.
     fn note_pods(&mut self, choice: &TargetChoice, services: u64, names: &NamedTargets) {
         for (target, node) in names {
             let pods = self.context.cluster.history.pods.on(node, services);
@@ -402,8 +405,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Returns the ports on which enough healthy targets would remain without these targets: at least one, and at least
-    /// as many as the healthy targets that leave.
+    /// Returns the ports on which enough healthy targets stay when the targets in `departing` are removed: at least
+    /// one, and at least as many as are removed.
     fn safe_ports(&self, departing: &BTreeSet<TargetId>) -> BTreeSet<u16> {
         let mut counts: BTreeMap<u16, (usize, usize)> = BTreeMap::new();
         for (target, port) in self.healthy() {
@@ -424,8 +427,9 @@ impl Diff<'_, '_> {
         })
     }
 
-    /// Returns why the target must stay, although its node departs or runs no pods. `leaving` are the other targets that
-    /// leave.
+    /// Returns why the target must stay, although its node will stop soon or a node with pods needs its place. `None`
+    /// when it can be removed. `leaving` are the other targets that are removed. Only with [`CanWait::Yes`], a lack of
+    /// API calls is a reason to stay.
     fn why_kept(
         &self,
         node: &TargetCandidate,
@@ -446,8 +450,8 @@ impl Diff<'_, '_> {
         own.any(|(_, port)| !safe.contains(&port)).then_some(WhyKept::Health)
     }
 
-    /// Reports the wanted nodes for which there is no room, and the departing nodes that stay targets. `limit` is how
-    /// many targets the load balancer can have.
+    /// Adds a warning about the wanted nodes that can't be targets, because the load balancer can have only `limit`
+    /// targets. Also adds warnings about the nodes that will stop soon, but stay targets.
     fn report_left_out(&mut self, choice: &TargetChoice, limit: usize) {
         let left = choice.names(LeftOutState::Limit);
         if !left.is_empty() {

@@ -58,11 +58,12 @@ pub(crate) struct Differences {
     /// Whether a node is not a target, or is not reached as desired, because its server lacks the desired kind of
     /// address. The server may get such an address soon, so the Service is planned again.
     pub(crate) is_unfinished: bool,
-    /// The wanted nodes that are no targets, and the departing nodes.
+    /// The wanted nodes that are not targets. Also the targets that should be removed or will be removed, because their
+    /// nodes will stop soon or run no pods.
     pub(crate) left_out: Vec<LeftOutNode>,
-    /// The Services whose EndpointSlices the choice of targets depends on.
+    /// The Services whose EndpointSlices must be read, because their pods decide which nodes become targets.
     pub(crate) pods_of: Vec<ServiceName>,
-    /// The wanted nodes that run pods of these Services.
+    /// The wanted nodes that run pods of the Services in `pods_of`.
     pub(crate) with_pods: Vec<NodeWithPods>,
 }
 
