@@ -3,6 +3,7 @@
 
 mod cluster;
 pub mod nodes;
+pub mod pods;
 pub mod routes;
 pub mod services;
 pub mod shared;
@@ -49,6 +50,14 @@ pub trait Topic: Send + Sync {
     fn more_rounds(&self, _random: &mut Random) -> u64 {
         0
     }
+
+    /// Whether a process may die after a few writes although it works for more rounds than usual.
+    fn may_die_late(&self) -> bool {
+        false
+    }
+
+    /// Notes that the process of this name is at work from now on.
+    fn runs(&self, _process: &str) {}
 
     /// Prepares for a new phase. From now on reads and writes are checked.
     fn phase_starts(&self, _sandbox: &Sandbox) {}
