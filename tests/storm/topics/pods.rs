@@ -277,19 +277,6 @@ impl Pods {
         Ok(Exchange::Counted)
     }
 
-    /// Returns why these targets must not be added, or `None`.
-    fn violation_by_departing(&self, sandbox: &Sandbox, id: u64, added: u64) -> Option<String> {
-        let view = View::read(sandbox, id)?;
-        if !view.is_departing(added) || view.there.contains(&added) {
-            return None;
-        }
-        let outside = view.wanted.keys().filter(|id| !view.there.contains(id));
-        let outside = outside.filter(|id| view.is_departing(**id)).count();
-        let at_most = view.wanted.len().min(self.room) / 2;
-        let why = format!("server {added} departs, and {outside} of {at_most} are left out");
-        (outside <= at_most).then_some(why)
-    }
-
     /// Checks that at rest each load balancer has the best targets that it can have.
     fn check_rest(&self, sandbox: &Sandbox) -> Result<(), String> {
         let pods = PodList::of_cluster(sandbox);
@@ -765,8 +752,7 @@ impl Topic for Pods {
         let server = body["server"]["id"].as_u64();
         let violation = match (request.path.rsplit('/').next(), server) {
             (Some("remove_target"), Some(server)) => self.violation_by_removal(sandbox, id, server),
-            (Some("add_target"), Some(server)) => violation_by_addition(sandbox, id, &[server])
-                .or_else(|| self.violation_by_departing(sandbox, id, server)),
+            (Some("add_target"), Some(server)) => violation_by_addition(sandbox, id, &[server]),
             _ => None,
         };
         Verdict::from_violation(violation)
