@@ -428,8 +428,8 @@ mod tests {
             (0.02, 50_000, 1_000, Some(50_000)),
             (0.02, 50_000, 1_010, Some(50_500)),
             (0.02, 50_500, 1_000, Some(50_500)),
-            // The monotonic clock and the wall clock are allowed to differ by two real seconds, which are 100 seconds
-            // of the program's clock.
+            // The program's clock runs 50 times as fast as real time. Between the two clocks of the machine, a difference
+            // of up to two real seconds is accepted, which are 100 seconds of the program's clock.
             (0.02, 50_000, 3_000, Some(150_000)),
             (0.02, 50_000, 3_001, None),
             (0.02, 150_000, 1_000, Some(150_000)),

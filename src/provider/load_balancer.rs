@@ -117,11 +117,11 @@ pub trait Snapshot: Send + Sync {
     /// it. Makes no API call.
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
 
-    /// Returns the new status of a Service that can't be planned now. The status changes only when the load balancer is
-    /// external (created by somebody else) or has ports of Services in other namespaces. Then each IP address gets the
-    /// IP mode `Proxy`, and the addresses themselves stay the same. Without this mode, kube-proxy would send the
-    /// cluster's own traffic for the port of another owner to the Service. `None` when the status must not be changed.
-    /// Makes no API call.
+    /// Returns the new status of a Service that can't be planned now, or `None` when the status stays as it is. Only the IP
+    /// mode of the addresses can change. It becomes `Proxy` when other owners can have ports on the load balancer, i.e.
+    /// when it is external (created by somebody else) or has ports of Services in other namespaces. With another IP mode,
+    /// kube-proxy would send all traffic from inside the cluster to these addresses to the pods of this Service, even
+    /// traffic for ports of other owners. Makes no API call.
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
 
     /// Plans the changes that end the management of the Service's load balancer. The load balancer keeps its ports,

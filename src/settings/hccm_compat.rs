@@ -15,8 +15,8 @@ pub enum FlagUse {
     WithValue,
 }
 
-/// The flags of hcloud-cloud-controller-manager 1.35 that have no effect in this program, each with the way in which it
-/// is written. Flags that its `--help` does not show are included.
+/// The flags of hcloud-cloud-controller-manager 1.35 that have no effect in this program. For each flag, the second value
+/// says whether it takes a value. Flags that `--help` of that program does not show are included.
 pub const IGNORED_FLAGS: &[(&str, FlagUse)] = &[
     ("allocate-node-cidrs", Switch),
     ("allow-untagged-cloud", Switch),

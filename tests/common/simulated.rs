@@ -278,9 +278,9 @@ impl Processes {
         true
     }
 
-    /// Returns the thread whose work is due first, if that work is due by `until`. A thread that is in the middle of its
-    /// work can hold a lock of its process. The other threads of this process are then left out, except those that use no
-    /// lock of the process.
+    /// Returns the thread whose work is due first, if that work is due by `until`. While a thread of a process has begun
+    /// its work and not finished it, the other threads of this process are left out, because they could wait for its locks
+    /// for ever. Threads that use no lock are not left out.
     fn next(&self, until: Duration) -> Option<(Rc<Process>, Rc<Thread>)> {
         let stack = self.stack.borrow();
         let mut first: Option<(Rc<Process>, Rc<Thread>)> = None;

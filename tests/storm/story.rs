@@ -10,7 +10,7 @@ use crate::log_capture;
 use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
-use crate::topics::{Topic, Verdict, nodes, routes, services, shared, targets};
+use crate::topics::{Topic, Verdict, nodes, pods, routes, services, shared, targets};
 use allocation_counter::{measure, opt_out};
 use ccm::controllers::{Report, Selection};
 use ccm::provider::clock;
@@ -121,14 +121,32 @@ pub fn run(seed: u64) -> Result<Stats, FailedStory> {
 }
 
 /// Chooses the topic of a story. `two_at_once` means that two processes may run at the same time. `is_real` means that
-/// the story runs over sockets.
+/// the story runs over sockets. With `CCM_TEST_TOPIC` all stories have the topic of this name.
 fn topic(random: &mut Random, two_at_once: bool, is_real: bool) -> Arc<dyn Topic> {
-    match random.below(100) {
-        0..10 => Arc::new(routes::Routes::generate(random)),
-        10..35 => Arc::new(shared::Shared::generate(random, two_at_once, is_real)),
-        35..75 => Arc::new(services::Services::generate(random, two_at_once)),
-        75..92 => Arc::new(nodes::Nodes::generate(random, two_at_once, is_real)),
-        _ => Arc::new(targets::Targets::generate(random)),
+    let topics = [
+        (10, "routes"),
+        (25, "shared"),
+        (40, "services"),
+        (13, "nodes"),
+        (5, "pods"),
+        (7, "targets"),
+    ];
+    let mut number = random.below(100);
+    let by_share = topics.iter().find(|(share, _)| {
+        let is_it = number < *share;
+        number = number.saturating_sub(*share);
+        is_it
+    });
+    let asked = std::env::var("CCM_TEST_TOPIC").unwrap_or_default();
+    let name = by_share.map_or("", |(_, name)| name);
+    match if asked.is_empty() { name } else { &asked } {
+        "routes" => Arc::new(routes::Routes::generate(random)),
+        "shared" => Arc::new(shared::Shared::generate(random, two_at_once, is_real)),
+        "services" => Arc::new(services::Services::generate(random, two_at_once)),
+        "nodes" => Arc::new(nodes::Nodes::generate(random, two_at_once, is_real)),
+        "pods" => Arc::new(pods::Pods::generate(random)),
+        "targets" => Arc::new(targets::Targets::generate(random)),
+        other => panic!("there is no topic {other:?}"),
     }
 }
 
@@ -288,7 +306,7 @@ impl Story {
         let mut start = self.generate_start(random);
         let more_rounds = self.topic.more_rounds(random);
         // A process that works for long must not die after a few writes.
-        start.writes = start.writes.filter(|_| more_rounds == 0);
+        start.writes = start.writes.filter(|_| more_rounds == 0 || self.topic.may_die_late());
         // A process that leads for 30 ms proves nothing.
         start.with_lease &= !self.machine.is_real();
         let mut processes = vec![self.process(&start)];
@@ -364,6 +382,7 @@ impl Story {
         let name = format!("ccm-{}", 1 + self.log.borrow().len());
         let start = Start { reads_lease: self.topic.needs_lease(), ..start.clone() };
         self.log_line(format!("{name} starts: {start:?}"));
+        self.topic.process_works(&name);
         Rc::new(Process::new(&name, &self.sandbox_access, &start))
     }
 

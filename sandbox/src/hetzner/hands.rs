@@ -219,6 +219,13 @@ impl Cloud {
         deprecated.insert(name.to_owned(), dates);
     }
 
+    /// Sets how many targets a load balancer of this type can have. Tests of what happens at the limit then need few
+    /// servers.
+    pub fn set_target_limit(&self, load_balancer_type: &str, limit: usize) {
+        let limits = &mut self.lock().circumstances.target_limits;
+        limits.insert(load_balancer_type.to_owned(), limit);
+    }
+
     /// Sets the DNS zones of a project. Until they are set, every domain counts as being in a zone of the project.
     pub fn set_dns_zones(&self, project: u64, zones: &[&str]) {
         let zones = zones.iter().map(|zone| (*zone).to_owned()).collect();

@@ -221,8 +221,8 @@ fn slice_of(service: &Value, family: Family, endpoints: &[Value]) -> Value {
         "metadata": {"generateName": format!("{name}-"), "labels": labels, "ownerReferences": [owner]},
         "addressType": family.name(), "endpoints": null, "ports": null,
     });
-    // A slice without endpoints has no ports. In a real cluster, the controller learns the numbers of the ports from
-    // the pods, and here there are no pods.
+    // A slice without endpoints has no ports, as in a real cluster: there the controller copies the port numbers from the
+    // pods, so without pods it knows none.
     if !endpoints.is_empty() {
         slice["endpoints"] = endpoints.into();
         slice["ports"] = ports_of(service);

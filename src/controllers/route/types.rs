@@ -24,8 +24,8 @@ pub struct RouteFacts {
     /// The plans for the nodes that need a route, or about which there is a message for the operator, sorted by the
     /// name of the node.
     pub nodes: Vec<NodeRoutePlan>,
-    /// Whether a needed route is blocked by a route that may belong to another cluster. After the routes that are not
-    /// blocked were added, the next plan sometimes shows that no other cluster uses the Network.
+    /// Whether a needed route is blocked by an existing route that may belong to another cluster. The plan then adds the
+    /// other needed routes first, and the next plan decides about the blocked one again.
     pub is_in_doubt: bool,
 }
 

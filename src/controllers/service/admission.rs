@@ -177,8 +177,9 @@ impl Admission {
     }
 
     /// Records that the work on a change of the Service was stopped, because its namespace has no API calls left.
-    /// `has_begun` means that a part of the change was already made. Otherwise the Service is planned again as it was
-    /// before the change. Returns whether the Service begins to wait now, and did not wait before.
+    /// `has_begun` means that a part of the change was already made. If it is false, plans see the Service as it was before
+    /// its change, until the namespace has calls again. Returns whether the Service begins to wait now, and did not wait
+    /// before.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) -> bool {
         if let Some(admitted) = self.admitted.get_mut(uid)
             && let Some(before) = admitted.before.take_if(|_| !has_begun)

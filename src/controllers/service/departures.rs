@@ -26,8 +26,8 @@ const ENDING: [&str; 3] = ["DrainInProgress", "Drained", "GracefulNodeShutdownIn
 const REMOVALS_AT_MOST: usize = 6;
 const REMOVALS_KEPT: Duration = Duration::from_secs(3600);
 
-/// The departing nodes (nodes that will stop soon) that this process has seen, and the removals of targets that
-/// Services still wanted.
+/// The departing nodes (nodes that will stop soon) that this process has seen. Also the targets that it has removed
+/// because their nodes departed, or because nodes with pods took their places.
 #[derive(Default)]
 pub(super) struct Departures {
     /// Whether a node counts as departing (about to stop) only because it is cordoned. This is the setting

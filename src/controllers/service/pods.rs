@@ -45,8 +45,8 @@ pub(super) struct Pods {
     /// When EndpointSlices were last read. The next field says when they are read again.
     read: Option<Instant>,
     next: Option<Instant>,
-    /// The time of the first successful read of the EndpointSlices of each Service. After a failed read, the next
-    /// successful read counts as the first one.
+    /// The time of the first read of the EndpointSlices of each Service that was successful and in which each endpoint
+    /// named its node. After another kind of read, the next such read counts as the first one.
     since: HashMap<ServiceName, Instant>,
     /// For each Service and each node on which the last serving pod of the Service has ended, the time of the read that
     /// showed this.
@@ -60,6 +60,8 @@ struct Exchanged {
     /// The ID of the load balancer.
     balancer: u64,
     node: String,
+    /// When the exchange was begun, and later when its end was seen. The minute is counted from the end, because several
+    /// exchanges are made one after the other.
     at: Instant,
     /// Whether the removal was made. Otherwise it was only begun, together with other changes of its Service.
     is_made: bool,
@@ -196,6 +198,7 @@ impl Pods {
         self.exchanges.retain_mut(|exchange| {
             if exchange.balancer == balancer && !exchange.is_made {
                 exchange.is_made = !is_known || nodes.contains(&exchange.node.as_str());
+                exchange.at = clock::now();
             }
             exchange.balancer != balancer || exchange.is_made
         });
@@ -261,8 +264,10 @@ impl Pods {
                 self.ended.entry((service.clone(), node.clone())).or_insert(now);
             }
         }
-        self.since.retain(|service, _| pods.services.contains(service));
-        for service in &pods.services {
+        // While an endpoint names no node, its pod may run on any node, so the time begins anew afterwards.
+        let is_known = |service: &ServiceName| pods.mask(std::slice::from_ref(service)).is_some();
+        self.since.retain(|service, _| is_known(service));
+        for service in pods.services.iter().filter(|service| is_known(service)) {
             self.since.entry(service.clone()).or_insert(now);
         }
         let is_recent = |at: &Instant| now.duration_since(*at) < MINUTE;

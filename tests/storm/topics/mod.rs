@@ -3,6 +3,7 @@
 
 mod cluster;
 pub mod nodes;
+pub mod pods;
 pub mod routes;
 pub mod services;
 pub mod shared;
@@ -48,6 +49,11 @@ pub trait Topic: Send + Sync {
     /// Returns how many more rounds than usual a process works.
     fn more_rounds(&self, _random: &mut Random) -> u64 {
         0
+    }
+
+    /// Whether a process may die after a few writes although it works for more rounds than usual.
+    fn may_die_late(&self) -> bool {
+        false
     }
 
     /// Notes which process works from now on. The name is empty when none does.

@@ -22,10 +22,11 @@ use std::time::{Duration, Instant};
 const NODES: u64 = 5;
 
 /// The taint of the cluster autoscaler.
-const AUTOSCALER: &str = "ToBeDeletedByClusterAutoscaler";
+pub(super) const AUTOSCALER: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// The conditions that say that a node will stop soon.
-const CONDITIONS: [&str; 3] = ["DrainInProgress", "Drained", "GracefulNodeShutdownInProgress"];
+pub(super) const CONDITIONS: [&str; 3] =
+    ["DrainInProgress", "Drained", "GracefulNodeShutdownInProgress"];
 
 /// A server that is not a node, and that another owner made a target.
 const FOREIGN: &str = "foreign";
@@ -261,7 +262,7 @@ impl View {
 }
 
 /// Returns the Services that have a port on the load balancer, the oldest first.
-fn users(sandbox: &Sandbox, balancer: &Value) -> Vec<Value> {
+pub(super) fn users(sandbox: &Sandbox, balancer: &Value) -> Vec<Value> {
     let mut all = services(sandbox);
     all.retain(|service| is_on(service, balancer));
     all.sort_by_key(|service| {
@@ -277,7 +278,7 @@ fn is_external(balancer: &Value) -> bool {
 }
 
 /// Returns how long a departing node stays a target of the load balancer. `None` means that it stays a target.
-fn delay(sandbox: &Sandbox, balancer: &Value) -> Option<Duration> {
+pub(super) fn delay(sandbox: &Sandbox, balancer: &Value) -> Option<Duration> {
     let delays = users(sandbox, balancer).into_iter().map(|service| delay_of(&service));
     if is_external(balancer) {
         delays.collect::<Option<Vec<Duration>>>()?.into_iter().max()
@@ -536,7 +537,7 @@ fn comes_back(sandbox: &Sandbox, name: &str) {
 }
 
 /// Changes the delay of a Service. An empty text removes the annotation.
-fn set_delay(sandbox: &Sandbox, service: &str, change: impl Fn(&str) -> String) {
+pub(super) fn set_delay(sandbox: &Sandbox, service: &str, change: impl Fn(&str) -> String) {
     let key = format!("{PREFIX}departing-delay");
     sandbox.cluster().edit("services", NAMESPACE, service, |service| {
         let annotations = &mut service["metadata"]["annotations"];
@@ -549,7 +550,7 @@ fn set_delay(sandbox: &Sandbox, service: &str, change: impl Fn(&str) -> String) 
 }
 
 /// Sets the result of the health checks of one target, or of all targets, on each load balancer.
-fn set_health(sandbox: &Sandbox, random: &mut Random, name: &str) -> String {
+pub(super) fn set_health(sandbox: &Sandbox, random: &mut Random, name: &str) -> String {
     let unhealthy = Health::unhealthy("layer4_timeout");
     let unknown = Health { status: "unknown".into(), detail: None, ..unhealthy.clone() };
     let health = random.pick(&[None, Some(unhealthy), Some(unknown)]).clone();
@@ -567,7 +568,7 @@ fn set_health(sandbox: &Sandbox, random: &mut Random, name: &str) -> String {
 }
 
 /// Whether a node will stop soon.
-fn departs(node: &Value) -> bool {
+pub(super) fn departs(node: &Value) -> bool {
     let is = |kind: &str, status: &str| {
         let mut conditions = list(&node["status"]["conditions"]).iter();
         conditions.any(|one| one["type"] == kind && one["status"] == status)
@@ -577,7 +578,7 @@ fn departs(node: &Value) -> bool {
     is_marked && (is_cordoned || !is("Ready", "True"))
 }
 
-fn has_taint(node: &Value) -> bool {
+pub(super) fn has_taint(node: &Value) -> bool {
     list(&node["spec"]["taints"]).iter().any(|taint| taint["key"] == AUTOSCALER)
 }
 
@@ -596,7 +597,7 @@ fn delay_of(service: &Value) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-fn is_healthy(target: &Value, port: &Value) -> bool {
+pub(super) fn is_healthy(target: &Value, port: &Value) -> bool {
     let mut healths = list(&target["health_status"]).iter();
     healths.any(|health| health["listen_port"] == *port && health["status"] == "healthy")
 }

@@ -17,7 +17,7 @@ use crate::time;
 pub struct LoadBalancerType {
     pub id: u64,
     pub name: &'static str,
-    pub max_targets: usize,
+    max_targets: usize,
     pub max_services: usize,
     pub max_assigned_certificates: usize,
     pub max_connections: u64,
@@ -36,6 +36,11 @@ impl LoadBalancerType {
         until.is_none_or(|until| time::timestamp() < until)
     }
 
+    /// Returns how many targets a load balancer of this type can have. A test can set another limit than the catalog.
+    pub fn max_targets(&self, world: &World) -> usize {
+        world.circumstances.target_limits.get(self.name).copied().unwrap_or(self.max_targets)
+    }
+
     pub fn json(&self, world: &World) -> Text {
         let dates = world.circumstances.deprecated.get(self.name);
         let deprecation = dates
@@ -48,7 +53,7 @@ impl LoadBalancerType {
         });
         text!({
             "id": self.id, "name": self.name, "description": self.name.to_uppercase(),
-            "max_targets": self.max_targets, "max_services": self.max_services,
+            "max_targets": self.max_targets(world), "max_services": self.max_services,
             "max_assigned_certificates": self.max_assigned_certificates,
             "max_connections": self.max_connections,
             "prices": prices.get(&self.id),

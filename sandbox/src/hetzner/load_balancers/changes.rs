@@ -140,7 +140,7 @@ fn change_algorithm(mut fields: Fields, _: &World, _: &LoadBalancer) -> Result<C
 fn change_type(mut fields: Fields, world: &World, one: &LoadBalancer) -> Result<Change, ApiError> {
     let size = read_size(world, &mut fields)?;
     fields.finish()?;
-    let fits = one.count_targets(world) <= size.max_targets
+    let fits = one.count_targets(world) <= size.max_targets(world)
         && one.services.len() <= size.max_services
         && one.certificates().len() <= size.max_assigned_certificates;
     if !fits {

@@ -91,7 +91,7 @@ impl Target {
             }
         }
         let more = self.machines(world, one).len();
-        if one.count_targets(world) + more > one.size.max_targets {
+        if one.count_targets(world) + more > one.size.max_targets(world) {
             return Err(ApiError::limit_exceeded("load_balancer_targets"));
         }
         Ok(())

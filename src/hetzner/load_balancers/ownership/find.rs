@@ -274,15 +274,15 @@ fn lost_labels(balancer: Labelled, context: &PlanContext) -> bool {
         && has_only_own_targets(balancer, context.cluster)
 }
 
-/// Whether it depends on the list of existing Services who owns this load balancer. The list must then be read again
-/// before the plan is applied.
+/// Whether the list of existing Services is needed to decide who owns this load balancer. If so, the list must be read
+/// again before the plan is applied.
 fn rests_on_owner(balancer: Labelled, context: &PlanContext) -> bool {
     balancer.ownership.other_cluster_named(context.cluster).is_some()
         || context.group.has_unknown_owner(balancer)
 }
 
-/// Whether it depends on the list of existing Services who owns one of this Service's load balancers. The list must
-/// then be read again before the plan is applied.
+/// Whether the list of existing Services is needed to decide who owns one of this Service's load balancers. If so, the
+/// list must be read again before the plan is applied.
 pub(crate) fn rests_on_owners(context: &PlanContext) -> bool {
     owned(context.balancers, context.service, context.cluster)
         .any(|balancer| rests_on_owner(balancer, context))
