@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// The EndpointSlices of at most this number of Services are read. Each of these Services needs one of the 64 bits of
 /// the masks in [`PodNodes`].
 pub const SERVICES_WITH_PODS: usize = 50;
+const _: () = assert!(SERVICES_WITH_PODS <= u64::BITS as usize);
 
 const ENDPOINT_SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
 

@@ -2,12 +2,12 @@
 
 use crate::NODE_BYTES;
 use crate::common::cluster::service;
-use crate::common::{Cluster, Daemon, Env, at_scale, binary, ccm, is_lease, wait_at_most};
+use crate::common::{Cluster, Daemon, Env, at_scale, binary, ccm, is_lease, wait_at_most, with};
 use crate::figure::Figure;
 use crate::hour;
 use sandbox::calls::Call;
 use sandbox::{Half, Sandbox};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 const MANY: usize = 5000;
@@ -25,6 +25,15 @@ const MEMORY_OF_LARGE_OURS_MB: f64 = 20.0;
 /// The shipped limit of the Pod is 64 MiB.
 const MEMORY_OF_MANY_LARGE_MB: f64 = 40.0;
 
+/// How much the memory may grow when EndpointSlices are read.
+const MEMORY_OF_SLICES_MB: f64 = 1.0;
+
+const LOCAL_SERVICES: usize = 20;
+/// The EndpointSlices of the Services that prefer nodes with pods, and those of other Services.
+const SLICES: usize = 2000;
+const OTHER_SLICES: usize = 8000;
+const ENDPOINTS: usize = 20;
+
 const LARGE_SERVICES: usize = 100;
 const MANY_LARGE_SERVICES: usize = 1000;
 const HONEST_SERVICES: usize = 5;
@@ -32,7 +41,7 @@ const LARGE_BYTES: usize = 250_000;
 const PLACE: [(&str, &str); 2] = [("location", "fsn1"), ("type", "lb11")];
 
 pub fn all() -> Vec<Figure> {
-    vec![binary_size(), of_a_hundred(), of_many()]
+    vec![binary_size(), of_a_hundred(), of_slices(), of_many()]
 }
 
 fn binary_size() -> Figure {
@@ -43,6 +52,69 @@ fn binary_size() -> Figure {
 fn of_a_hundred() -> Figure {
     let peak_kb = hour::steady().peak_kb;
     Figure::bytes("peak memory, 100 nodes", peak_kb * 1024).at_most(MEMORY_MB)
+}
+
+/// Measures how much the memory grows when nodes with pods are preferred: 40 nodes for 25 targets, and 10,000
+/// EndpointSlices. The same cluster is served without and with the setting.
+fn of_slices() -> Figure {
+    let sandbox = Sandbox::builder().nodes(40).heartbeats(false).scale(0.1).start();
+    let right = json!({ "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"] });
+    sandbox.cluster().grant("ccm", vec![serde_json::from_value(right).unwrap()]);
+    let env = at_scale(&sandbox, 0.1);
+    ccm(&env, &["node", "sync"]).with_code(0);
+    let name = |n: usize| format!("local-{n}");
+    for n in 1..=LOCAL_SERVICES {
+        let mut local = service(&name(n), &PLACE, &[80]);
+        local["spec"]["externalTrafficPolicy"] = "Local".into();
+        sandbox.create_as(local);
+    }
+    for n in 0..SLICES {
+        put_slice(&sandbox, &name(n % LOCAL_SERVICES + 1), n, ENDPOINTS);
+    }
+    for n in 0..OTHER_SLICES {
+        put_slice(&sandbox, "other", SLICES + n, 1);
+    }
+    let peak = |setting: &str, path: &str| {
+        let setting = ("HCLOUD_LOAD_BALANCERS_PREFER_NODES_WITH_PODS", setting);
+        let daemon = Daemon::start(&with(env.clone(), &[setting]), &[]);
+        let mark = sandbox.calls().mark();
+        let is_read =
+            |call: &Call| call.sequence > mark && call.path == path && call.duration.is_some();
+        wait_at_most(PATIENCE, "addresses", || {
+            (1..=LOCAL_SERVICES).all(|n| sandbox.has_address(&name(n)))
+        });
+        wait_at_most(PATIENCE, "reads", || sandbox.calls().count(is_read) >= 10);
+        daemon.memory_kb().0
+    };
+    let without = peak("false", "/api/v1/services");
+    let with_pods = peak("true", "/apis/discovery.k8s.io/v1/endpointslices");
+    let title = format!(
+        "memory that {} EndpointSlices take, {LOCAL_SERVICES} Services",
+        SLICES + OTHER_SLICES
+    );
+    let grown = with_pods.saturating_sub(without) * 1024;
+    Figure::bytes(title, grown).at_most(MEMORY_OF_SLICES_MB)
+}
+
+/// Writes an EndpointSlice of a Service.
+fn put_slice(sandbox: &Sandbox, service: &str, number: usize, endpoints: usize) {
+    let endpoint = |n: usize| {
+        json!({
+            "addresses": [format!("10.244.{}.{}", number % 250, n + 1)],
+            "nodeName": format!("worker-{}", (number + n) % 40 + 1),
+            "conditions": { "ready": true, "serving": true, "terminating": false },
+            "targetRef": { "kind": "Pod", "namespace": "default", "name": format!("{service}-{number}-{n}") },
+        })
+    };
+    let slice = json!({
+        "metadata": {
+            "name": format!("{service}-{number}"), "namespace": "default",
+            "labels": { "kubernetes.io/service-name": service },
+        },
+        "addressType": "IPv4", "endpoints": (0..endpoints).map(endpoint).collect::<Vec<_>>(),
+        "ports": [{ "name": "http", "port": 80, "protocol": "TCP" }],
+    });
+    sandbox.cluster().create("endpointslices", Some("default"), slice);
 }
 
 /// What other programs store on Services is read at every poll and never kept. The same holds for annotations of ours

@@ -232,7 +232,7 @@ impl Pods {
         (self.read, self.next) = (Some(now), Some(now + POLL_PERIOD));
         let mut pods = match apis.kube.endpoints(&services, &names, &mut self.print) {
             Ok(Some(found)) => found,
-            Ok(None) => (*self.known).clone(),
+            Ok(None) => PodNodes { unread: BTreeMap::new(), ..(*self.known).clone() },
             Err(error) => {
                 let mut why = error.to_string();
                 if error.is_forbidden() {
