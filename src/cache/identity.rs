@@ -85,7 +85,7 @@ impl ClusterIdentity {
             let identity = &known.identity;
             log::info!(
                 "the Service default/kubernetes was deleted and has another UID now, {uid}: the identity of the cluster \
-                 stays {identity}, as the Lease remembers it"
+                 stays {identity}, as the Lease remembers it; nothing is to be done"
             );
         }
         Ok(Some(known.clone()).filter(|known| !known.identity.is_empty()))

@@ -146,5 +146,5 @@ impl KubeClient {
 /// allow it.
 pub fn without_endpoint_rights(error: &KubeError) -> String {
     let apply = shell_command("kubectl apply -k", &[&"manifests/components/endpointslices"]);
-    format!("{error}: run {apply}, or set the value preferNodesWithPods of the chart")
+    format!("{error}: run {apply}, or set preferNodesWithPods: true in the values of the chart")
 }

@@ -59,7 +59,9 @@ fn path(namespace: &str, name: &str) -> String {
 pub fn without_rights(error: &KubeError, namespace: &str) -> String {
     let role: &[&dyn Display] = &[&namespace, &"-k", &"manifests/tls-secrets"];
     let apply = shell_command("kubectl apply -n", role);
-    format!("{error}: run {apply}, or set the value tlsSecretNamespaces of the chart")
+    format!(
+        "{error}: run {apply}, or add the namespace to tlsSecretNamespaces in the values of the chart"
+    )
 }
 
 fn version(object: &Value) -> String {

@@ -190,7 +190,8 @@ reasons! {
         /// added; the other ports work. Choose another port.
         PortConflict: WarningEvent;
         /// The Service moves to another load balancer, so its addresses change: `share`, `external` or their removal
-        /// asks for it. Until then the old load balancer serves it. Change DNS records.
+        /// asks for it. The old load balancer serves it until its status has the new addresses. Change DNS records
+        /// then.
         LoadBalancerChanges: WarningEvent;
         /// The nodes become targets of all ports of the external load balancer, also of the ports of other owners. The
         /// annotation `external-targets` with `"false"` prevents this.

@@ -378,10 +378,14 @@ impl LeftOutState {
                 format!("stays a target, although the node will stop soon, because {}", why.name())
             }
             LeftOutState::Exchanged => {
-                "no target: it runs no pods, and a node with pods takes its place".to_owned()
+                "no target: it runs no pods of the load balancer's Services, and a node with pods takes its place"
+                    .to_owned()
             }
             LeftOutState::Stays(why) => {
-                format!("stays a target, although it runs no pods, because {}", why.name())
+                format!(
+                    "stays a target, although it runs no pods of the load balancer's Services, because {}",
+                    why.name()
+                )
             }
         }
     }

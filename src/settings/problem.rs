@@ -68,7 +68,9 @@ impl Notice {
     pub(super) fn ignored(name: &str) -> Notice {
         Notice {
             level: log::Level::Info,
-            message: format!("{name}: accepted and ignored, it has no effect in this version"),
+            message: format!(
+                "{name}: accepted and ignored, because it has no effect in ccm; it can be removed"
+            ),
         }
     }
 

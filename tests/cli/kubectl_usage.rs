@@ -83,7 +83,7 @@ fn a_service_is_named_in_many_ways() {
     let cases = [
         (&["-n", "shop", "front"][..], "there is no Service shop/front of type LoadBalancer"),
         (&["-n", "shop", "api"], "; did you mean default/api?"),
-        (&["4711"], "there is no load balancer 4711 of a Service; ccm lb list shows all 3 services"),
+        (&["4711"], "there is no Service with load balancer 4711; ccm lb list shows all 3 services"),
     ];
     for (words, why) in cases {
         let ran = ccm(&env, &[&["lb", "inspect"], words].concat());

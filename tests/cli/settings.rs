@@ -543,13 +543,13 @@ fn a_flag_without_effect_is_reported_once() {
         (Command::Run,
             "--profiling=false --allow-untagged-cloud --profiling --feature-gates A=true \
              --webhook-secure-port 0 --node-sync-period=1m", "",
-            "--profiling: accepted and ignored, it has no effect in this version\n\
-             --allow-untagged-cloud: accepted and ignored, it has no effect in this version\n\
-             --feature-gates: accepted and ignored, it has no effect in this version\n\
-             --webhook-secure-port: accepted and ignored, it has no effect in this version\n\
-             --node-sync-period: accepted and ignored, it has no effect in this version"),
+            "--profiling: accepted and ignored, because it has no effect in ccm; it can be removed\n\
+             --allow-untagged-cloud: accepted and ignored, because it has no effect in ccm; it can be removed\n\
+             --feature-gates: accepted and ignored, because it has no effect in ccm; it can be removed\n\
+             --webhook-secure-port: accepted and ignored, because it has no effect in ccm; it can be removed\n\
+             --node-sync-period: accepted and ignored, because it has no effect in ccm; it can be removed"),
         (Command::Run, "", "HCLOUD_SERVER_CACHE_MODE=one\nHCLOUD_METRICS_ADDRESS=",
-            "HCLOUD_SERVER_CACHE_MODE: accepted and ignored, it has no effect in this version"),
+            "HCLOUD_SERVER_CACHE_MODE: accepted and ignored, because it has no effect in ccm; it can be removed"),
         // In a shell these variables are another program's.
         (Command::NodeList, "", "HCLOUD_SERVER_CACHE_MODE=one", ""),
         (Command::NodeList, "",

@@ -192,8 +192,7 @@ fn is_late(plan: &ServicePlan) -> bool {
 fn left_to_do(service: &KubeService) -> String {
     let name = &service.full_name();
     format!(
-        "the daemon makes the remaining changes, if it runs (see the check \"lease\"); {} shows them, {} makes them \
-         now",
+        "the daemon does this, if it runs (see the check \"lease\"); {} shows what is left to do, {} does it now",
         inspect(service),
         shell_command("ccm lb sync", &[name])
     )

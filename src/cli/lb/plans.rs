@@ -237,7 +237,7 @@ fn called(plan: &ServicePlan) -> KnownObject {
 fn not_there(word: &Word) -> String {
     let bare = word.bare();
     if bare.parse::<IpAddr>().is_ok() || bare.parse::<u64>().is_ok() {
-        format!("load balancer {bare} of a Service")
+        format!("Service with load balancer {bare}")
     } else {
         format!("Service {} of type LoadBalancer", Vec::from_iter(word.readings()).join(" or "))
     }

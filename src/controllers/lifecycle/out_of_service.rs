@@ -35,7 +35,7 @@ const LAST_READ_MAX_AGE: Duration = Duration::from_secs(8);
 const RULES: [&str; 6] = [
     "the node must be on a Cloud server and have the taint shutdown",
     "the condition Ready of the node must be Unknown",
-    "each read of the server must have said off for the time of --node-out-of-service-after",
+    "for the time of --node-out-of-service-after, every read of the server must have said that it is off",
     "the server must be off and not locked, now and a minute ago, and no action may run on it",
     "at least half of the nodes must be ready",
     "no other node may have got the taint within the last minute",

@@ -300,13 +300,13 @@ impl Exchanged {
 fn too_many() -> String {
     format!(
         "ccm reads the EndpointSlices of at most {SERVICES_WITH_PODS} Services, and those that older Services need come \
-         first"
+         first. Let fewer Services prefer nodes with pods"
     )
 }
 
 fn without_node((namespace, name): &ServiceName) -> String {
     format!(
-        "the EndpointSlices of Service {namespace}/{name} have an endpoint without nodeName, so it is not known which \
-         node runs its pod"
+        "the EndpointSlices of Service {namespace}/{name} have an endpoint without nodeName: add nodeName to this \
+         endpoint"
     )
 }

@@ -73,8 +73,8 @@ pub(super) fn leave_others(
         leaving.changes.extend(changes);
         leaving.is_any = true;
         let moves = format!(
-            "the Service moves from load balancer {} to {}, so its addresses change: when its status has the new \
-             addresses, change its DNS records. Until then the old load balancer serves it",
+            "the Service moves from load balancer {} to {}, so its addresses change. The old load balancer serves the \
+             Service until its status has the new addresses; change its DNS records then",
             balancer.shown(),
             there.map_or("a new one".to_owned(), |balancer| balancer.shown())
         );

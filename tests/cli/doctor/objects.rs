@@ -157,7 +157,7 @@ fn broken_services_are_reported_with_the_fix() {
             world.delete("web");
             since_two_hours(world, "web", "deletionTimestamp");
         }, "services: fail", &["service/default/web: the Service was deleted, but not everything is removed yet"],
-            "ccm lb sync default/web makes them now"),
+            "ccm lb sync default/web does it now"),
         ("one that was refused, asked by who may not list events", |world| {
             refused(world);
             world.role(rules("role.yaml"));
@@ -306,7 +306,7 @@ fn a_refused_target_on_a_load_balancer_outside_of_the_network_has_its_own_fix() 
     let remedy =
         "remove the cause of the failure, then run ccm lb sync default/extb, which tries again";
     assert!(check.remedy.contains(remedy), "{check:?}");
-    assert!(!check.remedy.contains("makes them now"), "{check:?}");
+    assert!(!check.remedy.contains("does it now"), "{check:?}");
 }
 
 /// Returns a world with synced Services in these namespaces that choose their private addresses.

@@ -83,7 +83,7 @@ type OffCase = (&'static str, fn(&mut World), Option<(Reason, &'static str)>, us
 const OFF: &[OffCase] = &[
     ("no annotation", |it| it.unset(PREFER), None, 0),
     ("the annotation says no", |it| it.set_one(PREFER, "false"), None, 0),
-    ("policy Cluster", |it| it.service.traffic_policy = TrafficPolicy::Cluster, Some((Reason::AnnotationWithoutEffect, "externalTrafficPolicy Cluster")), 0),
+    ("policy Cluster", |it| it.service.traffic_policy = TrafficPolicy::Cluster, Some((Reason::AnnotationWithoutEffect, "externalTrafficPolicy: Local")), 0),
     ("not read yet", |it| it.cluster.history.pods = Arc::default(), None, 1),
     ("refused", |it| { let name = it.cluster.history.pods.services[0].clone(); it.cluster.history.pods = Arc::new(PodNodes { unread: [(name, "no right".to_owned())].into(), ..PodNodes::default() }); }, Some((Reason::EndpointsUnreadable, "no right")), 1),
     ("an endpoint without a node", |it| pods_of(it).unplaced = 1, None, 1),
@@ -164,7 +164,7 @@ fn the_setting_is_the_default_and_the_message_says_how_many_nodes_with_pods_are_
     assert_eq!(left, [LeftOutState::Limit, LeftOutState::Limit]);
     let full = plan.findings.iter().find(|found| found.reason == Reason::MaxTargetsReached);
     let message = &full.expect("the finding").message;
-    assert!(message.contains("(2 of these nodes run ready pods)"), "{message}");
+    assert!(message.contains("(2 of these nodes run ready pods of its Services)"), "{message}");
     let shown = plan.with_pods.iter().filter(|node| node.is_target).count();
     assert_eq!((plan.with_pods.len(), shown), (5, 3));
 }

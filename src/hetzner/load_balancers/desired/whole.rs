@@ -381,7 +381,8 @@ fn way_to_targets(
     let decided = set.map_or(default, of_first);
     if own.value != decided.value && parser.has(&a::USE_PRIVATE_IP, None) {
         let why = format!(
-            "annotation {key} has no effect: {} decides how new targets are reached",
+            "annotation {key} has no effect: {} decides how new targets are reached: set it there, too, or remove it \
+             here",
             first_to_decide(first)
         );
         parser.warning(Reason::AnnotationWithoutEffect, why);
@@ -525,11 +526,13 @@ fn pods_of(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<ServiceN
     };
     if is_set && is_without_effect {
         let why = if group.is_external() && !is_on {
-            "another Service with a port on the load balancer does not set it".to_owned()
+            "another Service with a port on the load balancer does not set it: set it there, too, or remove it here"
+                .to_owned()
         } else if is_local(&context.service) {
             group.why_it_does_not_decide()
         } else {
-            "with spec.externalTrafficPolicy Cluster each node sends connections to any pod; it counts with Local alone"
+            "it is only for spec.externalTrafficPolicy: Local, and this Service has Cluster, with which each node \
+             sends connections to any pod: remove the annotation, or set Local"
                 .to_owned()
         };
         let key = a::PREFER_NODES_WITH_PODS.key();

@@ -375,7 +375,10 @@ impl Diff<'_, '_> {
         self.found.pods_of.clone_from(asked);
         let unread = asked.iter().find_map(|service| pods.unread.get(service));
         if let Some(why) = unread {
-            let why = format!("nodes with pods can't be preferred: {why}");
+            let why = format!(
+                "nodes with pods are not preferred (prefer-nodes-with-pods), because it is not known on which \
+                 nodes the pods run: {why}"
+            );
             self.parser.warning(Reason::EndpointsUnreadable, why);
         }
         pods.mask(asked).unwrap_or_default()
@@ -459,7 +462,7 @@ impl Diff<'_, '_> {
             let with_pods = self.found.with_pods.iter().filter(is_left).count();
             let with_pods = match with_pods {
                 0 => String::new(),
-                count => format!(" ({count} of these nodes run ready pods)"),
+                count => format!(" ({count} of these nodes run ready pods of its Services)"),
             };
             let why = format!(
                 "the load balancer takes at most {limit} targets, and has no room for {}{with_pods}: choose a larger \

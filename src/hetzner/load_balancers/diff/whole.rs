@@ -330,8 +330,8 @@ impl Diff<'_, '_> {
             && let Source::Annotation(_) = wanted.source
         {
             let why = format!(
-                "{}: {:?} has no effect: the load balancer is in {is}, and can't be moved: set {is:?} there, or remove \
-                 the annotation",
+                "{}: {:?} has no effect, because the load balancer is in {is}, and can't be moved: change the value \
+                 to {is:?}, or remove the annotation",
                 wanted.source, wanted.value
             );
             self.parser.warning(Reason::AnnotationWithoutEffect, why);
