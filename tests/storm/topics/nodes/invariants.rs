@@ -99,7 +99,7 @@ fn wrong_taints(written: &Value, node: &Value, servers: &Servers) -> Option<Stri
     let taints = taints.map_or(&[][..], Vec::as_slice);
     let mut addresses = node["status"]["addresses"].as_array().into_iter().flatten();
     let id = &node["spec"]["providerID"];
-    // The server's present state counts.
+    // The first entry has the server's present state, or the state that a recent read found.
     let server = servers.iter().find(|(other, ..)| id == other);
     if has(taints, UNINITIALIZED)
         && !has(written, UNINITIALIZED)

@@ -274,7 +274,9 @@ impl Topic for Nodes {
     }
 
     fn check_write(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
-        let verdict = check_write(sandbox, half, request, &self.former.lock().unwrap());
+        let former = self.former.lock().unwrap();
+        let out_of_service = self.out_of_service.as_ref();
+        let verdict = check_write_after_reads(sandbox, half, request, &former, out_of_service);
         match (&self.out_of_service, verdict) {
             (Some(out_of_service), Verdict::Allowed) => {
                 Verdict::from_violation(out_of_service.violation_by(sandbox, request))
@@ -325,6 +327,18 @@ pub(super) fn check_write(
     request: &Request,
     former: &invariants::Servers,
 ) -> Verdict {
+    check_write_after_reads(sandbox, half, request, former, None)
+}
+
+/// The same, for a story in which nodes are taken out of service. `out_of_service` knows which servers `ccm` may take
+/// for off although they were switched on. Without it, only the present state of a server counts.
+fn check_write_after_reads(
+    sandbox: &Sandbox,
+    half: Half,
+    request: &Request,
+    former: &invariants::Servers,
+    out_of_service: Option<&OutOfService>,
+) -> Verdict {
     let Some(name) = node_written(request).filter(|_| half == Half::Kubernetes) else {
         return Verdict::Unrelated;
     };
@@ -333,6 +347,11 @@ pub(super) fn check_write(
     }
     let node = sandbox.cluster().get("nodes", None, name);
     let mut servers = servers(sandbox);
+    for (id, _, is_off, _) in &mut servers {
+        let number = id.strip_prefix(PREFIX).and_then(|id| id.parse().ok());
+        let was_read_off = |it: &OutOfService| it.was_read_off(sandbox, number.unwrap_or(0));
+        *is_off |= out_of_service.is_some_and(was_read_off);
+    }
     for former in former {
         if servers.iter().any(|(id, ..)| *id == former.0) {
             servers.push(former.clone());

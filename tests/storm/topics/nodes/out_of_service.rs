@@ -4,6 +4,7 @@
 use super::invariants::{PREFIX, node_written};
 use super::{Host, SHUTDOWN, edit};
 use crate::random::Random;
+use sandbox::calls::Call;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
@@ -29,7 +30,7 @@ pub const ROUNDS: u64 = 32;
 /// reads, which is 120 s, `ccm` measures anew. So it notices that the server was on.
 const ON_AT_LEAST: Duration = Duration::from_secs(130);
 
-/// The longest time that the write may take.
+/// The longest time that the write may take. The read of the server on which a taint rests may be as old.
 const WRITE: Duration = Duration::from_secs(8);
 
 /// The nodes that are there beside those of the other events, so that at least half of all nodes are ready. Events
@@ -37,11 +38,13 @@ const WRITE: Duration = Duration::from_secs(8);
 const STEADY: usize = 14;
 const CHANGING: u64 = 4;
 
+/// When each server was switched on or off, by its ID, oldest first. A server that was not switched is not in the map.
+type Power = HashMap<u64, Vec<(bool, Instant)>>;
+
 /// What servers really did, and how often nodes were taken out of service.
 #[derive(Default)]
 pub struct OutOfService {
-    /// Since when each server is on or off, by its ID. A server that was not switched is not in the map.
-    power: Arc<Mutex<HashMap<u64, (bool, Instant)>>>,
+    power: Arc<Mutex<Power>>,
     tainted: AtomicU64,
     /// Whether another process may work while one is paused. A server is then not switched on during a tick.
     pub two_at_once: bool,
@@ -73,7 +76,8 @@ impl OutOfService {
         set_taints(sandbox, "s-5", &["nodeshutdown"]);
         let servers = sandbox.cloud().servers(sandbox.project());
         let off = servers.iter().filter(|server| server["status"] == "off");
-        let off = off.filter_map(|server| Some((server["id"].as_u64()?, (false, time::now()))));
+        let off =
+            off.filter_map(|server| Some((server["id"].as_u64()?, vec![(false, time::now())])));
         self.power.lock().unwrap().extend(off);
     }
 
@@ -81,13 +85,13 @@ impl OutOfService {
     pub fn set_power(&self, sandbox: &Sandbox, host: Option<Host>, is_on: bool) -> bool {
         let mut power = self.power.lock().unwrap();
         if let Some(Host::Server(id)) = host {
-            let last = power.get(&id);
-            if last.is_some_and(|(was_on, since)| {
+            let switched = power.entry(id).or_default();
+            if switched.last().is_some_and(|(was_on, since)| {
                 *was_on == is_on || *was_on && time::since(*since) < ON_AT_LEAST
             }) {
                 return false;
             }
-            power.insert(id, (is_on, time::now()));
+            switched.push((is_on, time::now()));
         }
         if let Some(host) = host {
             host.set_power(sandbox, is_on);
@@ -141,7 +145,7 @@ impl OutOfService {
         };
         let (cloud, power) = (Arc::clone(sandbox.cloud()), Arc::clone(&self.power));
         let switch_on = move |_: &Request| {
-            power.lock().unwrap().insert(id, (true, time::now()));
+            power.lock().unwrap().entry(id).or_default().push((true, time::now()));
             cloud.set_power(id, true);
         };
         for effect in [Effect::before(switch_on), Effect::Slow(WRITE + Duration::from_secs(1))] {
@@ -149,7 +153,7 @@ impl OutOfService {
             let read = format!("/api/v1/nodes/{name}");
             let node = name.clone();
             let is_due = move |_: &Request| {
-                let power = power.lock().unwrap().get(&id).copied();
+                let power = last_switched(&power, id);
                 let is_off = power.is_some_and(|(on, since)| !on && time::since(since) >= AFTER);
                 let node = cluster.get("nodes", None, &node);
                 is_off && node.is_some_and(|node| has_key(&node, SHUTDOWN))
@@ -157,6 +161,32 @@ impl OutOfService {
             let rule = Rule::new(effect).half(Half::Kubernetes).method("GET").path(&read);
             sandbox.faults().add(rule.when(is_due).times(1));
         }
+    }
+
+    /// Whether a read of the server found it off, and is no older than a read may be on which a taint rests. The server
+    /// may have been switched on since, which `ccm` can't know.
+    pub fn was_read_off(&self, sandbox: &Sandbox, id: u64) -> bool {
+        let power = self.power.lock().unwrap();
+        let Some(switched) = power.get(&id) else {
+            return false;
+        };
+        let was_off = |at: Instant| {
+            let before = switched.iter().rfind(|(_, since)| *since <= at);
+            before.is_some_and(|(is_on, _)| !is_on)
+        };
+        let alone = format!("/v1/servers/{id}");
+        let is_list = |call: &Call| call.path == "/v1/servers" && call.query("name").is_none();
+        let found_off = |call: &Call| {
+            call.half == Half::Hetzner
+                && call.method == "GET"
+                && call.status == Some(200)
+                && (call.path == alone || is_list(call))
+                && time::since(call.started) <= WRITE
+                && was_off(call.started)
+        };
+        // Most servers were not switched for long, so that the calls need not be searched.
+        let is_recent = switched.last().is_some_and(|(_, since)| time::since(*since) <= WRITE);
+        is_recent && sandbox.calls().count(found_off) > 0
     }
 
     /// Returns why a write changes taints of others, or takes a node out of service whose server may run.
@@ -180,7 +210,7 @@ impl OutOfService {
         self.tainted.fetch_add(1, Ordering::Relaxed);
         let id = node["spec"]["providerID"].as_str().unwrap_or_default();
         let server = id.strip_prefix(PREFIX).and_then(|id| id.parse().ok()).unwrap_or(0);
-        let power = self.power.lock().unwrap().get(&server).copied();
+        let power = last_switched(&self.power, server);
         let servers = sandbox.cloud().servers(sandbox.project());
         let server = servers.iter().find(|one| one["id"] == server);
         match power {
@@ -209,6 +239,11 @@ pub fn check_node(node: &Value, is_off: bool) -> Result<(), String> {
         _ if !own.is_empty() && !is_off => Err("its server runs, and it is out of service".into()),
         _ => Ok(()),
     }
+}
+
+/// Returns whether the server was last switched on or off, and when. `None` when it was not switched.
+fn last_switched(power: &Mutex<Power>, id: u64) -> Option<(bool, Instant)> {
+    power.lock().unwrap().get(&id)?.last().copied()
 }
 
 fn set_taints(sandbox: &Sandbox, name: &str, values: &[&str]) {
