@@ -382,7 +382,7 @@ impl Story {
         let name = format!("ccm-{}", 1 + self.log.borrow().len());
         let start = Start { reads_lease: self.topic.needs_lease(), ..start.clone() };
         self.log_line(format!("{name} starts: {start:?}"));
-        self.topic.process_works(&name);
+        self.topic.process_starts(&name);
         Rc::new(Process::new(&name, &self.sandbox_access, &start))
     }
 

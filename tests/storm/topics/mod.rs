@@ -56,6 +56,9 @@ pub trait Topic: Send + Sync {
         false
     }
 
+    /// Notes that a process of this name has started.
+    fn process_starts(&self, _name: &str) {}
+
     /// Notes which process works from now on. The name is empty when none does.
     fn process_works(&self, _name: &str) {}
 

@@ -604,6 +604,10 @@ impl Topic for Pods {
         true
     }
 
+    fn process_starts(&self, process: &str) {
+        self.process_works(process);
+    }
+
     fn process_works(&self, process: &str) {
         process.clone_into(&mut self.history().running);
     }
