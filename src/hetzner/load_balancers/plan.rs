@@ -150,9 +150,9 @@ impl BalancerSnapshot {
             }
             (_, Some(other), _) if other.id != id => {
                 return refuse(format!(
-                    "load balancer {id} can't be adopted, because the Service already has load balancer {:?} ({}). If \
-                     the Service has annotation {} or {}, remove the annotation. If not, delete load balancer {} \
-                     first. This interrupts the traffic, and its addresses are lost",
+                    "load balancer {id} can't be adopted for the Service, because the Service already has load balancer \
+                     {:?} ({}). If it has this one by annotation {} or {}, remove the annotation. If not, delete load \
+                     balancer {} first: this interrupts the traffic, and its addresses are lost",
                     other.name,
                     other.id,
                     a::SHARE.key(),

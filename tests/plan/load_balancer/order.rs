@@ -346,10 +346,10 @@ fn a_network_to_which_it_cannot_be_attached_is_reported_before_any_change() {
     let cases: &[Case] = &[
         (&some, "private-ipv4=10.0.0.5", &[]),
         (&some, "private-subnet-ip-range=10.0.0.0/24", &[]),
-        (&some, "private-ipv4=10.9.0.1", &[ip, "10.9.0.1 is in no subnet of Network 10 that load balancers in network zone eu-central can use: choose another; hcloud network describe 10 shows the subnets of the Network"]),
+        (&some, "private-ipv4=10.9.0.1", &[ip, "10.9.0.1 is in no subnet of Network 10 that load balancers in network zone eu-central can use: choose another value; hcloud network describe 10 shows the subnets of the Network"]),
         (&some, "private-ipv4=10.1.0.5", &[ip, "10.1.0.5 is in no subnet"]),
         (&some, "private-ipv4=10.2.0.5", &[ip, "10.2.0.5 is in no subnet"]),
-        (&some, "private-subnet-ip-range=10.1.0.0/24", &[range, "no subnet 10.1.0.0/24 that load balancers in network zone eu-central can use: choose another; hcloud network describe 10 shows the subnets of the Network"]),
+        (&some, "private-subnet-ip-range=10.1.0.0/24", &[range, "no subnet 10.1.0.0/24 that load balancers in network zone eu-central can use: choose another value; hcloud network describe 10 shows the subnets of the Network"]),
         (&some, "private-ipv4=10.0.0.5 private-subnet-ip-range=10.1.0.0/24", &[ip, "10.0.0.5 is not in 10.1.0.0/24"]),
         (&some, "private-ipv4=10.0.0.77", &[ip, "10.0.0.77 is already the private IP of load balancer \"neighbour\" (7)"]),
         (&some, "private-ipv4=10.0.0.66", &[ip, "10.0.0.66 is already the private IP of node worker-01"]),

@@ -201,7 +201,9 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
         assert!(plan.outcome.obstacle().is_none(), "{plan:#?}");
         let says = |text: &str| plan.findings.iter().any(|one| one.message.contains(text));
         assert!(
-            says("namespace default share under the name \"edge\" is not shared with namespace"),
+            says(
+                "namespace default does not allow namespace shop to share load balancer default/edge"
+            ),
             "{:#?}",
             plan.findings
         );

@@ -420,7 +420,7 @@ fn another_namespace_s_group_is_joined_where_a_service_there_allows_it() {
     let mark = world.mark();
     let guest = world.create("shop/guest", &[("share", "infra/edge")], &[443]);
     let says = [
-        "namespace infra share under the name \"edge\" is not shared with namespace shop",
+        "namespace infra does not allow namespace shop to share load balancer infra/edge",
         "\"shop\"",
     ];
     world.wait_for_event("guest", "SyncLoadBalancerFailed", &says);

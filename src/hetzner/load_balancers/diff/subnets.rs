@@ -160,7 +160,7 @@ pub(crate) fn check(
     // Users of the cluster read the message, and must not learn about other parts of the project. So the message does
     // not list the subnets that exist.
     parser.problem(format!(
-        "{source}: {asked} that load balancers{place} can use: choose another; {} shows the subnets of the Network",
+        "{source}: {asked} that load balancers{place} can use: choose another value; {} shows the subnets of the Network",
         shell_command("hcloud network describe", &[&network])
     ));
 }

@@ -278,8 +278,8 @@ impl<'a> Group<'a> {
             return;
         }
         let why = format!(
-            "annotation {}: the load balancer that Services of namespace {space} share under the name {:?} is not \
-             shared with namespace {own}. To allow it, add \"{own}\" to annotation {} of one of these Services",
+            "annotation {}: namespace {space} does not allow namespace {own} to share load balancer {space}/{}. To allow \
+             it, add \"{own}\" to annotation {} of a Service in namespace {space} that shares this load balancer",
             a::SHARE.key(),
             share.name,
             a::SHARE_NAMESPACES.key(),
