@@ -209,7 +209,8 @@ impl Pods {
         is_alone: bool,
     ) -> Result<Exchange, String> {
         let stays = |why: String| Err(format!("server {server} is wanted, and {why}"));
-        if view.wanted.len() <= self.room {
+        // When another process has just removed a node that the autoscaler deletes, this node is not wanted any more.
+        if is_alone && view.wanted.len() <= self.room {
             return stays("all nodes fit".into());
         }
         if view.local.is_empty() {
