@@ -32,8 +32,8 @@ pub struct View<T> {
 pub enum CacheError {
     Kube(kube::KubeError),
     Cloud(provider::ProviderError),
-    /// A failed call to the API of dedicated servers. Such an error never ends the process, because the process can
-    /// still manage the cloud servers.
+    /// The error of a failed call to the API of dedicated servers. The daemon goes on after such an error, even when
+    /// the credentials are wrong, because it can still manage the cloud servers.
     Dedicated(provider::ProviderError),
 }
 
@@ -188,8 +188,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came, which is how long this process has been able to use it. A caller can
-    /// pass this time as the `max_age` of other data, to get only data that was requested after this answer came.
+    /// Returns the time since this answer came. When other data must have been requested after this answer came, a
+    /// caller passes this time as the `max_age` of the other data.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }

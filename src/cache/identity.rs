@@ -10,7 +10,8 @@ use crate::kube::{Identities, KubeClient, KubeError, Lease, LeaseKey};
 use crate::provider::lock;
 use std::sync::Mutex;
 
-/// The UIDs of the Service `default/kubernetes` that this process knows. They identify the cluster.
+/// The present UID and the earlier UIDs of the Service `default/kubernetes`, as far as this process knows them. The
+/// first of them is the identity of the cluster.
 #[derive(Default)]
 pub struct ClusterIdentity(Mutex<IdentityMemory>);
 
@@ -23,8 +24,8 @@ enum IdentityMemory {
     /// The key of a Lease that was not read yet. The Lease is read when the identity of the cluster is needed for the
     /// first time.
     Unread(LeaseKey),
-    /// The UIDs of the Service `default/kubernetes` that were read from the Lease, and those that this process has seen
-    /// since then. The process that holds the Lease writes all of them to the Lease.
+    /// The UIDs that the Service `default/kubernetes` has had over time: those that were read from the Lease, and those
+    /// that this process has seen since then. The process that holds the Lease writes all of them to the Lease.
     Kept(Identities),
 }
 
@@ -35,20 +36,20 @@ impl ClusterIdentity {
         *lock(&self.0) = IdentityMemory::Unread(key);
     }
 
-    /// Remembers the UIDs of the Service `default/kubernetes` that are stored in the Lease. The Lease was read by this
-    /// process, but another process holds it. `lease` is `None` when the Lease does not exist.
+    /// Remembers the UIDs that the Service `default/kubernetes` has had over time, as the Lease stores them. The Lease
+    /// was read by this process, but another process holds it. `lease` is `None` when the Lease does not exist.
     pub fn heed(&self, key: &LeaseKey, lease: Option<&Lease>) {
         *lock(&self.0) = IdentityMemory::of(key, lease);
     }
 
-    /// Remembers the UIDs of the Service `default/kubernetes` that the Lease contained when this process acquired the
-    /// Lease. `noted` is `None` when the Lease contained no UIDs.
+    /// Remembers the UIDs that the Service `default/kubernetes` has had over time, as the Lease stored them when this
+    /// process acquired it. `noted` is `None` when the Lease contained no UIDs.
     pub fn recall(&self, noted: Option<Identities>) {
         *lock(&self.0) = IdentityMemory::Kept(noted.unwrap_or_default());
     }
 
-    /// Returns the UIDs of the Service `default/kubernetes` that must be written to the Lease, or `None` when no UID is
-    /// known.
+    /// Returns all UIDs that the Service `default/kubernetes` has had over time, or `None` when no UID is known. The
+    /// process that holds the Lease stores them in the Lease, so that the first UID stays the identity of the cluster.
     pub fn kept(&self) -> Option<Identities> {
         match &*lock(&self.0) {
             IdentityMemory::Kept(known) if !known.identity.is_empty() => Some(known.clone()),

@@ -223,7 +223,8 @@ impl Apis {
         self.secrets.keep(names);
     }
 
-    /// Returns the private network with its routes, no older than `max_age`. An incomplete answer is an error.
+    /// Returns the private network with its routes, no older than `max_age`. When the routes can't be read completely,
+    /// the function returns an error.
     pub fn network(
         &self,
         max_age: Duration,
@@ -286,10 +287,10 @@ impl Apis {
     }
 
     /// Returns the servers with these IDs, and all other servers on the same pages of the list of all servers. A server
-    /// whose ID is in `numbers` but not in the result does not exist. When `max_age` is zero, the API is always called.
-    /// Otherwise the result can be an earlier answer. To save calls, this answer may be as old as `max_age`, or as
-    /// `LOOK_CALL` (three seconds) multiplied by the number of pages that contain one of the servers, whichever is
-    /// longer.
+    /// whose ID is in `numbers` but not in the result does not exist.
+    ///
+    /// When `max_age` is zero, the API is always called. Otherwise an earlier answer can be returned. The greatest age
+    /// of that answer is `max_age`, or three seconds for each page that must be read, if that is longer.
     pub fn instances_around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -413,7 +414,7 @@ impl Apis {
 
     /// Returns all dedicated servers. The list is no older than [`Apis::dedicated_max_age`], and was requested at
     /// `since` or later. When the API answers only a part of the list, the function returns an error. The list is empty
-    /// when there is no API of dedicated servers.
+    /// when this program has no credentials for the API of dedicated servers.
     pub fn dedicated(
         &self,
         since: Option<Instant>,
@@ -470,8 +471,9 @@ impl Apis {
         let cloud = if let Some(kept) = kept {
             kept.cloud.clone().map_err(CacheError::Cloud)
         } else {
-            // When some servers of `known` were read again, by name, the new list must be requested after that read. A
-            // list that was cached before that read would show an older state of these servers.
+            // Some servers of `known` were perhaps read again by name, after the list was read. A new list must then be
+            // requested after these single reads. An older list from the cache would show an earlier state of these
+            // servers.
             let partial = known.as_ref().filter(|servers| servers.named.is_some());
             let partial = partial.and_then(|servers| Some(servers.cloud.as_ref().ok()?.asked));
             self.instances(needs.since.max(partial), needs.max_age, urgency)

@@ -29,9 +29,9 @@ const KEPT_AT_MOST: usize = 500;
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
-/// How often the nodes that are cordoned or not ready are read whole, to see whether they will stop soon. At most
-/// `SUSPECTS_BY_NAME` nodes are read by name. When there are more, all nodes are read by a list instead, as often as
-/// `SUSPECTS_LISTED` says.
+/// How often the complete objects are read of all nodes that are cordoned or not ready. Their taints and conditions
+/// show whether the nodes will stop soon. At most `SUSPECTS_BY_NAME` nodes are read by name. When there are more, all
+/// nodes are listed instead, once in `SUSPECTS_LISTED`.
 const SUSPECTS_MAX_AGE: Duration = Duration::from_secs(15);
 const SUSPECTS_BY_NAME: usize = 20;
 const SUSPECTS_LISTED: Duration = Duration::from_secs(60);

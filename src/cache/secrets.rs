@@ -57,8 +57,8 @@ impl Secrets {
             }
             let before = known.remove(name).map(|(_, held)| held);
             let namespace = name.0.as_str();
-            // It is not known whether a new Secret is usable before it is read. If it turns out to be unusable, it
-            // needs a place in `others`, so it is read only when there is room in `others`.
+            // Only the read of a new Secret shows whether the Secret is usable. An unusable Secret needs a place in
+            // `others`. A new Secret is therefore read only when `others` has room for it.
             let mut has_room =
                 || !full.contains(namespace) && make_room(&mut known.others, namespace);
             if before.is_none() && !has_room() {
@@ -173,9 +173,9 @@ fn read(
 mod tests {
     use super::*;
 
-    /// Asks for a place in the cache for each name of each namespace. Does this three times for all names. Each element
-    /// of `asked` is a namespace and the number of its names. Returns how many names of each namespace have a place at
-    /// the end.
+    /// Tries to put all names of all namespaces into an empty cache, three times one after the other. Each element of
+    /// `asked` is a namespace and the number of its names. Returns how many names of each namespace are in the cache
+    /// after that.
     fn places(asked: &[(&str, usize)]) -> Vec<usize> {
         let mut places = BTreeMap::new();
         for _ in 0..3 {

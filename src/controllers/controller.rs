@@ -20,12 +20,12 @@ pub trait Controller: Send {
     /// Returns how long the daemon waits after the end of one sync pass before it begins the next sync pass.
     fn interval(&self) -> Duration;
 
-    /// Checks the selected objects and makes the changes that they need. A change that is not finished, with the
-    /// outcome `Progress::Unfinished`, is continued in the next tick.
+    /// Makes one sync pass: checks the objects in `selection`, and makes the changes that they need. A change that the
+    /// cloud is still carrying out (`Progress::Unfinished`) is continued in the next sync pass.
     fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report;
 
-    /// Reads the state and makes plans as a tick does, but writes nothing. Returns the changes that a tick would make
-    /// now.
+    /// Reads the state and makes plans like a sync pass, but writes nothing. Returns the changes that a sync pass would
+    /// make now.
     fn propose(
         &self,
         apis: &Apis,
@@ -76,10 +76,11 @@ impl Selection {
         *self != Selection::Due
     }
 
-    /// Returns all nodes. When a person selected the objects, complete Node objects are read, unless they were read at
-    /// most `table_max_age` ago. Otherwise a table with a few columns of each node is read when the last table is older
-    /// than `table_max_age`. The complete objects of all nodes are then read only when the last ones are older than
-    /// `whole_max_age`.
+    /// Returns all nodes.
+    ///
+    /// When a person asked for the objects, the nodes are complete Node objects that were read at most `table_max_age`
+    /// ago. In all other cases, the complete objects can be as old as `whole_max_age`, and a table with a few columns
+    /// of each node shows which nodes have changed since. This table was read at most `table_max_age` ago.
     pub(super) fn nodes(
         &self,
         apis: &Apis,
@@ -120,8 +121,8 @@ pub struct Report {
     pub outage: Option<Outage>,
 }
 
-/// The outcome for one object that did not fail. When several outcomes are reported for an object, the one that comes
-/// last in this list counts.
+/// The outcome for one object that did not fail. When several outcomes are reported for an object, the one whose
+/// variant is declared last counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
     /// The object was already as it should be.

@@ -72,9 +72,9 @@ pub(super) struct Execution<T> {
     pub(super) id: u64,
     /// Data of the caller about the object, e.g. the plan from which the changes come.
     pub(super) subject: T,
-    /// The share of API calls from which the calls for this object's changes are subtracted. When the share is used up,
-    /// the changes that were not sent yet are dropped, unless [`Payer::can_stop`] is false. `None` means that no share
-    /// limits the calls.
+    /// The namespace's share of API calls from which the calls for this object's changes are subtracted. When no calls
+    /// are left in the share, the changes that were not sent yet are dropped, unless [`Payer::can_stop`] is false.
+    /// `None` means that no share limits the calls.
     pub(super) payer: Option<Payer>,
     controller: &'static str,
     /// The name of the object, e.g. `service/default/web`.
@@ -115,8 +115,8 @@ pub(super) enum End {
     #[default]
     AllMade,
     /// A new plan is needed, because the change that was just made has altered the state for which the plan was made.
-    /// The remaining changes were dropped. The value is `None`, unless a load balancer was created and the answer of
-    /// the cloud has shown it. The value is then a snapshot of all load balancers, including the new one.
+    /// The remaining changes were dropped. If a load balancer was created and the answer to its creation contained it,
+    /// the value is the state of all load balancers, including the new one. Otherwise the value is `None`.
     PlanAgain(Option<Arc<dyn Snapshot>>),
     /// A new plan is needed, because something in the cloud had changed since the plan was made. The remaining changes
     /// were dropped. The text describes the change that could not be made.
@@ -185,9 +185,9 @@ impl<T> Executor<T> {
         Executor { is_in_turn: true, ..Executor::new(controller) }
     }
 
-    /// Adds an object with its changes, and returns its [`Execution`]. No share of API calls limits the changes, unless
-    /// the caller then sets the field `payer`. When the first change was not sent by `begins_by`, the plan is too old,
-    /// and none of the changes is sent.
+    /// Adds an object with its changes, and returns its [`Execution`]. When the first change was not sent by
+    /// `begins_by`, no change is sent, because the plan is too old then. The field `payer` is `None`, i.e. no
+    /// namespace's share of API calls limits the changes. The caller can set this field.
     pub(super) fn begin(
         &mut self,
         object: String,
@@ -389,8 +389,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Divides the API calls that asked about these actions equally among the actions. Each part is subtracted from the
-    /// share of API calls of the object to which the action belongs.
+    /// Divides the API calls that asked about these actions equally among the actions. The calls of each action are
+    /// then subtracted from the namespace's share of API calls that is charged for its object.
     fn share_out(&self, actions: &[ActionId], calls: u64) {
         let each = calls as f64 / actions.len().max(1) as f64;
         for execution in &self.executions {

@@ -27,11 +27,12 @@ pub(super) fn server_of(node: &KubeNode, provider: &dyn Provider) -> Option<Inst
     provider.parse_provider_id(&node.spec.provider_id).ours()
 }
 
-/// Returns the node that keeps a server or an address which all these nodes name. A kubelet itself writes the provider
-/// ID and the addresses of its node, so these prove nothing. A kubelet can't change the creation time, so the oldest
-/// initialised node is chosen. Without an initialised node, the only node in the list is chosen, or else the node with
-/// this `name`. Without such a node, the result is `None`. Between nodes that were created in the same second, the UID
-/// decides, because nobody can choose a UID.
+/// Returns the node that keeps a server or an address which all these nodes name, or `None` when it can't be decided. A
+/// kubelet itself writes the provider ID and the addresses of its node, so these prove nothing.
+///
+/// The oldest initialised node is chosen, because a kubelet can't change the creation time. Between nodes that were
+/// created in the same second, the UID decides, because nobody can choose a UID. When no node is initialised, a single
+/// node in the list is chosen, and of several nodes the one with this `name`.
 fn keeper<'a>(nodes: &[&'a KubeNode], name: Option<&str>) -> Option<&'a KubeNode> {
     fn age(node: &KubeNode) -> impl Ord {
         let created = node.metadata.creation_timestamp;
@@ -250,10 +251,10 @@ impl<'a> MatchIndex<'a> {
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
 
-    /// Returns the first of the addresses `ips` that another node also has, or that the kubelet of another node also
-    /// asks for. When an initialised node already has the address, the node keeps it, whatever other kubelets write. A
-    /// new node can't take an address from an initialised node. When two new nodes ask for the same address, neither of
-    /// them gets it.
+    /// Returns an address among `ips` that another node also has, or that the kubelet of another node also asks for.
+    /// Returns `None` when there is no such address. An initialised node keeps an address that it already has
+    /// (`is_kept`), and such an address is returned only when no other one is found. A new node can't take an address
+    /// from an initialised node. When two new nodes ask for the same address, neither of them gets it.
     pub fn shared_address(
         &self,
         node: &KubeNode,
@@ -294,8 +295,8 @@ impl<'a> MatchIndex<'a> {
         }
     }
 
-    /// Returns the name of another node that also has an address of this server, and because of which `node` does not
-    /// get the server. Returns `None` when there is no such node.
+    /// Decides between several nodes that report an address of this server. Returns the name of the other node that
+    /// prevents `node` from getting the server, or `None` when no other node does.
     fn rival_by_address(&self, instance: &Instance, node: &KubeNode) -> Option<&'a str> {
         let nets = self.provider.instances()?.recognised_by(instance);
         let has_one = |ips: &[IpAddr]| ips.iter().any(|ip| nets.iter().any(|net| net.contains(ip)));
@@ -340,8 +341,8 @@ impl<'a> MatchIndex<'a> {
             None => {
                 "; the project has no servers at all: does the token belong to another project?"
             }
-            // The message does not say how many servers there are. Otherwise each new server would change the message,
-            // and each new message would be a new event.
+            // When the project has servers, the message does not contain their number. Otherwise the message would
+            // change with each new server, and each new message would be a new event.
             _ => "",
         };
         let name = node.name();
@@ -389,8 +390,8 @@ fn rival<'a>(
 }
 
 /// Returns the addresses that a kubelet wants for its node. They come from the annotation for internal IPs and from the
-/// annotation `provided-node-ip`. When the node is new, the addresses in its status are added. When the node is
-/// initialised, the addresses in `provided-node-ip` that its status already contains are left out.
+/// annotation `provided-node-ip`. The addresses in the status of a new node are added, because the kubelet has written
+/// them. For an initialised node, only those addresses in `provided-node-ip` count that are not in its status yet.
 fn asked_ips(node: &KubeNode) -> impl Iterator<Item = IpAddr> {
     let reported = reported_ips(node);
     let (known, asked) =

@@ -6,7 +6,8 @@ use super::backoff::Backoff;
 use crate::provider::{Urgency, clock};
 use std::time::{Duration, Instant};
 
-/// How old the data may be for a plan that looks whether a departing node can be removed from the targets now.
+/// How old the data may be for a plan that is made because of a node that will stop soon. The plan looks whether this
+/// node can be removed from the targets of the load balancer now.
 const KEPT_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// When a controller last compared its objects with the cloud and last wrote to the cloud, and when it must try failed
@@ -22,7 +23,7 @@ pub(super) struct Schedule {
     pub(super) last_write: Option<Instant>,
 }
 
-/// The reason why a plan for an object is made. When several reasons apply, the one that comes first in this list
+/// The reason why a plan for an object is made. When several reasons apply, the one whose variant is declared first
 /// counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
@@ -34,7 +35,8 @@ pub(super) enum Why {
     Overtaken,
     /// The last try failed, and the wait after that failure is over.
     Retried,
-    /// A departing node stays a target, and the health of the other targets may have changed.
+    /// A load balancer keeps a target that should be removed, e.g. because its node will stop soon. The health of the
+    /// other targets may have changed, so that the target can be removed now.
     Kept,
     /// The regular comparison of all objects with the cloud is due.
     Compared,

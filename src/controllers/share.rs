@@ -12,8 +12,8 @@ const AT_ONCE: u32 = 900;
 /// The time in which a share of API calls that is not full gets one call back. That is 900 calls an hour.
 const REFILL: Duration = Duration::from_secs(4);
 
-/// A limit for the number of API calls that the reads for the next plan are expected to need, as a part of a full
-/// share. Without this limit, the reads in a project of many thousand servers would seem to leave no calls for changes.
+/// The next plan is expected to need at most this part of a full share of API calls for its reads. Without this limit,
+/// the reads in a project of many thousand servers would seem to leave no calls for changes.
 const READS_AT_MOST: f64 = 0.5;
 
 /// The API calls that the Services of one namespace may still use.
@@ -32,13 +32,13 @@ struct ShareBucket {
     reads: f64,
 }
 
-/// The share of API calls from which the calls for the changes of one object are subtracted.
+/// The namespace's share of API calls that is charged for the changes of one object.
 #[derive(Clone, Debug)]
 pub(super) struct Payer {
     pub(super) share: Arc<CallShare>,
-    /// Whether the changes of the object stop when the share of API calls is used up. This is `false` when the share
-    /// belongs to another namespace than the object. The object's own namespace has not caused the changes then, so it
-    /// must not suffer from the empty share.
+    /// Whether the changes of the object stop when no calls are left in the share. This is `false` when a Service of
+    /// another namespace has caused the changes, e.g. because both Services use the same load balancer. That
+    /// namespace's share is then charged, but the object must not suffer when this share is used up.
     pub(super) can_stop: bool,
 }
 
@@ -90,8 +90,9 @@ impl CallShare {
 }
 
 impl Payer {
-    /// Returns a payer for an object in another namespace. The calls for that object are charged to the same share of
-    /// API calls as those of this payer, but its changes do not stop when the share is used up.
+    /// Returns a payer with the same share of API calls, for an object that does not belong to the namespace of this
+    /// share. The calls for the object are subtracted from the share, but the changes of the object do not stop when
+    /// the share is used up.
     pub(super) fn of_another(&self) -> Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }

@@ -520,8 +520,8 @@ fn changes_in_turn_share_questions() {
     assert!(asked as f64 <= intervals + 2.0, "{asked} questions in {intervals} intervals");
 }
 
-/// A share of API calls limits the changes of an object. When the share is used up, the changes that were not sent yet
-/// are dropped if `Payer::can_stop` is true, and are still sent if it is false.
+/// When a namespace has used up its share of API calls, the changes that were not sent yet are dropped if
+/// `Payer::can_stop` is true. They are still sent if it is false.
 #[test]
 fn an_execution_stops_when_its_share_is_used_up() {
     use crate::controllers::share::{CallShare, Payer};

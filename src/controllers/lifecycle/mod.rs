@@ -210,8 +210,9 @@ impl LifecycleController {
     }
 
     /// Returns the nodes that need work now: nodes that are not ready, and ready nodes from which a taint must be
-    /// removed. A node that must still wait for its next try is left out, unless a person asked for it by a command. A
-    /// node whose server belongs to another node is left out as well, because it must be neither tainted nor deleted.
+    /// removed. A node that must still wait for its next try is left out, unless a person asked for it by a command.
+    /// When several nodes name the same server in their provider IDs, only the node to which the server belongs is
+    /// returned. The other nodes must be neither tainted nor deleted.
     fn due(
         &self,
         apis: &Apis,

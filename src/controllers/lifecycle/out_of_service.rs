@@ -23,8 +23,8 @@ pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// was set by a person or by another program, and is never changed.
 const OWN_VALUE: &str = "ccm-from-scratch";
 
-/// The minimum time of two of the rules in [`RULES`]. Each read of the server within this time must have said that the
-/// server is not locked. And no node may have got the taint within this time.
+/// The time that two of the rules in [`RULES`] require. Every read of the server within this time must have said that
+/// the server is not locked. Within this time, no other node may have got the taint `out-of-service`.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
 /// How old the last read of the server can be when the taint `out-of-service` is planned. The request that sets the

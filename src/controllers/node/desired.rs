@@ -114,8 +114,9 @@ fn with_annotation(mut finding: Finding) -> Finding {
 /// `None` means that the key must be removed.
 pub(super) type WantedLabel = (String, Sourced<Option<String>>);
 
-/// Returns the labels that a node gets at its initialisation. Each topology value gets two labels, one with the stable
-/// key and one with the beta key. A label that the provider adds does not replace a label that the node already has.
+/// Returns the labels that a node gets at its initialisation. Each topology value, e.g. the zone, gets two labels, one
+/// with the stable key and one with the beta key. Further labels, which the provider (the code for one cloud) asks for,
+/// never replace a label that the node already has.
 pub(super) fn labels_at_initialisation(node: &KubeNode, metadata: &Metadata) -> Vec<WantedLabel> {
     let topology = metadata.topology.iter().flat_map(|(label, wanted)| {
         [label.beta_key(), label.stable_key()].map(|key| (key.to_owned(), wanted.clone()))

@@ -36,8 +36,9 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "cloud-node-controller";
 
-/// The shortest limit for the age of a list of servers from which a write is planned. Without it, a very short
-/// `HCLOUD_SERVER_CACHE_MAX_AGE` would make even the list that the sync pass has just read too old.
+/// The least value of the limit for the age of a server list from which a write is planned. If
+/// `HCLOUD_SERVER_CACHE_MAX_AGE` is shorter, this value is used instead. Otherwise even the list that the sync pass has
+/// just read would be too old.
 const YOUNGEST: Duration = Duration::from_secs(1);
 
 /// Nodes are planned and written in batches. The size of a batch is this number for each thread that writes. Small
@@ -379,10 +380,10 @@ impl NodeController {
         self.schedule.is_comparison_due(self.refresh_period(apis), now)
     }
 
-    /// Returns the greatest age of a list of complete Node objects. All nodes are compared with their servers once in
-    /// each period of `--node-status-update-frequency`. While no such comparison is due, a list as old as this period
-    /// is enough. When a comparison is due, a list is too old if it was read more than one sync interval before the
-    /// comparison became due.
+    /// Returns how old the list of complete Node objects may be. All nodes are compared with their servers once in each
+    /// period of `--node-status-update-frequency`. Before the next comparison is due, the list may be as old as this
+    /// period. When the comparison is due, the list must have been read after it became due, or at most one sync
+    /// interval before.
     fn whole_max_age(&self, now: Instant) -> Duration {
         let frequency = self.settings.status_update_frequency;
         let since_last = self.schedule.compared.map(|last| now.duration_since(last));

@@ -271,9 +271,9 @@ impl RouteMemory {
     }
 }
 
-/// Returns the route that a node needs, if the route exists or is about to be added. For any other route the result is
-/// `None`, even if it leads to the node's server. The list of servers can be old, and the gateway of such a route may
-/// already be the address of another server.
+/// Returns the route that a node needs, if the route exists or is about to be added. Any other route gives `None`, so
+/// it is not remembered as a route of this cluster. This is so even if the route leads to the node's server, because
+/// the list of servers can be old, and the gateway may already be the address of another server.
 fn of_node(row: &RouteRow) -> Option<Route> {
     let is_its = row.state == State::Ok || matches!(row.step, RouteStep::Add | RouteStep::Replace);
     row.want.filter(|_| is_its)

@@ -41,8 +41,8 @@ struct DesiredRoutes {
     /// The plan for the node. When a route of the node can't be made, the field `obstacle` of the plan says why.
     plan: NodeRoutePlan,
     server: InstanceId,
-    /// The name of the other node to which the server of this node belongs. Both provider IDs name the server, and no
-    /// new route is added for this node. `None` when the server belongs to this node.
+    /// The name of another node whose provider ID names the same server, if the server belongs to that node. No new
+    /// route is then added for this node. `None` when the server belongs to this node.
     kept_by: Option<String>,
     /// Whether the node's server is in the list of servers.
     has_server: bool,
@@ -128,8 +128,9 @@ struct Planner<'a> {
     is_anchored: bool,
     /// Whether a needed route is blocked by a route that may belong to another cluster in the same Network.
     is_in_doubt: bool,
-    /// Whether the addition of the routes that are not blocked will probably prove that the Network belongs to this
-    /// cluster. The next plan can then replace the routes that block others.
+    /// Whether the next plan will probably be allowed to replace the routes that block others. This is so when all
+    /// routes that may belong to another cluster lead to one server, and this plan adds a route that nothing blocks.
+    /// Once that route exists, it proves that the Network belongs to this cluster.
     may_become_clear: bool,
 }
 
@@ -311,8 +312,8 @@ impl<'a> Planner<'a> {
     /// belong to which cluster.
     ///
     /// A needed route that nothing blocks is still added, because an addition does no harm. A blocking route is
-    /// replaced only when it is certain that the Network belongs to this cluster. A route that this program has added
-    /// before that was certain does not prove it.
+    /// replaced only when it is certain that the Network belongs to this cluster. The existence of a needed route alone
+    /// is no proof, because this program may itself have added the route while this was uncertain.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
         // `ours` are the routes for which this controller is responsible. Some of them may belong to another cluster.

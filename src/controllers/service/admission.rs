@@ -39,21 +39,21 @@ struct Admitted {
     /// The version of the Service for which the controller is allowed to plan. While a change waits because the
     /// namespace has no API calls left, the spec and the annotations are those from before that change.
     service: Arc<KubeService>,
-    /// The share of API calls that is charged until the latest change of the Service is carried out. `None` means that
-    /// no share is charged, because that change is already carried out, or because the Service existed when this
-    /// process started.
+    /// The namespace's share of API calls that is charged until the latest change of the Service is carried out. `None`
+    /// means that no share is charged, because that change is already carried out, or because the Service existed when
+    /// this process started.
     payer: Option<Payer>,
-    /// The Service as it was before the change that is being carried out. `None` when this is not known. The change can
-    /// move the Service away from a load balancer that other Services share. The calls that are made for those Services
-    /// because of the move are charged to `payer`, too.
+    /// The Service as it was before the change that is being carried out, or `None` when this is not known. If the
+    /// change moves the Service to another load balancer, the Services that share the previous load balancer need API
+    /// calls, too. With this field they are found, and `payer` is charged for these calls.
     before: Option<Arc<KubeService>>,
 }
 
 impl Admission {
     /// Replaces each listed Service by the version for which the controller is allowed to plan now, and removes new
     /// Services that have to wait. Returns the Services with a change that begins to wait now, because the namespace
-    /// has no API calls left. `busy` are the payers (shares of calls) of the changes that are being made. The more of
-    /// them a namespace has, the fewer new changes it can begin.
+    /// has no API calls left. `busy` has one element for each change that is being made: the share of API calls that is
+    /// charged for it. For each change that is being made, its namespace can begin one new change less.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<KubeService>>,
@@ -111,10 +111,9 @@ impl Admission {
         self.admit(&service, agenda, has_room)
     }
 
-    /// Returns the payer, i.e. the share of API calls that is charged for the plan of this Service. When the Service
-    /// itself has an unfinished change, this is the payer of that change. Otherwise it is the payer of another Service
-    /// with an unfinished change that uses the same load balancer. `of_groups` is the result of
-    /// [`Admission::payers_of_groups`].
+    /// Returns the namespace's share of API calls that is charged for the plan of this Service. This is the share of
+    /// the Service's own unfinished change, if it has one. Otherwise it is the share of an unfinished change of another
+    /// Service on the same load balancer, from `of_groups`, the result of [`Admission::payers_of_groups`].
     pub(super) fn payer(
         &self,
         service: &KubeService,
@@ -132,8 +131,9 @@ impl Admission {
         })
     }
 
-    /// Returns the payer (share of API calls) of an unfinished change for each group of Services that share a load
-    /// balancer. A group without an unfinished change is left out.
+    /// Returns, for each load balancer that Services share, the namespace's share of API calls that is charged for an
+    /// unfinished change of one of these Services. The key is the key of this group of Services. A group without an
+    /// unfinished change is left out.
     pub(super) fn payers_of_groups(
         &self,
         group: impl Fn(&KubeService) -> Option<String>,
@@ -165,8 +165,7 @@ impl Admission {
         payer.is_some_and(|payer| payer.can_stop && calls_left(&payer.share) < CALLS_OF_A_CHANGE)
     }
 
-    /// Returns the UIDs of those given Services that have a change which waits until their namespace has API calls
-    /// left.
+    /// Returns the UIDs of those given Services that wait with a change, because their namespace has no API calls left.
     pub(super) fn waiting_of(&self, services: &[Arc<KubeService>]) -> HashSet<String> {
         let uids = services.iter().map(|service| &service.metadata.uid);
         uids.filter(|uid| self.waiting.contains_key(*uid)).cloned().collect()
@@ -190,8 +189,8 @@ impl Admission {
         self.waiting.insert(uid.to_owned(), clock::now()).is_none()
     }
 
-    /// Records that the work on the Service has ended. `unfinished` is the payer (share of API calls) of the next try.
-    /// It is `None` when the Service is not tried again, or when no share is charged.
+    /// Records that the work on the Service has ended. `unfinished` is the namespace's share of API calls that is
+    /// charged for the next try. It is `None` when the Service is not tried again, or when no share is charged.
     pub(super) fn ended(&mut self, service: &Arc<KubeService>, unfinished: Option<Payer>) {
         if let Some(admitted) = self.admitted.get_mut(&service.metadata.uid)
             && !asks_otherwise(&admitted.service, service)
@@ -293,8 +292,8 @@ impl Admission {
     }
 }
 
-/// Returns the payers without those that stand for the same share of API calls as an earlier payer in the list. So no
-/// share is charged twice.
+/// Keeps only the first of several payers that have the same namespace's share of API calls. The calls of one read are
+/// then not subtracted twice from that share.
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();
     for payer in payers {
@@ -306,8 +305,8 @@ pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     different
 }
 
-/// Subtracts the full number of API calls from the share of each payer. The calls are not divided, because each payer
-/// alone would have caused all of them.
+/// Subtracts this number of API calls from the share of each payer. The number is not divided among the shares, because
+/// the changes of each payer's namespace alone would have needed all of these calls.
 pub(super) fn charge(payers: &[Payer], calls: u64) {
     for payer in payers {
         payer.share.charge(calls as f64, clock::now());

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
 /// How often a Service is planned again while its load balancer keeps a target that should be removed, because the node
-/// of the target will stop soon or runs no pods. The next line limits for how long this is done. Later, only the
-/// regular comparison of all Services with their load balancers plans the Service again.
+/// of the target will stop soon or runs no pods. This is done for the time `KEPT_AT_MOST`. Later, only the regular
+/// comparison of all Services with their load balancers plans the Service again.
 const KEPT_PERIOD: Duration = Duration::from_secs(60);
 const KEPT_AT_MOST: Duration = Duration::from_secs(600);
 
@@ -159,9 +159,9 @@ impl Agenda {
         let services = seen.services.iter().filter(may_be_planned);
         let services = services.filter_map(|service| Some((Arc::clone(service), why(service)?)));
         let services: Vec<_> = services.collect();
-        // The regular comparison of all Services with their load balancers needs newer data than other plans. In a sync
-        // pass with this comparison, the newer data are read even when each Service that gets a plan now has another
-        // reason for it.
+        // The regular comparison of all Services with their load balancers needs newer data than other plans. A sync
+        // pass that makes this comparison therefore always reads such data, even when every Service in `services` is
+        // planned for another reason.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let reads = self.schedule.reads(whys, scope.period);
@@ -169,8 +169,8 @@ impl Agenda {
     }
 
     /// Returns how old the list of load balancers may be for plans that are carried out, and how urgent the request for
-    /// a newer list is. The Services of these plans were being changed until `since`, so the list must have been
-    /// requested after that time. `for_people` means that a person has asked for the plans.
+    /// a newer list is. This program was still changing the load balancers of these Services until `since`, so the list
+    /// must have been requested after that time. `for_people` means that a person has asked for the plans.
     pub(super) fn reads_for_writes(since: Instant, for_people: bool) -> Reads {
         let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));
         let urgency = if for_people { Urgency::Needed } else { Urgency::Changed };
@@ -332,10 +332,12 @@ impl Agenda {
         }
     }
 
-    /// Returns `None` when no search for orphans (load balancers whose Service does not exist) is due. A search is due
-    /// once after each comparison of all Services with their load balancers, as soon as no changes are being made
-    /// (`is_free`). The result is then the time at which the comparison began, because the data for the search must
-    /// have been requested after that time. `compared` is this time, if this sync pass has made a comparison.
+    /// Returns a time when a search for orphans (load balancers whose Service does not exist) is due, or `None`. The
+    /// data for the search must have been requested after that time.
+    ///
+    /// Each comparison of all Services with their load balancers is followed by one search. The result is the time at
+    /// which the comparison began. `compared` is this time, if this sync pass has made a comparison. While changes are
+    /// being made (`is_free` is `false`), no search is due.
     pub(super) fn next_orphan_search(
         &mut self,
         compared: Option<Instant>,
@@ -474,7 +476,8 @@ mod tests {
     }
 
     impl World {
-        /// Creates a state in which Services `a` and `b` have version 1, were compared just now, and need no changes.
+        /// Creates a state in which Services `a` and `b` have version 1 and need no changes. All Services were compared
+        /// with their load balancers just now.
         fn in_order() -> World {
             let mut world = World {
                 _clock: simulated(),

@@ -181,7 +181,8 @@ pub(super) struct Look<'a> {
 
 impl ServiceOutages {
     /// Returns a finding (a message for the operator) for each Service that has lost its last healthy target, or has a
-    /// healthy target again, since the last call. The second value is `true` at the first call.
+    /// healthy target again, since the last call. The second value is `true` at the first call after the start of the
+    /// process. The earlier process may then have written the same events already.
     pub(super) fn changed<'a>(
         &mut self,
         look: &Look<'a>,

@@ -171,8 +171,8 @@ impl ServiceController {
     }
 
     /// Returns a plan without changes for each Service that this controller manages. It is used when the cloud does not
-    /// answer. The annotations of the Services are checked as if the project had no load balancer. `manifests` is the
-    /// snapshot of such a project.
+    /// answer. The annotations of the Services are checked against `manifests`, the state of a project without load
+    /// balancers.
     pub fn by_kubernetes(
         &self,
         apis: &Apis,
@@ -365,8 +365,9 @@ impl ServiceSync<'_> {
             self.leave_as_it_is(plan);
         }
         self.report.planned += to_do.iter().map(|plan| plan.changes.len()).sum::<usize>();
-        // The changes of the Services in `to_do` begin only now, so this program has not changed their load balancers since
-        // `begun`. Therefore `plan_and_begin` may use any list of load balancers that was requested after `begun`.
+        // The changes of the Services in `to_do` begin only now, so this program has not changed their load balancers
+        // since `begun`. A list of load balancers that was requested after `begun` is therefore new enough for these
+        // Services.
         let tasks = self.tasks(to_do, begun);
         let planned = self.plan_and_begin(tasks);
         self.state.executor.send(requests);

@@ -77,9 +77,9 @@ pub(super) struct ObservedServices {
     pub(super) answered: Instant,
     /// How urgent the API calls are that read data for the plans.
     pub(super) urgency: Urgency,
-    /// Whether the project has a server that is a node of the cluster. A load balancer with such a server as a target
-    /// proves that it has one. A list of servers is used as proof only when it was read after the load balancers.
-    /// `None` means that it is not known.
+    /// Whether the project has a server that is a node of the cluster. When a load balancer has such a server as a
+    /// target, this is proven. A list of servers proves it only when the list was read after the load balancers. `None`
+    /// means that it is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
     /// UIDs of Services with a change that waits, because their namespace has no API calls left. A plan for such a
@@ -117,8 +117,8 @@ pub enum Management {
 }
 
 impl ObservedServices {
-    /// Stores the groups of Services that share a load balancer. The Services of these groups count as existing, even
-    /// when the list of all Services is older and lacks them.
+    /// Stores the groups of Services that share a load balancer. Also adds these Services to the Services that exist,
+    /// because the list of all Services can be older and lack some of them.
     fn set_groups(&mut self, groups: Groups) {
         let members = groups.services().map(|service| service.uid.clone());
         self.cluster.service_uids.extend(members);

@@ -159,9 +159,9 @@ pub(super) fn waiting(service: &KubeService) -> Finding {
     Finding::warning(Reason::CallLimitReached, message).with_fix(fix)
 }
 
-/// Checks the manifest of a Service, which need not exist in a cluster, and returns what is wrong with it. `None` when
-/// the Service wants no load balancer from this controller. `snapshot` shows a project without load balancers.
-/// `cluster` contains the known groups of Services that share a load balancer.
+/// Checks the manifest of a Service, which need not exist in a cluster, and returns what is wrong with it. Returns
+/// `None` when the Service wants no load balancer from this controller. `snapshot` is the state of a project without
+/// load balancers. `cluster` contains the known groups of Services that share a load balancer.
 pub fn check(
     service: &KubeService,
     snapshot: &dyn Snapshot,
@@ -477,9 +477,8 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether the plan may be right only if the API token belongs to the right project. This is checked before all
-    /// data were read. After the data were read and the plan was made again, `rests_on_project` says whether it really
-    /// depends on that.
+    /// Whether the plan perhaps depends on the API token belonging to the right project. This is asked before all data
+    /// were read. When they were read, a new plan is made, and `rests_on_project` gives the exact answer.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)

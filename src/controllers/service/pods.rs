@@ -31,22 +31,22 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// with pods takes the place of a target without pods.
 #[derive(Default)]
 pub(super) struct Pods {
-    /// For each Service, the Services whose pods decide about the targets in its last plan. These are several Services
-    /// when they share a load balancer. The key is the creation time and the UID of the Service, so the oldest Service
-    /// comes first.
+    /// For each Service, the Services whose pods had to be known for its last plan, which prefers nodes with pods as
+    /// targets. These are several Services when they share a load balancer. The key is the creation time and the UID of
+    /// the Service, so the oldest Service comes first.
     asked: BTreeMap<(Option<Timestamp>, String), Vec<ServiceName>>,
     /// The result of the last read of EndpointSlices. The fields `new` and `recent` in it come from the comparison with
     /// earlier reads.
     known: Arc<PodNodes>,
-    /// The hash of the last answer of the API server. The next field is a hash of the Services and nodes that the read
-    /// was about. When they change, the hash of the answer is dropped.
+    /// The hash of the last answer of the API server. `print_of` is a hash of the Services and nodes that the read was
+    /// about. When these change, the hash of the answer is dropped.
     print: Print,
     print_of: u64,
-    /// When EndpointSlices were last read. The next field says when they are read again.
+    /// When EndpointSlices were last read. The field `next` says when they are read again.
     read: Option<Instant>,
     next: Option<Instant>,
-    /// The time of the first read of the EndpointSlices of each Service that was successful and in which each endpoint
-    /// named its node. After another kind of read, the next such read counts as the first one.
+    /// For each Service, the time since which every read of its EndpointSlices has succeeded, and every endpoint has
+    /// named its node. A Service whose last read was not of this kind has no entry.
     since: HashMap<ServiceName, Instant>,
     /// For each Service and each node on which the last serving pod of the Service has ended, the time of the read that
     /// showed this.
@@ -60,8 +60,9 @@ struct Exchanged {
     /// The ID of the load balancer.
     balancer: u64,
     node: String,
-    /// When the exchange was begun, and later when its end was seen. The minute is counted from the end, because several
-    /// exchanges are made one after the other.
+    /// While the exchange is being made, the time at which it was begun. Later, the time at which this process saw that
+    /// it had ended. The limit for exchanges in a minute counts from the end, because several exchanges are made one
+    /// after the other.
     at: Instant,
     /// Whether the removal was made. Otherwise it was only begun, together with other changes of its Service.
     is_made: bool,
@@ -93,7 +94,8 @@ impl Pods {
 
     /// Stores for each of these plans the Services whose pods decide about its targets. Reads EndpointSlices when the
     /// last read was before `since` or did not ask for all of these Services. When the last read failed, the next one
-    /// is made only after a pause. Returns whether EndpointSlices were read, so that the plans must be made again.
+    /// is made only after a pause. Returns `true` when EndpointSlices were read. The caller must then make the plans
+    /// again.
     pub(super) fn read_for(
         &mut self,
         apis: &Apis,
@@ -167,9 +169,9 @@ impl Pods {
         counts
     }
 
-    /// Whether the plan can be carried out now. It can't when its exchanges of targets (a node with pods takes the
-    /// place of a target) exceed the limit that all load balancers together have in a minute. When it can, its
-    /// exchanges are counted.
+    /// Whether the plan can be carried out now, under the limit for exchanges of targets (a node with pods takes the
+    /// place of a target). The limit applies to all load balancers together within a minute. When the plan can be
+    /// carried out, its exchanges are counted.
     pub(super) fn admit(&mut self, plan: &ServicePlan) -> bool {
         let removals = plan.changes_now().filter_map(|change| change.soft_removal());
         let exchanges = removals.filter(|removal| removal.is_exchange);
@@ -191,9 +193,9 @@ impl Pods {
         is_within
     }
 
-    /// Notes the end of the exchanges on a load balancer that [`Pods::admit`] has counted. Those of the targets on
-    /// `nodes` were made. The others were not made and do not count any more, unless `is_known` is `false`: then they
-    /// may have been made, and still count.
+    /// Records which exchanges of targets on a load balancer were made, of those that [`Pods::admit`] has counted. When
+    /// a target was on one of the `nodes`, its exchange was made. All other exchanges were not made, and no longer
+    /// count. When `is_known` is `false`, the outcome is not known, and all of them count as made.
     pub(super) fn made(&mut self, balancer: u64, nodes: &[&str], is_known: bool) {
         self.exchanges.retain_mut(|exchange| {
             if exchange.balancer == balancer && !exchange.is_made {
@@ -264,7 +266,9 @@ impl Pods {
                 self.ended.entry((service.clone(), node.clone())).or_insert(now);
             }
         }
-        // While an endpoint names no node, its pod may run on any node, so the time begins anew afterwards.
+        // `since` is the time since which it is known on which nodes the pods of a Service run. While an endpoint names
+        // no node, its pod may run on any node. The Service then has no entry, and gets one at the next read in which
+        // each endpoint names its node.
         let is_known = |service: &ServiceName| pods.mask(std::slice::from_ref(service)).is_some();
         self.since.retain(|service, _| is_known(service));
         for service in pods.services.iter().filter(|service| is_known(service)) {

@@ -472,9 +472,9 @@ impl ServiceSync<'_> {
         if self.for_people {
             task.made.extend(result.made.iter().map(|made| made.json()));
         }
-        // If the answer to the creation of a load balancer shows that nothing is left to change, this becomes the plan
-        // that was made from that answer. A Service that moves to another load balancer gets no such plan, because the
-        // answer does not show the load balancer that the Service leaves.
+        // The creation of a load balancer needs a new plan. If the answer to the creation shows that nothing is left to
+        // change, `in_order` becomes the plan that is made from this answer. A Service that moves to another load
+        // balancer gets no such plan, because the answer does not show the load balancer that the Service leaves.
         let mut in_order = None;
         if let (End::PlanAgain(Some(shown)), Some(observed)) = (&result.end, observed)
             && !plan.cloud.outcome.moves()
