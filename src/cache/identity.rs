@@ -30,8 +30,8 @@ enum IdentityMemory {
 }
 
 impl ClusterIdentity {
-    /// Sets the Lease from which the identity of the cluster is read when it is needed for the first time. This is
-    /// called in commands that a user runs, which never hold the Lease, and not in the daemon.
+    /// Sets the Lease from which the identity of the cluster is read when it is needed for the first time. Only
+    /// commands that a user runs call this function. They read the Lease, but never hold it.
     pub fn read_from(&self, key: LeaseKey) {
         *lock(&self.0) = IdentityMemory::Unread(key);
     }
@@ -57,10 +57,10 @@ impl ClusterIdentity {
         }
     }
 
-    /// Returns the first UID of the Service `default/kubernetes`, which is the identity of the cluster, and its later
-    /// UIDs. `service_uid` is the present UID of this Service. The result is `None` when there is no present UID and no
-    /// Lease with a UID. The result is an error when the Lease can't be read now, because the Lease can contain a UID
-    /// that is older than the present one.
+    /// Returns all known UIDs that the Service `default/kubernetes` has had over time. The first of them is the
+    /// identity of the cluster. `service_uid` is the present UID of this Service. The result is `None` when there is no
+    /// present UID and no Lease with a UID. When the Lease can't be read now, the result is an error, because the Lease
+    /// can contain a UID that is older than the present one.
     pub(super) fn of(
         &self,
         kube: &KubeClient,

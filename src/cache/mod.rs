@@ -55,7 +55,8 @@ const BALANCERS_CALL: Duration = Duration::from_secs(60);
 /// between two checks that read ten pages each. The checks thus take at most 1,200 calls an hour.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
-/// The server IDs with which [`Apis::instances_around`] made its last call, and the servers that the call returned.
+/// The result of the last call in [`Apis::instances_around`]: the server IDs that were requested, and the servers that
+/// the call returned.
 type Around = (BTreeSet<u64>, Arc<Vec<Instance>>);
 
 /// A list that the daemon reads periodically, with its period and the number of calls that one read takes.
@@ -168,9 +169,9 @@ impl Apis {
             .map_err(CacheError::Kube)
     }
 
-    /// Returns the first UID of the Service `default/kubernetes`, which is the identity of the cluster, and its later
-    /// UIDs. `service_uid` is the present UID of this Service. Returns `None` when there is no present UID and no Lease
-    /// with a UID.
+    /// Returns all known UIDs that the Service `default/kubernetes` has had over time. The first of them is the
+    /// identity of the cluster. `service_uid` is the present UID of this Service. Returns `None` when there is no
+    /// present UID and no Lease with a UID.
     pub fn identities(
         &self,
         service_uid: Option<&str>,
@@ -336,10 +337,10 @@ impl Apis {
         u32::try_from(servers.div_ceil(A_PAGE).max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Returns the lists that a daemon would read periodically in the background. `servers` and `load_balancers` are
-    /// the periods in the settings of that daemon. Each list is returned with its actual period, which can be longer,
-    /// and with the number of calls of one read. A list that this process itself has not read is left out, because its
-    /// number of calls is not known.
+    /// Returns the lists that a daemon with these settings reads periodically in the background. `servers` and
+    /// `load_balancers` are the periods in its settings. Each list is returned with its actual period, which can be
+    /// longer, and with the number of calls of one read. A list that this process itself has not read is left out,
+    /// because its number of calls is not known.
     pub fn refreshes(&self, servers: Duration, load_balancers: Duration) -> Vec<Refresh> {
         let (listed, observed) = (self.instances_last(), self.cloud.load_balancers.last());
         let of_servers =

@@ -100,7 +100,7 @@ struct Note {
 }
 
 impl Note {
-    /// Creates the note about a node that was not in the cache. `asked` is the moment just before the call that read
+    /// Returns the read times of a node that was not in the cache. `asked` is the moment just before the call that read
     /// the node. The answer came just now, so `first_seen` is the present moment.
     fn of_new(asked: Instant) -> Note {
         Note { asked, first_seen: clock::now() }
@@ -149,9 +149,10 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Reads the nodes like [`poll`](NodeCache::poll), for a caller that must know which nodes will stop soon. From now
-    /// on, a node counts as changed also when it was cordoned or uncordoned. In addition, the nodes that are cordoned
-    /// or not ready are read whole, because a table shows neither taints nor other conditions.
+    /// Reads the nodes like [`poll`](NodeCache::poll), for a caller that must know which nodes are about to be shut
+    /// down or deleted. From now on, a node counts as changed also when it was cordoned or uncordoned. In addition, the
+    /// complete objects of the nodes that are cordoned or not ready are read, because a table shows neither taints nor
+    /// other conditions.
     pub fn poll_departing(&self, poll: Poll) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         if !std::mem::replace(&mut state.watches_cordons, true) {
@@ -333,7 +334,7 @@ impl State {
         self.read_each(kube, changed)
     }
 
-    /// Reads these nodes whole, each by its name.
+    /// Reads the complete objects of these nodes, each by its name.
     fn read_each(&mut self, kube: &KubeClient, names: &[String]) -> Result<(), CacheError> {
         for name in names {
             let asked = clock::now();

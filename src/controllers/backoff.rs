@@ -11,9 +11,9 @@ pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// The start of a series of moments at equal distances. The distance is half as long as the wait of an object. Each
-    /// wait is lengthened so that it ends at one of these moments. Objects that wait for about the same time are then
-    /// tried together. `None` means that waits are not lengthened.
+    /// The first of the moments at which retries are made. These moments have equal distances, namely half of the wait
+    /// of an object. Each wait is lengthened so that it ends at such a moment. Objects that wait for about the same
+    /// time are then tried together. `None` means that waits are not lengthened.
     grid: Option<Instant>,
     /// The factor by which each wait is multiplied. A larger factor makes retries rarer, e.g. to save API calls.
     pub(super) stretch: f64,

@@ -138,8 +138,8 @@ struct RunningAction {
     asked: Option<Instant>,
     /// How long the executor waits, after it has asked the cloud about this action, before it asks again.
     pause: Duration,
-    /// The entry for this action in the list of all that the process waits for, e.g. answers to API calls. The entry is
-    /// removed when this value is dropped.
+    /// Says, for as long as this value exists, that the process waits for the end of this action. The process keeps a
+    /// list of everything that it waits for, e.g. answers to API calls.
     _waiting: Waiting,
 }
 
@@ -455,9 +455,9 @@ impl<T> Execution<T> {
         })
     }
 
-    /// Whether one of the changes that were not sent yet removes a target that its Services still want, because its node
-    /// departs (will stop soon) or runs no pods. Such a change is dropped at the next sync pass, because it must be
-    /// decided from health checks that were read in the same sync pass.
+    /// Whether one of the changes that were not sent yet removes a target that its Services still want. The node of
+    /// such a target departs (will stop soon) or runs no pods. At the next sync pass, such a change is dropped, because
+    /// its plan was made from health checks of an earlier sync pass.
     pub(super) fn rests_on_health(&self) -> bool {
         self.queue.iter().any(|change| change.soft_removal().is_some())
     }

@@ -100,7 +100,7 @@ pub struct MatchIndex<'a> {
     by_id: HashMap<InstanceId, &'a Instance>,
     /// Each server by its name. The value is `None` when several servers have the same name.
     by_name: HashMap<&'a str, Option<&'a Instance>>,
-    /// The nodes whose provider ID names no server of this cloud and whose name is not that of a server. Each is listed
+    /// The nodes that have neither a provider ID of a server of this cloud nor the name of a server. Each is listed
     /// with the addresses in its status.
     unmatched: Vec<(&'a KubeNode, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a KubeNode>,

@@ -144,8 +144,8 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Looks for the servers in `missing`, which a read by their IDs did not find, in a list of servers from this sync
-    /// pass. A server that this list lacks, too, counts as deleted.
+    /// Decides whether the servers in `missing`, which a read by their IDs did not find, are deleted. This is so when a
+    /// list of servers that was requested in this sync pass does not contain them either.
     ///
     /// In a large project, only a part of the list is read first: the pages on which the missing servers would be.
     /// `around` contains these pages when this sync pass has already read them. The whole list is read when these pages
@@ -216,9 +216,10 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Returns facts about the servers in `missing`, which the API (Cloud or Robot) did not find by their IDs. A server
-    /// that `list` lacks, too, counts as deleted. When `list` has fewer than `at_least` servers, it may come from
-    /// another account. The fact then says that no server of another node is visible.
+    /// Decides whether the servers in `missing`, which the API (Cloud or Robot) did not find by their IDs, are deleted.
+    /// `list` is a list of servers from the same API. A server counts as deleted when `list` does not contain it
+    /// either. When `list` has fewer than `at_least` servers, the credentials may not show all servers. The fact then
+    /// says that no server of another node is visible.
     fn second_witness(
         &self,
         missing: Vec<InstanceId>,

@@ -9,7 +9,7 @@ use crate::provider::variables::ROBOT_USER;
 use crate::provider::{Finding, Instance, InstanceId, Provider, Reason};
 use std::collections::BTreeMap;
 
-/// The facts about servers, by server ID.
+/// What the cloud's APIs say about each server, by server ID.
 pub type Facts = BTreeMap<InstanceId, Fact>;
 
 /// What the cloud's APIs say about a server.

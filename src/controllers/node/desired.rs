@@ -19,8 +19,8 @@ use std::net::IpAddr;
 /// How many labels a node can get from the labels of its server.
 const SERVER_LABELS_AT_MOST: usize = 16;
 
-/// The greatest total size, in bytes, of the labels that a node gets from its server. An annotation of the node lists
-/// these labels, and has about the same size.
+/// The greatest total size, in bytes, of the labels that a node gets from its server. An annotation of the node also
+/// contains these labels, so the Node object grows by about twice this size.
 const SERVER_LABELS_BYTES_AT_MOST: usize = 2_000;
 
 /// The prefix of a server label that asks for a taint. The label `DOMAIN/taint.KEY` asks for the taint `DOMAIN/KEY`.

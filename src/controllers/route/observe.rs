@@ -19,9 +19,10 @@ use std::time::{Duration, Instant};
 /// The time after which the routes of the Network are compared with the nodes again, even when no node has changed.
 const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 
-/// How many routes are remembered at most, of those that nodes of this cluster have needed. A Network can have only 100
-/// routes. When a route is not needed any more and leads to a server without a node, it is deleted only if it is
-/// remembered. Otherwise nothing shows that this program has made the route, so it is only reported.
+/// How many routes are remembered at most. A Network can have only 100 routes. The routes that nodes of this cluster
+/// have needed are remembered, because nothing else shows later that this program has made them. When no node needs a
+/// route any more and it leads to a server without a node, it is deleted only if it is remembered. Otherwise it is only
+/// reported.
 const REMEMBERED_AT_MOST: usize = 1000;
 
 /// How often the list of nodes is checked for changes. All controllers share the reads of this list.

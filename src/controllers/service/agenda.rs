@@ -50,8 +50,8 @@ pub(super) struct Agenda {
     /// a read returns the same lists, nothing has to be done.
     settled: Lists,
     /// The UIDs of Services that this controller must not manage, and whose finalizer it has removed. When such a
-    /// Service has the finalizer again, another instance of this program has added it, which runs with another
-    /// `--load-balancer-class` or `--service-selector`.
+    /// Service has the finalizer again, another process of this program with another `--load-balancer-class` or
+    /// `--service-selector` manages the Service now. This controller then leaves the finalizer alone.
     released: HashSet<String>,
     /// The start of the last comparison of all Services with their load balancers. `None` when a search for orphans
     /// (load balancers whose Service does not exist) has already followed that comparison.
@@ -121,8 +121,8 @@ type Lists = (Weak<Vec<Arc<KubeService>>>, Weak<Vec<Arc<KubeNode>>>);
 struct PlannedFacts {
     service: u64,
     dependencies: u64,
-    /// The resource version that the last list showed, if a newer version of the Service was planned or written after
-    /// that list. A list that still shows this version is old.
+    /// The resource version of the Service in the last list, if the plan or a write has used a newer version. A list
+    /// that still shows this resource version is older than the plan, and gives no reason for a new plan.
     superseded: Option<String>,
     /// Whether the last plan was not carried out completely. A new plan is then due at once, even when the Service did
     /// not change.
@@ -293,8 +293,8 @@ impl Agenda {
         }
     }
 
-    /// Returns the resource version that the last list shows for this Service. Returns `None` when `service` itself has
-    /// this version, or when the list lacks the Service.
+    /// Returns the resource version that the last list shows for this Service, if `service` is a newer version. Returns
+    /// `None` when both are the same version, or when the list lacks the Service.
     fn superseded(&self, service: &KubeService) -> Option<String> {
         let (_, listed) = self.seen.get(&service.metadata.uid)?;
         let is_newer = *listed != service.metadata.resource_version;

@@ -173,7 +173,8 @@ pub(super) struct ServiceOutages {
 pub(super) struct Look<'a> {
     pub(super) services: &'a [Arc<KubeService>],
     pub(super) health: &'a [SeenHealth],
-    /// How much real time has passed since the cloud answered with the health of the targets.
+    /// How much time has passed since the cloud answered with the health of the targets. It is shown to people, so it
+    /// is real time even when a test simulates the clock.
     pub(super) age: Duration,
     /// The time between two regular comparisons of all Services with their load balancers.
     pub(super) period: Duration,

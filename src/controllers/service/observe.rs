@@ -104,8 +104,8 @@ pub(super) struct SeenObjects {
     pub(super) is_comparison: bool,
 }
 
-/// Whether a person has asked, by a command, to begin or to end the management of a load balancer. The Service needs no
-/// annotation for that.
+/// A request of a person, made by a command, to begin or to end the management of a load balancer. It has effect even
+/// if no annotation of the Service asks for this.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Management {
     #[default]

@@ -206,10 +206,11 @@ pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
     })
 }
 
-/// Refuses plans when the API token may belong to the wrong project, because the project has neither a load balancer of
-/// the Service nor a server of the cluster's nodes. A load balancer that is created in a wrong project would get no
-/// traffic. When a finalizer is removed because no load balancer is found there, the real load balancer stays behind.
-/// When no node of the cluster runs on a cloud server, this can't be checked.
+/// Refuses plans when the API token may belong to the wrong project. This is assumed when the project has neither a
+/// load balancer of the Service nor a server of the cluster's nodes. A load balancer that is created in a wrong project
+/// would get no traffic. If a finalizer were removed because the wrong project has no load balancer of the Service, the
+/// load balancer in the right project would stay behind. When no node of the cluster runs on a cloud server, the
+/// project can't be checked.
 fn refuse_in_wrong_project(observed: &ObservedServices, plans: &mut [ServicePlan]) {
     let count = observed.cluster.servers.len();
     if count == 0 || observed.has_own_servers != Some(false) {

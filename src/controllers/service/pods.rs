@@ -2,9 +2,9 @@
 //! have all wanted nodes as targets, and the Service asks that nodes with pods are preferred. While no plan needs this,
 //! nothing is read.
 //!
-//! A target is exchanged when a node with pods takes its place. Usually its own node must have run no pods for a minute
-//! before that. The minute begins with the read at which this process found no pods there any more. So a restart can
-//! only delay an exchange.
+//! A target is exchanged when a node with pods takes its place. Before that, the node of this target must usually have
+//! run no pods for a minute. The minute begins with the read at which this process found no pods on the node any more.
+//! So a restart can only delay an exchange.
 
 use super::plan::ServicePlan;
 use crate::cache::Apis;
