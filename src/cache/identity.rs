@@ -21,8 +21,8 @@ enum IdentityMemory {
     /// Service is then the identity of the cluster.
     #[default]
     Nothing,
-    /// The key of a Lease that was not read yet. The Lease is read when the identity of the cluster is needed for the
-    /// first time.
+    /// The namespace and the name of a Lease that was not read yet. The Lease is read when the identity of the cluster
+    /// is needed for the first time.
     Unread(LeaseKey),
     /// The UIDs that the Service `default/kubernetes` has had over time: those that were read from the Lease, and those
     /// that this process has seen since then. The process that holds the Lease writes all of them to the Lease.

@@ -29,7 +29,7 @@ const KEPT_AT_MOST: usize = 500;
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
-/// How often the complete objects are read of all nodes that are cordoned or not ready. Their taints and conditions
+/// How often the complete objects of all nodes that are cordoned or not ready are read. Their taints and conditions
 /// show whether the nodes will stop soon. At most `SUSPECTS_BY_NAME` nodes are read by name. When there are more, all
 /// nodes are listed instead, once in `SUSPECTS_LISTED`.
 const SUSPECTS_MAX_AGE: Duration = Duration::from_secs(15);

@@ -72,9 +72,9 @@ pub(super) struct Execution<T> {
     pub(super) id: u64,
     /// Data of the caller about the object, e.g. the plan from which the changes come.
     pub(super) subject: T,
-    /// The namespace's share of API calls from which the calls for this object's changes are subtracted. When no calls
-    /// are left in the share, the changes that were not sent yet are dropped, unless [`Payer::can_stop`] is false.
-    /// `None` means that no share limits the calls.
+    /// Each namespace has a share of the API rate limit. The calls for this object's changes are subtracted from the
+    /// share of one namespace. When that share is used up, the changes that were not sent yet are dropped, unless
+    /// [`Payer::can_stop`] is false. `None` means that no share limits the calls.
     pub(super) payer: Option<Payer>,
     controller: &'static str,
     /// The name of the object, e.g. `service/default/web`.

@@ -32,7 +32,8 @@ struct ShareBucket {
     reads: f64,
 }
 
-/// The namespace's share of API calls that is charged for the changes of one object.
+/// Says which namespace's share of the API rate limit is charged for the changes of one object. This is usually the
+/// namespace of the object, but not always.
 #[derive(Clone, Debug)]
 pub(super) struct Payer {
     pub(super) share: Arc<CallShare>,

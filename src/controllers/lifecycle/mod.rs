@@ -116,8 +116,8 @@ impl LifecycleController {
     ) -> Result<Vec<LifecyclePlan>, CacheError> {
         let mut off = self.off.clone();
         let (due, facts, _) = self.observe(apis, selection, &mut off)?;
-        // These reads say since when a server is off. Only a daemon reads a server often enough for that. Commands,
-        // which read it once, therefore make their plans without these reads.
+        // The reads in `off.reads` say since when a server has been off. Only a daemon reads a server often enough for
+        // that. A command reads each server only once, so it makes its plans without `off.reads`.
         off.reads = Arc::default();
         let guard = self.settings.deletion_guard;
         Ok(due.iter().map(|node| plan(node, &facts, &off, &*apis.provider, guard)).collect())

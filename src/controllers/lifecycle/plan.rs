@@ -45,7 +45,7 @@ impl Fact {
 }
 
 /// The plan for a node that is not ready, or that has the taint `shutdown` or our taint `out-of-service`. Its `facts`
-/// are the rules for the taint `out-of-service`. There are none when the node can't get that taint.
+/// are the rules for the taint `out-of-service`. The list is empty when the node can't get that taint.
 pub type LifecyclePlan = Plan<NodeChange, Vec<TaintRule>>;
 
 /// Makes the plan for a node that is not ready, or that has the taint `shutdown` or our taint `out-of-service`. `off`

@@ -3,8 +3,8 @@
 //!
 //! A sync pass begins with `observe`, which finds the nodes that need a check and lists the servers again if the last
 //! list is too old. `write_all` then takes a few nodes at a time, and calls `plan_node` and `apply` for each of them.
-//! `note` reports the outcome. `plan` decides what should be done, `desired` which addresses and labels a node should
-//! have.
+//! `note` reports the outcome. The file `plan` decides what should be done, and the file `desired` decides which
+//! addresses and labels a node should have.
 //!
 //! Addresses are written first. The removal of the `uninitialized` taint is the last write, because pods must not be
 //! scheduled to a node that has no addresses yet.
@@ -109,7 +109,7 @@ impl NodeController {
         NodeController { settings, schedule: Schedule::default() }
     }
 
-    /// Returns the plans for the nodes that need a check now, or that a person selected.
+    /// Returns the plans for the nodes that need a check now, or that a person named in a command.
     pub fn evaluate(
         &self,
         apis: &Apis,
@@ -165,8 +165,9 @@ impl NodeController {
         selection.nodes(apis, self.settings.sync_interval / 2, whole_max_age)
     }
 
-    /// Reads the nodes and, if a node needs a check or is selected, the servers. Also returns the nodes that need a
-    /// check or are selected. The list of servers is new enough to plan writes to these nodes.
+    /// Reads the nodes. Also reads the servers, if a node needs a check, if a person asked for nodes by a command, or
+    /// if the regular comparison of all nodes with their servers is due. Also returns the nodes that get a plan for one
+    /// of these reasons. The list of servers is new enough to plan writes to these nodes.
     fn observe(
         &self,
         apis: &Apis,

@@ -132,8 +132,8 @@ impl Admission {
     }
 
     /// Returns, for each load balancer that Services share, the namespace's share of API calls that is charged for an
-    /// unfinished change of one of these Services. The key is the key of this group of Services. A group without an
-    /// unfinished change is left out.
+    /// unfinished change of one of these Services. The key of the map identifies the group of Services that share the
+    /// load balancer. A group without an unfinished change is left out.
     pub(super) fn payers_of_groups(
         &self,
         group: impl Fn(&KubeService) -> Option<String>,
@@ -292,8 +292,8 @@ impl Admission {
     }
 }
 
-/// Keeps only the first of several payers that have the same namespace's share of API calls. The calls of one read are
-/// then not subtracted twice from that share.
+/// Several payers can have the share of API calls of the same namespace. Keeps only the first of them, so that the
+/// calls of one read are not subtracted twice from that share.
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();
     for payer in payers {

@@ -332,12 +332,12 @@ impl Agenda {
         }
     }
 
-    /// Returns a time when a search for orphans (load balancers whose Service does not exist) is due, or `None`. The
-    /// data for the search must have been requested after that time.
+    /// Returns `Some` when a search for orphans (load balancers whose Service does not exist) is due. The data for the
+    /// search must have been requested after the returned time.
     ///
-    /// Each comparison of all Services with their load balancers is followed by one search. The result is the time at
-    /// which the comparison began. `compared` is this time, if this sync pass has made a comparison. While changes are
-    /// being made (`is_free` is `false`), no search is due.
+    /// A search is due once after each comparison of all Services with their load balancers, as soon as no changes are
+    /// being made (`is_free`). The returned time is the beginning of that comparison. `compared` is this time, if this
+    /// sync pass has made a comparison.
     pub(super) fn next_orphan_search(
         &mut self,
         compared: Option<Instant>,

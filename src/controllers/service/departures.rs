@@ -165,7 +165,9 @@ impl Departures {
     }
 }
 
-/// Whether the node will stop soon. `cordon_is_enough` is `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`.
+/// Whether the node will stop soon. With `cordon_is_enough`, this is assumed of each cordoned node, as
+/// `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED` asks. Otherwise, a taint of the cluster autoscaler or a condition must
+/// also say so.
 pub fn departs(node: &KubeNode, cordon_is_enough: bool) -> bool {
     let is_cordoned = node.spec.unschedulable;
     let is_ending = || ENDING.iter().any(|kind| node.condition(kind) == Some("True"));

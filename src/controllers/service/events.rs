@@ -27,7 +27,8 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
         && plan.cloud.outcome.is_in_order()
         && plan.changes_now().next().is_none()
         && !fails(plan);
-    // No change was made, so no other event says that the failure has ended. The event that is written here says so.
+    // No change was made, so no other event reports that the earlier failure is over. An event is therefore written
+    // here.
     if is_right && recovered(apis, plan.object.seen_by(source(apis))) {
         let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);
         report(apis, &plan.object, [ensured]);

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "service-lb-controller";
 
-/// The Service whose UID identifies the cluster. When a Lease has stored an earlier UID of this Service, that UID
-/// identifies the cluster.
+/// The Service whose UID identifies the cluster. When a Lease has stored an earlier UID of this Service, the earlier
+/// UID identifies the cluster.
 const IDENTITY: (&str, &str) = ("default", "kubernetes");
 
 /// The message for the operator when the cluster's identity (a UID) is not known. Without the identity, nothing is
@@ -258,9 +258,9 @@ pub(super) fn observe(
     reads: Reads,
 ) -> Result<ObservedServices, CacheError> {
     let all = services.iter().chain(&seen.services);
-    // When a Service must be left alone or could not be read completely, returns its UID, its namespace, and whether it
-    // could not be read. When such a Service shares a load balancer with other Services, its ports stay there
-    // unchanged.
+    // Returns the UID and the namespace of a Service that must be left alone or could not be read completely, and
+    // whether it could not be read. When such a Service shares a load balancer with other Services, its ports stay
+    // there unchanged.
     let untouched = |service: &Arc<KubeService>| {
         let is_unread = service.too_large().is_some();
         let left =

@@ -478,8 +478,8 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether the plan perhaps depends on the API token belonging to the right project. This is asked before all data
-    /// were read. When they were read, a new plan is made, and `rests_on_project` gives the exact answer.
+    /// An estimate, before all data were read, of whether the plan is right only if the API token belongs to the right
+    /// project. After the data were read, a new plan is made, and `rests_on_project` gives the exact answer.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)

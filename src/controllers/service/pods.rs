@@ -31,12 +31,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// with pods takes the place of a target without pods.
 #[derive(Default)]
 pub(super) struct Pods {
-    /// For each Service, the Services whose pods had to be known for its last plan, which prefers nodes with pods as
-    /// targets. These are several Services when they share a load balancer. The key is the creation time and the UID of
-    /// the Service, so the oldest Service comes first.
+    /// For each Service whose last plan prefers nodes with pods as targets, the Services whose pods this plan needs to
+    /// know. These are several when Services share a load balancer. The key is the creation time and the UID of the
+    /// Service, so the oldest Service comes first.
     asked: BTreeMap<(Option<Timestamp>, String), Vec<ServiceName>>,
-    /// The result of the last read of EndpointSlices. The fields `new` and `recent` in it come from the comparison with
-    /// earlier reads.
+    /// The result of the last read of EndpointSlices. Earlier reads are compared with it to set two of its fields:
+    /// `new` (Services that were first read within the last minute) and `recent` (pods that have ended within the last
+    /// minute).
     known: Arc<PodNodes>,
     /// The hash of the last answer of the API server. `print_of` is a hash of the Services and nodes that the read was
     /// about. When these change, the hash of the answer is dropped.
@@ -64,7 +65,8 @@ struct Exchanged {
     /// it had ended. The limit for exchanges in a minute counts from the end, because several exchanges are made one
     /// after the other.
     at: Instant,
-    /// Whether the removal was made. Otherwise it was only begun, together with other changes of its Service.
+    /// Whether the target without pods was removed. Otherwise this removal was only begun, together with other changes
+    /// of the Service.
     is_made: bool,
 }
 
@@ -253,8 +255,9 @@ impl Pods {
         self.known = Arc::new(pods);
     }
 
-    /// Sets what follows from the comparison of `pods`, the result of the newest read, with `self.known`, the result of
-    /// the read before: which Services are `new`, and which pods are `recent`.
+    /// Compares `pods`, the result of the newest read, with `self.known`, the result of the read before. Sets `new` in
+    /// `pods`, i.e. the Services that were first read within the last minute. Also sets `recent`, i.e. for each node
+    /// the Services whose last pod there has ended within the last minute.
     fn mark(&mut self, pods: &mut PodNodes, now: Instant) {
         let before = Arc::clone(&self.known);
         for (place, service) in before.services.iter().enumerate() {

@@ -62,7 +62,8 @@ pub(super) struct ServiceSync<'a> {
     pub(super) state: &'a mut ServiceController,
     pub(super) apis: &'a Apis,
     pub(super) selection: &'a Selection,
-    /// Whether the plans are made for a person, see `plan::plan`. The last plan of each Service is then kept.
+    /// Whether a person has asked for this work by a command. The last plan of each Service is then kept for the
+    /// output.
     pub(super) for_people: bool,
     /// Whether a change of a Service waits when its namespace has no API calls left. A person's request is never
     /// delayed in this way.
