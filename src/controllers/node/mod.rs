@@ -36,9 +36,8 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "cloud-node-controller";
 
-/// The least value of the limit for the age of a server list from which a write is planned. If
-/// `HCLOUD_SERVER_CACHE_MAX_AGE` is shorter, this value is used instead. Otherwise even the list that the sync pass has
-/// just read would be too old.
+/// A write can always be planned from a list of servers that is younger than this, even if
+/// `HCLOUD_SERVER_CACHE_MAX_AGE` is shorter. Otherwise even the list that the sync pass has just read would be too old.
 const YOUNGEST: Duration = Duration::from_secs(1);
 
 /// Nodes are planned and written in batches. The size of a batch is this number for each thread that writes. Small

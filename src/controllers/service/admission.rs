@@ -36,8 +36,8 @@ pub(super) struct Admission {
 }
 
 struct Admitted {
-    /// The version of the Service for which the controller is allowed to plan. While a change waits because the
-    /// namespace has no API calls left, the spec and the annotations are those from before that change.
+    /// The Service as the controller plans it. While a change waits because the namespace has no API calls left, the
+    /// spec and the annotations are those from before that change.
     service: Arc<KubeService>,
     /// The namespace's share of API calls that is charged until the latest change of the Service is carried out. `None`
     /// means that no share is charged, because that change is already carried out, or because the Service existed when
@@ -50,10 +50,10 @@ struct Admitted {
 }
 
 impl Admission {
-    /// Replaces each listed Service by the version for which the controller is allowed to plan now, and removes new
-    /// Services that have to wait. Returns the Services with a change that begins to wait now, because the namespace
-    /// has no API calls left. `busy` has one element for each change that is being made: the share of API calls that is
-    /// charged for it. For each change that is being made, its namespace can begin one new change less.
+    /// Replaces each listed Service whose change must wait by the Service as it was before the change, and removes new
+    /// Services that have to wait. They wait while their namespace has no API calls left. Returns the Services with a
+    /// change that begins to wait now. `busy` has one element for each change that is being made: the share of API
+    /// calls that is charged for it. For each change that is being made, its namespace can begin one new change less.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<KubeService>>,
@@ -96,8 +96,9 @@ impl Admission {
         begin_to_wait
     }
 
-    /// Takes a Service that was just read again, and returns the version of it for which the controller is allowed to
-    /// plan now. Returns `None` when the Service is new and its namespace has no API calls left for it.
+    /// Takes a Service that was just read again, and returns it as it is planned now. When its last change must wait,
+    /// because its namespace has no API calls left, this is the Service as it was before that change. For a new Service
+    /// that must wait, the result is `None`.
     pub(super) fn again(
         &mut self,
         service: Arc<KubeService>,
@@ -210,8 +211,8 @@ impl Admission {
         self.shares.retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
     }
 
-    /// Whether the Service has changed, in a way that needs API calls, since the controller was last allowed to plan
-    /// for it. When it has changed in another way, the given version of the Service replaces the stored version.
+    /// Whether the Service has changed, in a way that needs API calls, since the version that is stored in `admitted`.
+    /// When it has changed in another way, the given version of the Service replaces the stored version.
     fn is_changed(&mut self, service: &Arc<KubeService>, agenda: &Agenda) -> bool {
         let uid = &service.metadata.uid;
         let known = self.admitted.get(uid);

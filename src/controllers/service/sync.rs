@@ -358,9 +358,9 @@ impl ServiceSync<'_> {
         }))
     }
 
-    /// Takes a Service that was just read again, and returns the version of it for which the controller is allowed to
-    /// plan now. When a change of the Service waits, because its namespace has no API calls left, this is the version
-    /// before that change. For a new Service that waits, the result is `None`.
+    /// Takes a Service that was just read again, and returns it as it is planned now. When its last change must wait,
+    /// because its namespace has no API calls left, this is the Service as it was before that change. For a new Service
+    /// that must wait, the result is `None`.
     fn admitted(&mut self, service: Arc<KubeService>) -> Option<Arc<KubeService>> {
         if !self.is_limited {
             return Some(service);
