@@ -22,7 +22,7 @@ enum IdentityMemory {
     #[default]
     Nothing,
     /// The namespace and the name of a Lease that was not read yet. The Lease is read when the identity of the cluster
-    /// is needed for the first time.
+    /// (a UID) is needed for the first time.
     Unread(LeaseKey),
     /// The UIDs that the Service `default/kubernetes` has had over time: those that were read from the Lease, and those
     /// that this process has seen since then. The process that holds the Lease writes all of them to the Lease.
@@ -30,7 +30,7 @@ enum IdentityMemory {
 }
 
 impl ClusterIdentity {
-    /// Sets the Lease from which the identity of the cluster is read when it is needed for the first time. Only
+    /// Sets the Lease from which the identity of the cluster (a UID) is read when it is needed for the first time. Only
     /// commands that a user runs call this function. They read the Lease, but never hold it.
     pub fn read_from(&self, key: LeaseKey) {
         *lock(&self.0) = IdentityMemory::Unread(key);

@@ -182,7 +182,7 @@ pub(super) fn waiting(count: usize, what: &str) -> String {
 }
 
 impl From<cache::CacheError> for Outage {
-    /// Returns an outage with this error and an empty text about waiting work.
+    /// Returns an `Outage` with this error, and without a text about waiting work.
     fn from(error: cache::CacheError) -> Outage {
         Outage { error, waiting: String::new() }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// has 3,600 calls an hour, which all programs share.
 const AT_ONCE: u32 = 900;
 
-/// The time in which a share of API calls that is not full gets one call back. That is 900 calls an hour.
+/// The time in which a namespace's share of API calls that is not full gets one call back. That is 900 calls an hour.
 const REFILL: Duration = Duration::from_secs(4);
 
 /// The next plan is expected to need at most this part of a full share of API calls for its reads. Without this limit,
@@ -44,7 +44,7 @@ pub(super) struct Payer {
 }
 
 impl CallShare {
-    /// Creates a share of API calls that is full.
+    /// Creates a namespace's share of API calls that is full.
     pub(super) fn full(now: Instant) -> CallShare {
         CallShare { bucket: Mutex::new(ShareBucket { left: AT_ONCE.into(), at: now, reads: 0.0 }) }
     }
@@ -98,7 +98,8 @@ impl Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }
 
-    /// Whether the remaining changes of the object must be dropped because the share of API calls is used up.
+    /// Whether the remaining changes of the object must be dropped because the namespace whose share of API calls is
+    /// charged has no calls left.
     pub(super) fn must_stop(&self, now: Instant) -> bool {
         self.can_stop && self.share.is_used_up(now)
     }

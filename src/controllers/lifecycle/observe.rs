@@ -147,9 +147,9 @@ impl Observation<'_> {
     /// Decides whether the servers in `missing`, which a read by their IDs did not find, are deleted. This is so when a
     /// list of servers that was requested in this sync pass does not contain them either.
     ///
-    /// In a large project, only a part of the list is read first: the pages on which the missing servers would be.
-    /// `around` contains these pages when this sync pass has already read them. The whole list is read when these pages
-    /// contain one of the missing servers after all, or when they contain no server of another node.
+    /// In a project with many servers, only a part of the list is read first: the pages on which the missing servers
+    /// would be. `around` contains these pages when this sync pass has already read them. The whole list is read when
+    /// these pages contain one of the missing servers after all, or when they contain no server of another node.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,

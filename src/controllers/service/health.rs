@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the targets of a new Service may take to become healthy. During this time, a Service without a healthy
-/// target is not reported as an outage.
+/// How long the targets of a new Service may take to become healthy. During this time, it is not reported that the
+/// Service has no healthy target.
 const GRACE: Duration = Duration::from_secs(3 * 60);
 
 /// How many names of unhealthy targets with the same cause are listed in a message.

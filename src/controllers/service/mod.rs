@@ -418,7 +418,8 @@ impl ServiceSync<'_> {
         Ok(seen)
     }
 
-    /// Returns a task for each plan. Each task says which share of API calls is charged for it.
+    /// Returns a task for each plan, i.e. for the work on its Service. Each task says which namespace's share of API
+    /// calls is charged for this work.
     fn tasks(&self, plans: Vec<ServicePlan>, begun: Instant) -> Vec<Task> {
         let admission = &self.state.admission;
         let group = observe::known_group(self.apis);

@@ -648,7 +648,7 @@ mod tests {
         }
     }
 
-    /// A snapshot of a project without load balancers.
+    /// The state of the load balancers of a project that has none.
     struct Empty;
 
     #[rustfmt::skip] // A method is a line.

@@ -52,7 +52,8 @@ pub(super) struct Pods {
     /// For each Service and each node on which the last serving pod of the Service has ended, the time of the read that
     /// showed this.
     ended: HashMap<(ServiceName, String), Instant>,
-    /// The exchanges of targets that are being made, or were made within the last minute.
+    /// The exchanges of targets (a node with pods takes the place of a target without pods) that are being made, or
+    /// were made within the last minute.
     exchanges: Vec<Exchanged>,
 }
 
@@ -61,9 +62,9 @@ struct Exchanged {
     /// The ID of the load balancer.
     balancer: u64,
     node: String,
-    /// While the exchange is being made, the time at which it was begun. Later, the time at which this process saw that
-    /// it had ended. The limit for exchanges in a minute counts from the end, because several exchanges are made one
-    /// after the other.
+    /// While the exchange (a node with pods takes the place of a target) is being made, the time at which it was begun.
+    /// Later, the time at which this process saw that it had ended. The limit for exchanges in a minute counts from the
+    /// end, because several exchanges are made one after the other.
     at: Instant,
     /// Whether the target without pods was removed. Otherwise this removal was only begun, together with other changes
     /// of the Service.
@@ -195,9 +196,10 @@ impl Pods {
         is_within
     }
 
-    /// Records which exchanges of targets on a load balancer were made, of those that [`Pods::admit`] has counted. When
-    /// a target was on one of the `nodes`, its exchange was made. All other exchanges were not made, and no longer
-    /// count. When `is_known` is `false`, the outcome is not known, and all of them count as made.
+    /// Records which exchanges of targets (a node with pods takes the place of a target) on a load balancer were made,
+    /// of those that [`Pods::admit`] has counted. When a target was on one of the `nodes`, its exchange was made. All
+    /// other exchanges were not made, and no longer count. When `is_known` is `false`, the outcome is not known, and
+    /// all of them count as made.
     pub(super) fn made(&mut self, balancer: u64, nodes: &[&str], is_known: bool) {
         self.exchanges.retain_mut(|exchange| {
             if exchange.balancer == balancer && !exchange.is_made {

@@ -86,8 +86,8 @@ pub(super) struct ServiceSync<'a> {
 pub(super) struct Task {
     /// The Service as it was read or written last.
     pub(super) service: Arc<KubeService>,
-    /// The share of API calls that is charged for the work on this Service. `None` means that no share is charged,
-    /// because no change of a Service has caused the work.
+    /// The namespace's share of API calls that is charged for the work on this Service. `None` means that no share is
+    /// charged, because no change of a Service has caused the work.
     payer: Option<Payer>,
     /// A list of load balancers for a new plan must have been requested after this moment, because changes of this
     /// Service were being made until then.
@@ -149,7 +149,8 @@ impl ServiceController {
         self.tasks().filter_map(|task| task.payer.clone()).collect()
     }
 
-    /// Stops the executions whose plan is out of date, i.e. drops the changes that were not sent yet.
+    /// Stops the executions (each makes the changes of one Service) whose plan is out of date, i.e. drops the changes
+    /// that were not sent yet.
     ///
     /// An execution is stopped when its Service was changed or deleted. When only nodes, or other Services on the same
     /// load balancer, have changed, it is stopped only if its changes take something away. Those changes may be wrong
@@ -226,8 +227,8 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Returns the tasks whose namespaces have API calls left. The work on the other tasks is stopped until their
-    /// namespaces have calls again.
+    /// Returns the tasks (each is the work on one Service) whose namespaces have API calls left. The work on the other
+    /// Services is stopped until their namespaces have calls again.
     fn without_stopped(&mut self, mut tasks: Vec<Task>) -> Vec<Task> {
         let now = clock::now();
         let must_stop =
@@ -538,7 +539,7 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Ends the work on a Service that can't be synced, because of the given obstacle. The only write that is still
+    /// Ends the work on a Service that can't be synced, for the reason in `obstacle`. The only write that is still
     /// possible corrects the field `ipMode` of the addresses in the status of the Service.
     fn blocked(&mut self, mut task: Task, mut plan: ServicePlan, obstacle: &Finding) {
         if let Err(error) = self.write(&mut task, &mut plan) {
@@ -651,7 +652,7 @@ impl ServiceSync<'_> {
     }
 
     /// Records the end of the work on a Service in this sync pass. When the Service failed, or waits for something in
-    /// the cloud, it is tried again after a wait. The same share of API calls is charged for the next try.
+    /// the cloud, it is tried again after a wait. The same namespace's share of API calls is charged for the next try.
     fn ended(&mut self, task: Task, mut plan: ServicePlan, has_failed: bool) {
         let is_tried_again = has_failed || plan.cloud.outcome.is_unfinished();
         self.state.agenda.schedule.backoff.ended(&plan.object.uid, is_tried_again);
