@@ -202,8 +202,9 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Reads a value from YAML, and subtracts its size from the number of bytes that are left for the values of the file.
-/// Fails when too few bytes are left. Fields with the value null are left out.
+/// Reads one value of a YAML file, whose aliases can expand to gigabytes. The field is the number of bytes that the
+/// values of the file may still take in memory. The size of each value is subtracted from this number, and reading
+/// fails when too few bytes are left. Fields with the value null are left out.
 struct Bounded<'a>(&'a mut usize);
 
 impl Bounded<'_> {

@@ -70,7 +70,8 @@ pub(super) fn start(settings: &Settings, reader: LogReader) {
 }
 
 /// Returns the log level for the value of the flag `-v`, whose values have the same meaning as in Kubernetes' klog.
-/// With 0 changes and failures are logged, from 4 on also every call, and from 6 on everything.
+/// With `-v 0`, the daemon logs changes and failures, and a command that a person runs logs only failures. From `-v 4`
+/// on, every call is logged too, and from `-v 6` on everything.
 fn level(settings: &Settings, reader: LogReader) -> LevelFilter {
     let asked = match (settings.verbosity.value, reader) {
         (0, LogReader::Person | LogReader::Waiting) => LevelFilter::Warn,

@@ -43,14 +43,16 @@ pub(super) struct ServiceBudget {
     total: LimitShare,
 }
 
-/// One limit, which is the limit of a namespace or of all namespaces, and the Services that count towards the limit.
+/// One limit on the memory that Services take, either for a namespace or for all namespaces, and the Services that
+/// count towards this limit.
 #[derive(Clone, Debug, Default)]
 struct LimitShare {
-    /// The Services that keep all their fields and count towards the limit, the oldest first.
+    /// The Services that keep all their fields in memory, the oldest first. Their sizes are added up and compared with
+    /// the limit.
     kept: BTreeMap<Age, CountedService>,
     bytes: usize,
-    /// The creation time and UID of the oldest Service that is above the limit. All younger Services are above the
-    /// limit too. `None` means that no Service is above the limit.
+    /// The creation time and UID of the oldest Service that does not fit into the memory limit. All younger Services
+    /// count as not fitting either. `None` means that all Services fit.
     cut: Option<Age>,
 }
 
@@ -153,8 +155,8 @@ impl ServiceBudget {
 }
 
 impl LimitShare {
-    /// Adds a Service. Returns the Services that must lose their large fields so that the limit is not exceeded, the
-    /// youngest first.
+    /// Adds a Service to those that share this memory limit. When they now exceed the limit, returns the Services that
+    /// must lose their large fields (annotations, source ranges and ports), the youngest first.
     fn add(
         &mut self,
         age: &Age,
@@ -196,8 +198,9 @@ mod tests {
         (Some(created), format!("uid-{second}"))
     }
 
-    /// Adds these Services to a budget in this order, and returns the Services that keep all their fields. Each Service
-    /// is given as its namespace, its creation time in seconds, and its size in bytes.
+    /// Adds these Services in this order to a [`ServiceBudget`], which limits the memory of all Services. Returns the
+    /// Services that keep all their fields. Each Service is given as its namespace, its creation time in seconds, and
+    /// its size in bytes.
     fn kept(services: &[(String, usize, usize)]) -> Vec<(String, usize)> {
         let mut budget = ServiceBudget::default();
         let mut is_kept = vec![true; services.len()];

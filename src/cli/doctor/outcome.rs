@@ -78,8 +78,9 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// Returns the reason why a later read can't be made. `self` is the reason why an earlier read, whose data the
-    /// later read needs, returned no data. `check` is the name of the check that reports the earlier read.
+    /// Returns the error of a check or of a later read that needs data which was not read. `self` is the reason why the
+    /// data was not read. The check `check` reports this reason, so the new error usually refers to that check. When
+    /// the data does not exist or the user has no right to read it, the new error repeats this reason instead.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),

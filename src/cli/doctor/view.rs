@@ -26,7 +26,7 @@ pub(in crate::cli) struct DoctorView<'a> {
     pub(in crate::cli) workloads: Seen<Vec<Workload>>,
     pub(in crate::cli) cloud: CloudView,
     /// The plans of the nodes. A plan says what a sync would change on the node, and which problems there are. When the
-    /// servers could not be read, a plan holds only problems that Kubernetes alone shows.
+    /// servers could not be read, a plan contains only the problems that can be found without them.
     pub(in crate::cli) nodes: Seen<Vec<NodePlan>>,
     pub(in crate::cli) routes: Seen<route::RoutePlan>,
     pub(in crate::cli) services: ServicesView,

@@ -47,7 +47,8 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     if known != Sides::Cloud {
         match service::past_events(apis, Some(&plan.object)) {
             Ok(events) => plan.events = Some(events.into_iter().rev().collect()),
-            // This is not reported as an error, because the daemon's role does not allow listing events.
+            // This is no error for the user, because the daemon's role does not allow listing events, and a person can
+            // run this command with that role.
             Err(error) if error.is_forbidden() => log::debug!("{error}"),
             Err(error) => Printer::notice(format_args!("events can't be read: {error}")),
         }
@@ -311,7 +312,9 @@ fn left_out(plan: &ServicePlan) -> String {
     table_of(&["NODE", "AS A TARGET"], rows)
 }
 
-/// Returns a table of the nodes that run pods, when nodes with pods are preferred and not all nodes fit.
+/// Returns a table of the nodes that run pods of the Services on this load balancer, and says which of them are
+/// targets. The table is empty unless nodes with pods are preferred, and more nodes are wanted than the load balancer
+/// can have as targets.
 fn with_pods(plan: &ServicePlan) -> String {
     let rows = plan.cloud.with_pods.iter().map(|node| {
         let pods = if node.is_ready { "ready" } else { "about to end" };
