@@ -88,7 +88,8 @@ struct NodeCommands {
 /// The plans of the node controller and of the node lifecycle controller for one node.
 struct NodePlans {
     node: NodePlan,
-    /// The plan of the node lifecycle controller. `None` when that controller does not check this node.
+    /// The plan of the node lifecycle controller. `None` when that controller has nothing to check for this node, e.g.
+    /// because the node is ready.
     lifecycle: Option<LifecyclePlan>,
 }
 
@@ -514,8 +515,8 @@ fn called(id: InstanceId) -> String {
     }
 }
 
-/// Returns a finding when the dedicated server is cancelled. The finding says what happens to the node at the end of
-/// the contract.
+/// Returns a line about the problem that the dedicated server is cancelled, or `None` when it is not. The line says
+/// what happens to the node at the end of the contract.
 fn cancelled(server: &ServerMatch) -> Option<String> {
     let ServerMatch::Matched(server, _) = server else {
         return None;

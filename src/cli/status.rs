@@ -170,8 +170,8 @@ impl<'a> Screen<'a> {
     }
 }
 
-/// Returns the text about the intervals at which the daemon reads the lists again, e.g. `servers every 50m (101 calls),
-/// load balancers every 5m (1 call)`.
+/// Returns the text about the intervals at which the daemon reads the lists again, and about the calls that each read
+/// takes, e.g. `servers every 50m (101 calls), load balancers every 5m (1 call)`.
 fn refreshes(all: &[Refresh]) -> String {
     let words = |refresh: &Refresh| {
         let period = shown_duration(refresh.period_seconds);

@@ -240,7 +240,7 @@ impl Sessions {
             if credentials.identity.is_some() {
                 tls.identity.clone_from(&credentials.identity);
             }
-            // When the old agent is dropped, its idle connections are closed.
+            // This drops the previous agent of ureq, and so closes its idle connections.
             connections.agent = api_agent(settings, &tls);
             connections.changes = changes;
             connections.identity.clone_from(&credentials.identity);

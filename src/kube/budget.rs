@@ -9,8 +9,9 @@
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap};
 
-/// The first 1,024 bytes of each Service are not counted. This is enough for a Service with eight usual annotations and
-/// three ports. A Service of at most this size therefore keeps all its fields, however large other Services are.
+/// The first 1,024 bytes of each Service do not count towards the memory limits of all Services. This is enough for a
+/// Service with eight usual annotations and three ports. A Service of at most this size therefore keeps all its fields,
+/// however large other Services are.
 const ALWAYS_KEPT: usize = 1 << 10;
 
 /// How many bytes the Services of one namespace may take together, without the first [`ALWAYS_KEPT`] bytes of each
@@ -144,8 +145,8 @@ impl ServiceBudget {
         }
     }
 
-    /// Drops the data that is needed only while a list is read. The returned budget can still decide whether a Service
-    /// that is read later by its name keeps its large fields.
+    /// Drops the data that is needed only while a list is read. The result can still decide whether a Service that is
+    /// read later by its name keeps its large fields (annotations, source ranges and ports).
     pub(super) fn ended(mut self) -> ServiceBudget {
         self.namespaces.retain(|_, share| share.cut.is_some());
         let shares = self.namespaces.values_mut().chain([&mut self.total]);
@@ -242,8 +243,8 @@ mod tests {
 
     #[test]
     fn the_oldest_of_all_come_first_in_total() {
-        // Each of ten namespaces has 100 Services. Those of one namespace are within the limit of a namespace, but all
-        // 1,000 Services together are above the total limit.
+        // Each of ten namespaces has 100 Services. The Services of one namespace fit into the memory limit of a
+        // namespace, but all 1,000 Services together do not fit into the limit of all namespaces.
         let of = |number: usize| {
             let all = 0..100;
             all.map(move |n| (format!("n-{number}"), number * 100 + n, LARGE))

@@ -23,8 +23,8 @@ fn own(nodes: &[NodePlan]) -> (usize, usize) {
     (own.clone().count(), own.filter(is_matched).count())
 }
 
-/// Calls `decide` for each node, and returns the outcomes that it returned. When it returned no outcome for any node,
-/// the result is a single outcome with the message `ok`.
+/// Calls `decide` for each node, and returns the results of a check that it returned. When it returned no result for
+/// any node, this function returns a single result with the message `ok`.
 fn each(
     nodes: &[NodePlan],
     decide: impl Fn(&NodePlan) -> Option<CheckOutcome>,

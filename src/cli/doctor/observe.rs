@@ -158,7 +158,7 @@ pub(in crate::cli) struct Observer<'a> {
     /// How long the data of one read of the cloud is used before the cloud is read again. Zero means that each call of
     /// [`Observer::observe`] reads the cloud.
     keep: Duration,
-    /// The data of the last read of the cloud, and the results of the stages that read the cloud.
+    /// The data that was last read from the cloud, and the result of each of these reads.
     cloud: Option<(CloudView, EndedStages)>,
 }
 

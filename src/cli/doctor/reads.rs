@@ -146,8 +146,8 @@ pub(super) fn workloads(reader: &DoctorReader) -> Seen<Vec<Workload>> {
     })
 }
 
-/// Reads from the Lease when Robot has refused a login of the daemon. If this was a short time ago, this command does
-/// not log in either, because Robot blocks an IP address after three failed logins.
+/// Reads from the Lease the time at which Robot last refused a login of the daemon. If this was a short time ago, this
+/// command does not log in either, because Robot blocks an IP address after three failed logins.
 pub(super) fn wait_of_login(reader: &DoctorReader) {
     if let Ok(apis) = &reader.apis {
         leader::heed_refused_login(&reader.started.settings, apis);

@@ -187,8 +187,8 @@ fn is_late(plan: &ServicePlan) -> bool {
     plan.has_writes() && since.is_some_and(is_over)
 }
 
-/// Returns the fix for a Service that is not in sync. The fix says that the daemon will do the rest. It names one
-/// command that shows what is left to do, and another that does it at once.
+/// Returns what the user can do about a Service that is not in sync. The text says that the daemon will do the rest. It
+/// names one command that shows what is left to do, and another that does it at once.
 fn left_to_do(service: &KubeService) -> String {
     let name = &service.full_name();
     format!(
@@ -198,9 +198,9 @@ fn left_to_do(service: &KubeService) -> String {
     )
 }
 
-/// Returns the fix for a Service whose last sync failed, and whose next sync will fail too until the cause is removed.
-/// The text does not repeat the message of the event, because anybody may have written the event. It names a command
-/// that tries again and prints the error itself.
+/// Returns what the user can do about a Service whose last sync failed, and whose next sync will fail too until the
+/// cause is removed. The text does not repeat the message of the event, because anybody may have written the event. It
+/// names a command that tries again and prints the error itself.
 fn tries_again(service: &KubeService) -> String {
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     format!(
@@ -220,7 +220,8 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
-            // No fix is returned here, because another message about each port that can't be used has its own fix.
+            // The second text says what the user can do. It is empty, because another message about each port that
+            // can't be used says this.
             let (name, id) = (&found.name, found.id);
             let lack = format!(
                 "without an address: none of its ports can be used on load balancer {name:?} ({id})"

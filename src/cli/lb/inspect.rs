@@ -117,8 +117,8 @@ fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
     .concat()
 }
 
-/// Returns the findings, the most important first: what blocks every change of the Service, then what does not work
-/// now, then warnings, then notes.
+/// Returns the lines about problems of the Service, the most important first: what blocks every change of the Service,
+/// then what does not work now, then warnings. Notes about harmless facts come last.
 fn findings(plan: &ServicePlan, known: Sides) -> String {
     let mut texts: Vec<String> = plan.obstacle.iter().map(finding).collect();
     texts.extend(gone(plan).filter(|_| known == Sides::Both));
@@ -332,8 +332,8 @@ fn why(health: &TargetHealth) -> String {
     health.detail.iter().map(ToString::to_string).chain(code).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a finding when the load balancer does not exist any more, although the Service's status still has its
-/// address.
+/// Returns a line about the problem that the load balancer does not exist any more, although the Service's status still
+/// has its address. Returns `None` when there is no such problem.
 fn gone(plan: &ServicePlan) -> Option<String> {
     let why = "its load balancer is gone, although the status has an address; sync creates a new one, with another \
                address unless the Service asks for a Primary IP";
@@ -346,9 +346,9 @@ fn failed_lines(failed: &PastEvent) -> String {
     line(format_args!("  ! {}", failed.reason)) + &paragraph("    ", 4, &text)
 }
 
-/// Returns a line for the unhealthy targets of each port and cause. These lines are part of the findings, because
-/// unhealthy targets are what most users look for. A target without a pod of the Service is unhealthy on purpose, and is
-/// left out while another target of the port is healthy.
+/// Returns a line for the unhealthy targets of each port and cause. These lines are shown among the problems at the
+/// beginning, because unhealthy targets are what most users look for. A target without a pod of the Service is
+/// unhealthy on purpose, and is left out while another target of the port is healthy.
 fn unhealthy(plan: &ServicePlan) -> Vec<String> {
     let is_served = |port: u16| {
         let mut others = checks(plan).filter(|(_, health)| health.port == port);
