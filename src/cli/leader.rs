@@ -96,9 +96,10 @@ pub(super) fn heed_refused_login(settings: &Settings, apis: &Apis) -> Option<Str
     ))
 }
 
-/// Makes a command read the identity of the cluster from the daemon's Lease, as soon as it needs the identity. By this
-/// UID, ccm recognizes the load balancers of this cluster in a project that several clusters share. It is the first UID
-/// that the Service `default/kubernetes` had, and the Lease keeps it when that Service is created again.
+/// Makes a command read the identity of the cluster from the daemon's Lease, as soon as the command needs it. The
+/// identity is the first UID that the Service `default/kubernetes` had, and the Lease keeps it when that Service is
+/// created again. By this UID, ccm recognizes the load balancers of this cluster in a project that several clusters
+/// share.
 pub(super) fn heed_identity(settings: &Settings, apis: &Apis) {
     if settings.leader_elect.value {
         apis.identity.read_from(key(settings));

@@ -134,8 +134,9 @@ impl ServiceBudget {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// Returns the limit that older Services have used up, so that a large Service of this age loses its large fields.
-    /// Returns `None` when neither limit is used up.
+    /// Returns the memory limit that the Services older than `age` have used up, or `None` when they have used up
+    /// neither limit. A Service of this age that is larger than [`ALWAYS_KEPT`] then loses its annotations and other
+    /// large fields.
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &LimitShare| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {

@@ -52,11 +52,12 @@ pub struct Identities {
     /// that no UID is known yet.
     pub identity: String,
     /// The UIDs that the Service `default/kubernetes` had after the first one, the newest last, and at most
-    /// [`FORMER_AT_MOST`]. A process that cannot read the Lease has perhaps used one of these UIDs as the identity.
+    /// [`FORMER_AT_MOST`]. Labels in the cloud can contain one of these UIDs, because a process that cannot read the
+    /// Lease has perhaps used it as the identity of the cluster.
     pub former: Vec<String>,
 }
 
-/// The value of the annotation [`IDENTITY`].
+/// The JSON value of the annotation [`IDENTITY`]: the UIDs that identify the cluster, and the UID of the Lease.
 #[derive(Serialize, Deserialize)]
 struct IdentityNote {
     /// The UID of the Lease into which the annotation was written. When the Lease is restored from a backup in another

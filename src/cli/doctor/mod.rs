@@ -136,11 +136,12 @@ fn settings(view: &DoctorView) -> CheckResult {
 /// The column where messages begin. The status and the longest name of a check fit before it.
 const INDENT: usize = 22;
 
-/// The greatest number of objects that the report lists for one check, unless the output is wide.
+/// The greatest number of objects that `ccm doctor` lists for one check without `-o wide`.
 const OBJECTS_AT_MOST: usize = 10;
 
-/// Returns the report as text for a person. When several objects in a row need the same fix, the fix is printed once,
-/// below the last of them. With `is_wide` the report lists every object, and says for each check what was looked at.
+/// Returns the output of `ccm doctor` as text for a person. When several objects in a row have a problem that is solved
+/// in the same way, the text says only once how, below the last of them. With `is_wide` the text lists every object,
+/// and says for each check what was looked at.
 pub(super) fn report(outcomes: &[&CheckOutcome], is_wide: bool) -> String {
     let mut text = String::new();
     for of_check in outcomes.chunk_by(|a, b| (a.check, a.status) == (b.check, b.status)) {
