@@ -6,7 +6,7 @@ use std::fmt;
 
 #[derive(Debug)]
 pub enum KubeError {
-    /// The API answered with a `Status`.
+    /// The API answered with a `Status` object, which describes the failure.
     Status(Box<KubeStatus>),
     /// The API has not answered. The cause is the network or TLS, or a proxy has answered instead of the API.
     Http(Box<http::HttpError>),

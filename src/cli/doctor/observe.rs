@@ -163,7 +163,7 @@ pub(in crate::cli) struct Observer<'a> {
 }
 
 impl<'a> Observer<'a> {
-    /// Creates an observer. No call is made.
+    /// Creates the object that reads the data for the checks of `ccm doctor`. No call is made yet.
     pub(in crate::cli) fn new(started: &'a Started) -> Observer<'a> {
         let settings = &started.settings;
         let (keep, look) = if settings.watch.value {

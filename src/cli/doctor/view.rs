@@ -35,7 +35,7 @@ pub(in crate::cli) struct DoctorView<'a> {
     pub(in crate::cli) refreshes: Vec<Refresh>,
 }
 
-/// The data of a cluster whose API server answers.
+/// What was read from the API server, if it answers.
 pub(in crate::cli) struct ClusterView {
     /// The address of the API server, and the configuration that contains it, e.g. a kubeconfig and its context.
     pub(in crate::cli) at: String,
@@ -44,7 +44,7 @@ pub(in crate::cli) struct ClusterView {
     pub(in crate::cli) missing: Seen<Vec<Need>>,
 }
 
-/// The answers of the cloud APIs.
+/// What was read from the Cloud API and from the Robot web service.
 #[derive(Clone)]
 pub(in crate::cli) struct CloudView {
     pub(in crate::cli) asked: Instant,

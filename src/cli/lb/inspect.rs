@@ -306,7 +306,8 @@ fn health(plan: &ServicePlan) -> String {
     table_of(&["TARGET", "PORT", "HEALTH", "DETAIL"], rows)
 }
 
-/// Returns a table of the nodes that are left out of the targets, and of the nodes that will stop soon.
+/// Returns a table of the nodes that are no targets, or will not be targets much longer. For example, the type of the
+/// load balancer allows no more targets, or the node will stop soon.
 fn left_out(plan: &ServicePlan) -> String {
     let rows = plan.cloud.left_out.iter().map(|left| vec![left.node.clone(), left.state.text()]);
     table_of(&["NODE", "AS A TARGET"], rows)
