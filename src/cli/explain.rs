@@ -29,7 +29,7 @@ pub(super) fn explain(words: &[OsString]) -> Exit {
 /// the help pages that explain them.
 fn what_is_known() -> String {
     let mut topics: Vec<&str> = rows().map(|row| row.topic).collect();
-    // The rows are sorted by help page, so `dedup` removes every duplicate.
+    // `dedup` removes only duplicates that are neighbours. This is enough, because the rows are sorted by help page.
     topics.dedup();
     format!(
         "explain takes the name of an {}; all are in these pages of ccm help: {}.",
@@ -53,7 +53,8 @@ pub(super) fn text(word: &str) -> Option<String> {
         let names = all_names(row);
         let has = |word: &str| names.iter().any(|name| name.eq_ignore_ascii_case(word));
         // The help pages explain the labels of all ports in one row. A label such as `ccm-from-scratch/port-443` stands
-        // there as `ccm-from-scratch/port-[NUMBER]`.
+        // there as `ccm-from-scratch/port-[NUMBER]`. It is therefore enough that the user's word begins with the part
+        // before `[`.
         let begins = |word: &str| names.iter().any(|name| word.starts_with(name.as_str()));
         let is_begun = row.headings[0] == "label" && row.cells[0].contains("-[") && begins(&word);
         is_begun

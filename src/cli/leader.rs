@@ -19,8 +19,8 @@ use std::time::Duration;
 /// on without this information. This is real time, even in tests in which the program's clock runs faster.
 const READ_AT_MOST: Duration = Duration::from_secs(2);
 
-/// Returns the object that acquires and renews the Lease of these settings, or `None` when leader election is turned
-/// off. No call is made yet.
+/// Returns the object that acquires and renews the Lease that the settings name, or `None` when leader election is
+/// turned off. No call is made yet.
 pub(super) fn lease(
     settings: &Settings,
     stop: &'static Stop,
@@ -96,9 +96,10 @@ pub(super) fn heed_refused_login(settings: &Settings, apis: &Apis) -> Option<Str
     ))
 }
 
-/// Makes the commands take the identity of the cluster from the daemon's Lease. The identity is the first UID of the
-/// Service `default/kubernetes`, which stays in the Lease when that Service is created again. The Lease is read when
-/// the identity is needed for the first time.
+/// Makes a command read the identity of the cluster from the daemon's Lease, as soon as the command needs it. The
+/// identity is the first UID that the Service `default/kubernetes` had, and the Lease keeps it when that Service is
+/// created again. By this UID, ccm recognizes the load balancers of this cluster in a project that several clusters
+/// share.
 pub(super) fn heed_identity(settings: &Settings, apis: &Apis) {
     if settings.leader_elect.value {
         apis.identity.read_from(key(settings));

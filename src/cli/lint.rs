@@ -1,5 +1,6 @@
-//! `ccm lint` checks the manifests of Services without a cluster. The findings are the same as those of the Service
-//! controller's plan in a cluster. When there is an API token, names and limits are also checked against the project.
+//! `ccm lint` checks the manifests of Services without a cluster. It reports the same facts and problems as the Service
+//! controller would report in a cluster. When there is an API token, names and limits are also checked against the
+//! Hetzner project of the token.
 
 use super::output::{self, Document, Exit, Printer, usage, whole_line};
 use super::startup::{self, Started};
@@ -107,9 +108,9 @@ fn lines(checked: &CheckedService) -> Vec<String> {
     findings.map(|why| whole_line(false, "", 6, &line(why))).collect()
 }
 
-/// Returns the data that the manifests are checked against: a snapshot of the cloud, and the groups of Services that
-/// share a load balancer. Without an API token no call is made. The checks then assume that each object exists that a
-/// manifest names, e.g. a certificate.
+/// Returns the data that the manifests are checked against: what exists in the Hetzner project, and which of the
+/// Services share a load balancer. Without an API token no call is made. The checks then assume that each object exists
+/// that a manifest names, e.g. a certificate.
 fn snapshot(
     started: &mut Started,
     all: &[CheckedService],
@@ -151,8 +152,8 @@ fn services(file: &str) -> Result<Vec<Value>, String> {
     Ok(services)
 }
 
-/// Returns the Service of this manifest, completed by the fields that the API server would set. The findings in the
-/// result say what Kubernetes would refuse in the manifest.
+/// Returns the Service of this manifest, completed by the fields that the API server would set. The result also says
+/// what Kubernetes would refuse in the manifest.
 fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> CheckedService {
     let mut problems = Vec::new();
     if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -202,8 +203,9 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Reads a value from YAML, and subtracts its size from the number of bytes that are left for the values of the file.
-/// Fails when too few bytes are left. Fields with the value null are left out.
+/// Reads one value of a YAML file, whose aliases can expand to gigabytes. The field is the number of bytes that the
+/// values of the file may still take in memory. The size of each value is subtracted from this number, and reading
+/// fails when too few bytes are left. Fields with the value null are left out.
 struct Bounded<'a>(&'a mut usize);
 
 impl Bounded<'_> {

@@ -44,8 +44,8 @@ pub(super) struct List<Plans> {
 }
 
 impl<Plans: PlannedObjects> List<Plans> {
-    /// Reads the plans of a list with `read`. When one API does not answer, `read` is called again for the other API
-    /// alone, see [`CommandContext::read`].
+    /// Returns the content of a list. Calls `read` to get the plans that the list shows. When Kubernetes or the cloud
+    /// does not answer, calls `read` again for the other one alone, see [`CommandContext::read`].
     pub(super) fn read(
         context: &CommandContext,
         empty: &str,

@@ -32,7 +32,8 @@ pub(super) fn start(settings: &Settings, reader: LogReader) {
     let level = level(settings, reader);
     let (changes, findings) = match reader {
         LogReader::Daemon => (level, level),
-        // A command that a person runs prints the findings in its output, so they are not logged.
+        // A command that a person runs prints the problems of objects in its own output, so they are not logged as
+        // well.
         LogReader::Person => (level, LevelFilter::Off),
         LogReader::Waiting => (level.max(LevelFilter::Info), LevelFilter::Off),
     };
@@ -70,7 +71,8 @@ pub(super) fn start(settings: &Settings, reader: LogReader) {
 }
 
 /// Returns the log level for the value of the flag `-v`, whose values have the same meaning as in Kubernetes' klog.
-/// With 0 changes and failures are logged, from 4 on also every call, and from 6 on everything.
+/// With `-v 0`, the daemon logs changes and failures, and a command that a person runs usually logs only failures. From
+/// `-v 4` on, every call is logged too, and from `-v 6` on everything.
 fn level(settings: &Settings, reader: LogReader) -> LevelFilter {
     let asked = match (settings.verbosity.value, reader) {
         (0, LogReader::Person | LogReader::Waiting) => LevelFilter::Warn,

@@ -56,8 +56,9 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// Runs a command in a simulation, and returns its exit code. The command runs in the calling thread. The first word is
-/// the name by which the program is started. For the daemon, which would never return, use [`SimulatedDaemon`].
+/// Runs a command in a test that simulates its clock and its network, and returns the exit code. The command runs in
+/// the calling thread. The first word is the name by which the program is started. For the daemon, which would never
+/// return, use [`SimulatedDaemon`].
 pub fn in_simulation(words: Vec<OsString>) -> u8 {
     dispatch(without_program(words)) as u8
 }
@@ -300,8 +301,9 @@ mod tests {
                 "/bin/hcloud-cloud-controller-manager --leader-elect=false -v 4",
                 "+ --leader-elect=false -v 4",
             ),
-            // `--cloud-provider` is now given twice. The last value counts, as with pflag, the flag library of
-            // Kubernetes.
+            // In this case, the flag `--cloud-provider` stands twice in the resulting command line: once as the user's
+            // word, and once added for this name of the program. The last value counts, as with pflag, the flag library
+            // of Kubernetes.
             (
                 "hcloud-cloud-controller-manager --cloud-provider=hcloud",
                 "+ --cloud-provider=hcloud",

@@ -65,9 +65,9 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &nodes.context.apis;
     Ok(nodes.context.do_now(|| {
         let (mut report, plans) = nodes.nodes.sync(apis, &selection);
-        // When an outage kept the node controller from planning any node, the command ends here. When only Robot or
-        // only the Cloud API did not answer, the nodes whose servers the other API knows were planned and synced, and
-        // the command goes on.
+        // When no node was planned because an API did not answer, the command ends here. When only Robot or only the
+        // Cloud API did not answer, some nodes were nevertheless synced, because the other API knows their servers. The
+        // command then goes on with the node lifecycle controller.
         if report.outage.is_some() && plans.is_empty() {
             return (report, Vec::new());
         }
@@ -88,7 +88,8 @@ struct NodeCommands {
 /// The plans of the node controller and of the node lifecycle controller for one node.
 struct NodePlans {
     node: NodePlan,
-    /// The plan of the node lifecycle controller. `None` when that controller does not check this node.
+    /// The plan of the node lifecycle controller. `None` when that controller has nothing to check for this node, e.g.
+    /// because the node is ready.
     lifecycle: Option<LifecyclePlan>,
 }
 
@@ -481,13 +482,15 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
     .concat()
 }
 
-/// Returns the line of a rule for the taint `out-of-service`.
+/// Returns the line about one of the rules that must be fulfilled before ccm gives a node the taint `out-of-service`. A
+/// mark says whether the rule is fulfilled.
 fn rule(rule: &TaintRule) -> String {
     let mark = rule.is_fulfilled.map_or('?', |is_so| if is_so { '=' } else { '~' });
     paragraph(&format!("  {mark} "), 4, &rule.to_string())
 }
 
-/// Returns who has set a taint `out-of-service`, as the end of the line of the taint.
+/// Returns the end of the line about a taint. For a taint `out-of-service`, this text says whether ccm has set the
+/// taint and who must remove it. For any other taint it is empty.
 fn set_by(taint: &Taint) -> &'static str {
     match taint.key == OUT_OF_SERVICE {
         true if is_own(taint) => " (set by ccm, which removes it when the server is on again)",
@@ -512,8 +515,8 @@ fn called(id: InstanceId) -> String {
     }
 }
 
-/// Returns a finding when the dedicated server is cancelled. The finding says what happens to the node at the end of
-/// the contract.
+/// Returns a line about the problem that the dedicated server is cancelled, or `None` when it is not. The line says
+/// what happens to the node at the end of the contract.
 fn cancelled(server: &ServerMatch) -> Option<String> {
     let ServerMatch::Matched(server, _) = server else {
         return None;

@@ -22,7 +22,8 @@ use std::time::Duration;
 /// How often a command with `--watch` reads the cloud. The interval is long because the Cloud API allows few calls.
 pub(super) const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The plans for all objects that a command works on, e.g. for all nodes.
+/// The plans for all objects that a command works on, e.g. for all nodes. A plan says what a sync would change on an
+/// object, and which problems there are.
 pub(super) trait PlannedObjects {
     /// The kind of the objects, e.g. `Node`. The kind of a JSON or YAML document begins with this word, as in
     /// `NodeList` and `NodeSync`.
@@ -79,9 +80,9 @@ pub(super) fn error_of(report: Option<&Report>, object: &str) -> Option<String> 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sides {
     Both,
-    /// Only Kubernetes answered. The plans contain no changes.
+    /// Only Kubernetes answered, so it is not known what a sync would change.
     Kubernetes,
-    /// Only the cloud answered. The plans contain no changes.
+    /// Only the cloud answered, so it is not known what a sync would change.
     Cloud,
 }
 
@@ -155,9 +156,9 @@ impl CommandContext {
         })
     }
 
-    /// Returns a snapshot of a cloud without load balancers. No call is made. While the real cloud does not answer, the
-    /// annotations of Services are checked against this snapshot. The checks then assume that each object exists that
-    /// an annotation names, e.g. a certificate.
+    /// Returns the data that replaces the data of the cloud while the Cloud API does not answer. It contains no load
+    /// balancers, and no call is made for it. The annotations of Services can be checked against it. These checks then
+    /// assume that each object exists that an annotation names, e.g. a certificate.
     pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, CommandFailure> {
         let gate = Arc::new(OpenGate);
         let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);

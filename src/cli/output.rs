@@ -1,5 +1,5 @@
-//! The output of the commands. Data is written to stdout, and everything else to stderr. A text is written with a
-//! single call.
+//! The output of the commands. Data is written to stdout, and everything else to stderr. A whole text is passed to
+//! stdout or stderr at once, and not line by line.
 //!
 //! Texts from outside, such as names of objects, may contain anything. Therefore control characters are escaped, and
 //! secrets that this process has sent to an API are removed. Code that prints a text from outside as a line calls

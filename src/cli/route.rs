@@ -170,7 +170,7 @@ fn route<'a>(row: &RouteRow, changes: Vec<Value>, report: Option<&Report>) -> Ro
 }
 
 /// Returns the item of a node in the JSON or YAML document. Returns `None` when there is nothing to say about the node:
-/// no change, no finding and no error.
+/// no change, no fact or problem to report, and no error.
 fn node<'a>(
     plan: &'a NodeRoutePlan,
     changes: Vec<Value>,

@@ -13,8 +13,8 @@ use std::time::Duration;
 /// at the next check.
 const LOOKS_WHO_LEADS: Duration = Duration::from_millis(10);
 
-/// A daemon whose threads are run by the simulation of the tests. It has no health server. A test calls
-/// [`SimulatedDaemon::stop`] where a real daemon would get a signal.
+/// A daemon in a test that simulates the clock, the network and the threads of the daemon. It has no health server. A
+/// test calls [`SimulatedDaemon::stop`] where a real daemon would get a signal.
 pub struct SimulatedDaemon {
     stop: &'static Stop,
     lease: Option<Arc<LeaderElection>>,
@@ -22,8 +22,9 @@ pub struct SimulatedDaemon {
 }
 
 impl SimulatedDaemon {
-    /// Starts a daemon. This function must be called in a thread of the simulation, which then runs the threads of the
-    /// daemon. `words` are the words that follow `ccm run`. When the daemon can't start, the error is its exit code.
+    /// Starts a daemon. The calling thread must be in a simulation, i.e. a test has replaced the clock and the network
+    /// of this thread. The simulation then also runs the daemon's threads. `words` are the words that follow `ccm run`.
+    /// When the daemon can't start, the error is its exit code.
     pub fn start(words: Vec<OsString>) -> Result<SimulatedDaemon, u8> {
         let parts = run::assemble(words).map_err(|exit| exit as u8)?;
         let (stop, apis) = (parts.stop, parts.apis);

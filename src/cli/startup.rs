@@ -177,7 +177,8 @@ fn start_log(command: Command, parsed: &Parsed) {
         _ => LogReader::Person,
     };
     logging::start(&parsed.settings, reader);
-    // The daemon shows no line on the terminal while it waits, because its log has a line for each result.
+    // For a command that a person runs, a line on the terminal says which call it waits for. The daemon shows no such
+    // line, because its log shows the results.
     if reader != LogReader::Daemon {
         logging::show_waits();
     }
@@ -197,8 +198,8 @@ fn with_daemon(
     let settings = &parsed.settings;
     let named = settings.settings_from.value.as_ref();
     // The daemon itself, and commands that need no cluster, use only their own settings. So does a command that runs in
-    // a pod without a kubeconfig. This is taken for the daemon's pod, whose environment variables already contain the
-    // daemon's settings.
+    // a pod without a kubeconfig. Such a pod is taken for the daemon's pod, whose environment variables already contain
+    // the daemon's settings.
     let has_own = matches!(command, Command::Run | Command::Config | Command::Lint)
         || settings.own_settings.value
         || !settings.settings_from.source.is_default()

@@ -62,7 +62,8 @@ struct Screen<'a> {
     /// with its interval. Lists that `ccm status` did not read are left out.
     refreshes: &'a [Refresh],
     nodes: Option<Count>,
-    /// How many nodes will stop soon.
+    /// How many nodes will stop soon, e.g. because the cluster autoscaler is about to delete them. A taint or a
+    /// condition of the node shows this, or that the node is cordoned.
     departing_nodes: Option<usize>,
     /// The number of nodes that have a taint `out-of-service`.
     out_of_service_nodes: Option<usize>,
@@ -170,8 +171,8 @@ impl<'a> Screen<'a> {
     }
 }
 
-/// Returns the text about the intervals at which the daemon reads the lists again, e.g. `servers every 50m (101 calls),
-/// load balancers every 5m (1 call)`.
+/// Returns the text about the intervals at which the daemon reads the lists again, and about the calls that each read
+/// takes, e.g. `servers every 50m (101 calls), load balancers every 5m (1 call)`.
 fn refreshes(all: &[Refresh]) -> String {
     let words = |refresh: &Refresh| {
         let period = shown_duration(refresh.period_seconds);

@@ -229,8 +229,8 @@ fn cells(line: &str) -> Vec<String> {
 /// narrow terminal the right side begins further to the left, so that it keeps this width.
 const NARROWEST: usize = 24;
 
-/// The greatest column in which the right side of a row in a text of `--help`, e.g. the description of a flag, can
-/// begin beside the left side, e.g. the flag. If the text has the right side further to the right, the right side is
+/// A row in a text of `--help` has a left side, e.g. a flag, and a right side, e.g. its description. In the source of
+/// the text, the right side can begin in any column. When it begins further to the right than this column, it is
 /// printed on the next line, from the column `BELOW` on.
 const FURTHEST: usize = 40;
 const BELOW: usize = 31;
@@ -252,8 +252,9 @@ pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> Stri
         let (left, right) = row.unwrap_or((content, ""));
         let right = right.trim_start();
         let mut column = length(line) - length(right);
-        // The right side of this row must not begin further to the right than the right side of the row above, so that
-        // both are aligned. When the left side is too long for this, the right side is printed on the next line.
+        // The right side of this row begins in the same column as that of the row above, or further to the left if the
+        // source of the text has it there. When the left side leaves too little space, the right side is printed on the
+        // next line.
         if let Some((_, above)) = last.filter(|(of, _)| *of == indent) {
             column = column.min(above);
         } else if column > FURTHEST {

@@ -156,8 +156,9 @@ pub(super) fn kube_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<Ku
 }
 
 /// Creates the client that reads and writes only the Lease. Its timeout is half of the renew deadline, so that a failed
-/// renewal can be tried once more. The timeout is real time, even in tests in which the program's clock runs faster.
-/// This does no harm, because the deadline ends the leadership even while a renewal still waits for its answer.
+/// renewal can be tried once more. The timeout is real time, even in tests in which the program's clock runs faster. A
+/// slow answer does no harm there, because the leadership ends at the renew deadline even while a renewal still waits
+/// for its answer.
 pub(super) fn lease_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<KubeClient, String> {
     let timeout = settings.renew_deadline.value / 2;
     let timeout = clock::at_least(timeout, timeout);

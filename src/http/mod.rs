@@ -152,8 +152,8 @@ impl HttpClient {
         }
     }
 
-    /// Whether the client may wait until the cloud has completed an action that a write has started. See
-    /// [`Gate::may_wait`].
+    /// Whether a caller should wait until the cloud has completed an action that a write has started. The result is
+    /// `false` when the process must end, see [`Gate::may_wait`].
     pub fn may_wait(&self) -> bool {
         self.settings.gate.may_wait()
     }
@@ -181,9 +181,9 @@ impl HttpClient {
             secrets: write.secrets,
         };
         let send = |session: &Session| {
-            // The deadline is set before the gate is asked. If the process is paused just after the gate has allowed
-            // the write, the deadline can pass during the pause. A write that can no longer end in time is then not
-            // begun.
+            // The deadline is set before the [`Gate`] is asked whether the write is allowed. If the process is paused
+            // just after the gate has allowed the write, the deadline can pass during the pause. A write that can no
+            // longer end in time is then not begun.
             let deadline = clock::now() + self.settings.timing.write_timeout;
             let refused =
                 |why| HttpError::new(self.url_line(method, path), HttpErrorKind::Refused(why));

@@ -1,9 +1,9 @@
 //! Decides which calls use a proxy, and which proxy. The proxy comes from `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`,
 //! read as Go programs read them (golang.org/x/net/http/httpproxy), or from the `proxy-url` of a kubeconfig.
 //!
-//! ureq's own support for proxies is not used for two reasons. ureq's SOCKS connector opens its own sockets, on which
-//! our deadline has no effect. ureq's `NO_PROXY` does not support CIDRs. This program therefore implements SOCKS
-//! itself, and also `CONNECT`, which needs only one more short request.
+//! ureq's own support for proxies is not used for two reasons. ureq's SOCKS connector opens its own sockets, so
+//! `transport` could not end a call there when the call's deadline has passed. ureq's `NO_PROXY` does not support
+//! CIDRs. This program therefore implements SOCKS itself, and also `CONNECT`, which needs only one more short request.
 
 use super::secret::Secret;
 use super::tls::{Encrypt, Tls, bare_host};

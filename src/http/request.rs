@@ -22,8 +22,8 @@ use std::time::Duration;
 use ureq::unversioned::transport::Connector;
 
 /// How long a write may take, from the moment when the [`Gate`] allows the write until the last byte of the answer. The
-/// daemon's gate allows a write only if the daemon's Lease is valid for longer than this time. No write is therefore
-/// allowed to have a longer time limit.
+/// daemon's gate allows a write only if the daemon's Lease is valid for longer than this time. A write that this gate
+/// has allowed must therefore have no longer time limit.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The settings from which a client is made.
@@ -78,7 +78,8 @@ pub enum TryStage<'a> {
 pub struct Timing {
     /// How long a read may take from its beginning to the last byte of the answer.
     pub read_timeout: Duration,
-    /// How long a write may take. The value is always [`WRITE_TIMEOUT`], except in tests.
+    /// How long a write may take. The value is [`WRITE_TIMEOUT`], except in tests and for writes of the leader
+    /// election's Lease.
     pub write_timeout: Duration,
     /// The wait before the second try of a read. The wait doubles with each further try.
     pub retry_wait: Duration,
@@ -239,7 +240,7 @@ impl Sessions {
             if credentials.identity.is_some() {
                 tls.identity.clone_from(&credentials.identity);
             }
-            // When the old agent is dropped, its idle connections are closed.
+            // This drops the previous agent of ureq, and so closes its idle connections.
             connections.agent = api_agent(settings, &tls);
             connections.changes = changes;
             connections.identity.clone_from(&credentials.identity);
@@ -248,8 +249,9 @@ impl Sessions {
         Ok(Session { agent: connections.agent.clone(), credentials, number: connections.number })
     }
 
-    /// Called after a call with the session `used` has failed. When the cause can be old credentials or old TLS
-    /// settings, and newer ones exist, returns a session with the newer ones. Otherwise returns `None`.
+    /// Called after a call has failed that used the session `used`, which is ureq's agent and the credentials of the
+    /// call. When old credentials or old TLS settings can be the cause, and newer ones exist, returns a session with
+    /// the newer ones. Otherwise returns `None`.
     pub(super) fn newer(
         &self,
         settings: &HttpSettings,

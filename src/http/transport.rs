@@ -34,8 +34,9 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// The moment when the thread set its deadline. If the thread has set several deadlines inside one another, this is
-    /// the moment of the outermost one. From this moment on, the monotonic clock is compared with the wall clock.
+    /// The moment when the thread set its deadline. When a deadline is set while the thread has another one, this is
+    /// the moment when the first of them was set. From this moment on, the monotonic clock is compared with the wall
+    /// clock.
     begun: Moment,
 }
 
@@ -100,8 +101,8 @@ pub(super) struct Connect {
     pub(super) timeout: Duration,
 }
 
-/// A resolver that resolves nothing, because [`Connect`] resolves names itself when a new connection needs an address.
-/// An idle connection needs no address, and a proxy resolves the name of the server itself.
+/// A resolver that resolves nothing, because [`Connect`] resolves names itself when it opens a connection. A connection
+/// that is used again needs no address, and a proxy resolves the name of the server itself.
 #[derive(Debug)]
 pub(super) struct Unresolved;
 

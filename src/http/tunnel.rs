@@ -14,8 +14,8 @@ use ureq::Timeout;
 use ureq::http::Uri;
 use ureq::unversioned::transport::{ConnectionDetails, NextTimeout, Transport, TransportAdapter};
 
-// These constants are values in the messages of SOCKS 5 (RFC 1928) and of its login with user name and password (RFC
-// 1929).
+// This constant and the following ones are values in the messages of SOCKS 5 (RFC 1928) and of its login with user name
+// and password (RFC 1929).
 const VERSION: u8 = 5;
 const NO_LOGIN: u8 = 0;
 const USER_AND_PASSWORD: u8 = 2;

@@ -9,8 +9,9 @@
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap};
 
-/// The first 1,024 bytes of each Service are not counted. This is enough for a Service with eight usual annotations and
-/// three ports. A Service of at most this size therefore keeps all its fields, however large other Services are.
+/// The first 1,024 bytes of each Service do not count towards the memory limits of all Services. This is enough for a
+/// Service with eight usual annotations and three ports. A Service of at most this size therefore keeps all its fields,
+/// however large other Services are.
 const ALWAYS_KEPT: usize = 1 << 10;
 
 /// How many bytes the Services of one namespace may take together, without the first [`ALWAYS_KEPT`] bytes of each
@@ -43,14 +44,16 @@ pub(super) struct ServiceBudget {
     total: LimitShare,
 }
 
-/// One limit, which is the limit of a namespace or of all namespaces, and the Services that count towards the limit.
+/// One limit on the memory that Services take, either for a namespace or for all namespaces, and the Services that
+/// count towards this limit.
 #[derive(Clone, Debug, Default)]
 struct LimitShare {
-    /// The Services that keep all their fields and count towards the limit, the oldest first.
+    /// The Services that keep all their fields in memory, the oldest first. Their sizes are added up and compared with
+    /// the limit.
     kept: BTreeMap<Age, CountedService>,
     bytes: usize,
-    /// The creation time and UID of the oldest Service that is above the limit. All younger Services are above the
-    /// limit too. `None` means that no Service is above the limit.
+    /// The creation time and UID of the oldest Service that does not fit into the memory limit. All younger Services
+    /// count as not fitting either. `None` means that all Services fit.
     cut: Option<Age>,
 }
 
@@ -131,8 +134,9 @@ impl ServiceBudget {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// Returns the limit that older Services have used up, so that a large Service of this age loses its large fields.
-    /// Returns `None` when neither limit is used up.
+    /// Returns the memory limit that the Services older than `age` have used up, or `None` when they have used up
+    /// neither limit. A Service of this age that is larger than [`ALWAYS_KEPT`] then loses its annotations and other
+    /// large fields.
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &LimitShare| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {
@@ -142,8 +146,8 @@ impl ServiceBudget {
         }
     }
 
-    /// Drops the data that is needed only while a list is read. The returned budget can still decide whether a Service
-    /// that is read later by its name keeps its large fields.
+    /// Drops the data that is needed only while a list is read. The result can still decide whether a Service that is
+    /// read later by its name keeps its large fields (annotations, source ranges and ports).
     pub(super) fn ended(mut self) -> ServiceBudget {
         self.namespaces.retain(|_, share| share.cut.is_some());
         let shares = self.namespaces.values_mut().chain([&mut self.total]);
@@ -153,8 +157,8 @@ impl ServiceBudget {
 }
 
 impl LimitShare {
-    /// Adds a Service. Returns the Services that must lose their large fields so that the limit is not exceeded, the
-    /// youngest first.
+    /// Adds a Service to those that share this memory limit. When they now exceed the limit, returns the Services that
+    /// must lose their large fields (annotations, source ranges and ports), the youngest first.
     fn add(
         &mut self,
         age: &Age,
@@ -196,8 +200,9 @@ mod tests {
         (Some(created), format!("uid-{second}"))
     }
 
-    /// Adds these Services to a budget in this order, and returns the Services that keep all their fields. Each Service
-    /// is given as its namespace, its creation time in seconds, and its size in bytes.
+    /// Adds these Services in this order to a [`ServiceBudget`], which limits the memory of all Services. Returns the
+    /// Services that keep all their fields. Each Service is given as its namespace, its creation time in seconds, and
+    /// its size in bytes.
     fn kept(services: &[(String, usize, usize)]) -> Vec<(String, usize)> {
         let mut budget = ServiceBudget::default();
         let mut is_kept = vec![true; services.len()];
@@ -239,8 +244,8 @@ mod tests {
 
     #[test]
     fn the_oldest_of_all_come_first_in_total() {
-        // Each of ten namespaces has 100 Services. Those of one namespace are within the limit of a namespace, but all
-        // 1,000 Services together are above the total limit.
+        // Each of ten namespaces has 100 Services. The Services of one namespace fit into the memory limit of a
+        // namespace, but all 1,000 Services together do not fit into the limit of all namespaces.
         let of = |number: usize| {
             let all = 0..100;
             all.map(move |n| (format!("n-{number}"), number * 100 + n, LARGE))

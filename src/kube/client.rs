@@ -493,9 +493,9 @@ impl KubeClient {
         Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))
     }
 
-    /// Reads one page. `token` is a function that gets the parsed answer and returns the token of the next page, or an
-    /// error that says why the answer is not a page. The function returns `None` when the answer was read as `null`,
-    /// which usually means that the answer equals an earlier one.
+    /// Reads one page. `token` gets the parsed answer, and returns the token of the next page, or an error that says
+    /// why the answer is not a page. When `token` returns `None`, this function returns `None` as well. This means that
+    /// the answer was read as `null`, usually because it equals an earlier answer.
     pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,
@@ -528,8 +528,8 @@ fn accepted(kind: &str) -> String {
     }
 }
 
-/// Returns how many bytes of a list of this kind are read at most. The limit of a list of metadata is that of a list of
-/// Services, because this program reads only the metadata of Services in this form.
+/// Returns how many bytes of a list of this kind are read at most. Lists of metadata have the same limit as lists of
+/// Services, because this program reads such lists of Services only.
 fn body_limit(kind: &str) -> u64 {
     match kind {
         SERVICE_LIST | PARTIAL => SERVICES_LIMIT_BYTES,

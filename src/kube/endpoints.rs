@@ -59,12 +59,12 @@ struct Conditions {
     serving: Option<bool>,
 }
 
-/// What the pages of the list have shown so far: the nodes with endpoints, and the Services to which the endpoints
-/// belong.
+/// What was read so far from a list of EndpointSlices: the nodes with endpoints, and the Services to which the
+/// endpoints belong.
 struct CollectedEndpoints<'a> {
     places: &'a HashMap<(&'a str, &'a str), usize>,
-    /// The names of the nodes that exist. An endpoint with another name is ignored, because an EndpointSlice can
-    /// contain any name.
+    /// The names of the nodes that exist. An endpoint that names any other node is ignored, because the author of an
+    /// EndpointSlice can write any name there.
     nodes: &'a HashSet<&'a str>,
     found: BTreeMap<String, PodsOnNode>,
     /// The Services with an endpoint that names no node, as a mask (each bit stands for a Service).

@@ -6,7 +6,7 @@ use std::fmt;
 
 #[derive(Debug)]
 pub enum KubeError {
-    /// The API answered with a `Status`.
+    /// The API answered with a `Status` object, which describes the failure.
     Status(Box<KubeStatus>),
     /// The API has not answered. The cause is the network or TLS, or a proxy has answered instead of the API.
     Http(Box<http::HttpError>),
@@ -90,8 +90,8 @@ impl KubeError {
         matches!(self, KubeError::Status(status) if status.is_namespace_terminating)
     }
 
-    /// Whether a request for fewer items could succeed. This is the case when the answer was longer than the limit, or
-    /// when it had begun but was not complete before the time-out.
+    /// Whether a request for fewer items could succeed. This is the case when the answer was longer than this program
+    /// accepts, or when it had begun but was not complete before the time-out.
     pub fn is_too_long(&self) -> bool {
         match self {
             KubeError::Http(error) => match error.kind {

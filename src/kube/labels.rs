@@ -40,8 +40,8 @@ const BYTES_AT_MOST: usize = 32 << 10;
 /// How many annotations of a Service are read at most.
 const COUNT_AT_MOST: usize = 500;
 
-/// Whether the key belongs to the provider, which means that its domain ends in [`ANNOTATION_DOMAIN`]
-/// (`hetzner.cloud`).
+/// Whether the domain of the key ends in [`ANNOTATION_DOMAIN`] (`hetzner.cloud`), so that the annotation is meant for a
+/// cloud-controller-manager of Hetzner Cloud.
 fn is_for_provider(key: &str) -> bool {
     let domain = key.split_once('/').map(|(domain, _)| domain);
     domain.is_some_and(|domain| domain.ends_with(ANNOTATION_DOMAIN))
@@ -107,7 +107,8 @@ fn labels_where<'de, D: Deserializer<'de>>(
 
 type Pair = (Box<str>, Box<str>);
 
-/// The annotations of a Service that the provider reads. When they are too many or too large, none of them is stored.
+/// The annotations of a Service that the code for Hetzner reads. When they are too many or too large, none of them is
+/// stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
     /// The keys and values. Versions of a Service that were read at different times share this memory when their
@@ -135,7 +136,8 @@ impl Annotations {
         self.iter().map(|(key, value)| key.len() + value.len()).sum()
     }
 
-    /// Keeps only the annotations that the provider reads, and frees the memory of all other annotations.
+    /// Keeps the annotations that the code for Hetzner reads, and the names of a few others in its domain, for
+    /// messages. Frees the memory of all other annotations.
     pub(super) fn select(&mut self, kind_of: Option<fn(&str) -> AnnotationKind>) {
         let (mut bytes, mut unknown) = (0, 0);
         let mut kept: Vec<Pair> = Vec::new();
@@ -211,8 +213,8 @@ pub struct ServiceScope {
     pub class: Option<String>,
     /// The label selector that a Service must match, so that this program manages the Service.
     pub selector: Selector,
-    /// A function that says whether the provider knows the annotation with this key. `None` means that
-    /// every annotation is stored.
+    /// A function that says whether the code for Hetzner knows the annotation with this key. `None` means that every
+    /// annotation is stored.
     pub annotations: Option<fn(&str) -> AnnotationKind>,
 }
 

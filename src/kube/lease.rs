@@ -19,15 +19,17 @@ const API_VERSION: &str = "coordination.k8s.io/v1";
 /// Hetzner block the IP address.
 const LOGIN_REFUSED: &str = "ccm-from-scratch/robot-login-refused";
 
-/// The annotation that stores the identity of the cluster. Its JSON value contains the first and later UIDs of the
-/// Service `default/kubernetes`, and the UID of the Lease itself.
+/// The annotation by which the Lease stores the identity of the cluster, i.e. the first UID that the Service
+/// `default/kubernetes` had. The value is JSON with this UID, the later UIDs of that Service if it was created again,
+/// and the UID of the Lease itself.
 const IDENTITY: &str = "ccm-from-scratch/identity";
 
-/// The longest value of the annotation [`IDENTITY`] that is read, in bytes. The first UID of the Service
-/// `default/kubernetes` and ten later ones need about half of this.
+/// The longest value of the annotation [`IDENTITY`] that is read, in bytes. The value contains up to eleven UIDs that
+/// the Service `default/kubernetes` has had over time, which need about half of this length.
 const IDENTITY_BYTES: usize = 1024;
 
-/// How many UIDs of the Service `default/kubernetes` are remembered besides the first one.
+/// The Service `default/kubernetes` gets another UID when it is deleted and created again. This many of its UIDs are
+/// remembered besides the first one.
 const FORMER_AT_MOST: usize = 10;
 
 /// The length of the longest UID that is accepted, in characters. The UID that identifies the cluster is also stored as
@@ -41,18 +43,21 @@ pub struct LeaseKey {
     pub name: String,
 }
 
-/// The UIDs that the Service `default/kubernetes` has had over time. They identify the cluster.
+/// The UIDs that the Service `default/kubernetes` has had over time. It gets another UID when it is deleted and created
+/// again. The labels that ccm writes in the cloud contain one of these UIDs, so that ccm recognizes what belongs to
+/// this cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identities {
     /// The first UID that the Service `default/kubernetes` had. It is the identity of the cluster. An empty text means
     /// that no UID is known yet.
     pub identity: String,
     /// The UIDs that the Service `default/kubernetes` had after the first one, the newest last, and at most
-    /// [`FORMER_AT_MOST`]. A process that cannot read the Lease has perhaps used one of these UIDs as the identity.
+    /// [`FORMER_AT_MOST`]. Labels in the cloud can contain one of these UIDs, because a process that cannot read the
+    /// Lease has perhaps used it as the identity of the cluster.
     pub former: Vec<String>,
 }
 
-/// The value of the annotation [`IDENTITY`].
+/// The JSON value of the annotation [`IDENTITY`]: the UIDs that identify the cluster, and the UID of the Lease.
 #[derive(Serialize, Deserialize)]
 struct IdentityNote {
     /// The UID of the Lease into which the annotation was written. When the Lease is restored from a backup in another
@@ -120,9 +125,9 @@ impl Lease {
         self.annotated(LOGIN_REFUSED, at)
     }
 
-    /// Returns the first and the later UIDs of the Service `default/kubernetes` from the annotation that
-    /// [`Lease::noting_identities`] writes. Returns `None` when the Lease has no such annotation. The error says why
-    /// the annotation is ignored.
+    /// Returns the UIDs that the Service `default/kubernetes` has had over time, as [`Lease::noting_identities`] has
+    /// written them into an annotation. Returns `None` when the Lease has no such annotation. The error says why the
+    /// annotation is ignored.
     pub fn identities(&self) -> Result<Option<Identities>, String> {
         let annotations = self.metadata("annotations");
         let Some(note) = annotations.and_then(|all| all.get(IDENTITY)) else {
@@ -147,8 +152,8 @@ impl Lease {
         Ok(Some(known))
     }
 
-    /// Returns the Lease with an annotation that contains these UIDs of the Service `default/kubernetes`. A Lease that
-    /// itself has no UID is returned unchanged.
+    /// Returns the Lease with an annotation that contains the UIDs which the Service `default/kubernetes` has had over
+    /// time. The next leader reads them there. A Lease that itself has no UID is returned unchanged.
     pub fn noting_identities(self, known: &Identities) -> Lease {
         let Some(lease) = self.uid().map(str::to_owned) else {
             return self;

@@ -11,9 +11,10 @@ use serde_json::Value;
 /// Which data about each node the rows of a table of nodes contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Only the cells, about 200 bytes for each node.
+    /// A row has only its cells (the texts of the columns), which are about 200 bytes for each node.
     Cells,
-    /// The cells, and the metadata of the node, about 1,100 bytes for each node.
+    /// A row has its cells (the texts of the columns) and the metadata of the node, together about 1,100 bytes for each
+    /// node.
     Metadata,
 }
 
@@ -104,7 +105,8 @@ impl From<SentRow> for Row {
         else {
             return Row(Err("a row has no text in one of its first columns".to_owned()));
         };
-        // The status of a cordoned node is `Ready,SchedulingDisabled`.
+        // The status of a cordoned node is `Ready,SchedulingDisabled`. Only the part before the comma says whether the
+        // node is ready.
         let mut states = status.split(',');
         let is_ready = match states.next().unwrap_or_default() {
             "Ready" => true,

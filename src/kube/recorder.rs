@@ -30,12 +30,12 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// A test with a simulated clock checks the queue for new events at this interval.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
-/// How long, in real time, events are held back at most so that the writes of a `work` come first (see
-/// [`Recorder::first`]). Real time is used because a simulated clock would not make the API server faster.
+/// While [`Recorder::first`] runs a function that makes many writes, events wait. They wait no longer than this real
+/// time. Real time is used because a simulated clock would not make the API server faster.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
-/// When more events than this wait, events are written even while the writes of a `work` should come first (see
-/// [`Recorder::first`]). At this number the queue is only a quarter full, so no event has to be dropped.
+/// While [`Recorder::first`] runs a function that makes many writes, events wait. They wait no longer when there are
+/// more of them than this number. The queue is only a quarter full then, so no event has to be dropped.
 const WAIT_FOR_WORK_AT_MOST: usize = OTHERS_AT_MOST / 4;
 
 /// The greatest number of warnings that wait in the queue. Each warning has at most 5 kB, so all of them have at most 1
@@ -69,14 +69,13 @@ struct Queue {
     /// The namespace of the event that was written last. The next event is one of another namespace, if such an event
     /// waits.
     last_namespace: String,
-    /// The moment until which the warnings written so far have used up the rate of one in each [`ONE_WARNING_EACH`].
-    /// Each further warning moves this moment later by that period. Warnings must wait while the moment is too far in
-    /// the future, so that at most [`BURST`] warnings are written at once. `None` means that no warning was written
-    /// yet.
+    /// Limits the rate of warnings. Each warning that is written moves this moment later by [`ONE_WARNING_EACH`]. The
+    /// next warning must wait while this moment is too far in the future, so that at most [`BURST`] warnings are
+    /// written at once. `None` means that no warning was written yet.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
-    /// No event is written before this moment, so that the writes of a `work` come first (see [`Recorder::first`]).
-    /// `None` means that events need not wait for other writes.
+    /// No event is written before this moment, because [`Recorder::first`] runs a function that makes many writes.
+    /// `None` means that no such function runs.
     work_until: Option<Instant>,
     /// Whether an event is being written.
     is_busy: bool,
@@ -196,8 +195,8 @@ impl Recorder {
         };
         let (reason, name) = (event.reason.name(), event.object.for_people());
         EVENTS.count(&["failed"]);
-        // While a namespace is being deleted, its events are deleted and no new ones are accepted. Such a failure is
-        // normal, so it is no warning.
+        // These failures are normal, so they are no warnings. Either the process is not allowed to write now, or the
+        // namespace is being deleted. Events in such a namespace are deleted, and no new ones are accepted.
         if error.is_refused() || error.is_namespace_terminating() || error.is_not_found() {
             log::debug!("event {reason} of {name} was not written: {error}");
             return;
@@ -260,9 +259,9 @@ impl Queue {
             return NextEvent::At(until);
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
-        // The warnings written so far have used up their rate until the moment `warned_until`. Another warning may be
-        // written only if this moment is at most `ahead` in the future. While the process is ending, warnings are
-        // written without this limit, because no more events are added then.
+        // Each written warning moves `warned_until` later by [`ONE_WARNING_EACH`]. A further warning may be written
+        // only if `warned_until` is at most `ahead` in the future, so that at most [`BURST`] warnings are written at
+        // once. While the process is ending, there is no such limit, because no more events are added then.
         let warned_until = self.warned_until.map_or(now, |until| until.max(now));
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
@@ -366,9 +365,9 @@ struct Entry {
 }
 
 impl Reported {
-    /// Called with each success or failure of an object, because its state can have turned. A success deletes the
-    /// remembered failures of the object, and a failure deletes its remembered successes. The first failure after a
-    /// success is therefore always reported, and the first success after a failure, too.
+    /// Called with each success or failure of an object. A success deletes the remembered failures of the object, and a
+    /// failure deletes its remembered successes. The first failure after a success is therefore always reported, and
+    /// the first success after a failure, too.
     pub fn turn(&mut self, of: Subject, reason: Reason) {
         if reason.is_success() {
             self.forget(of, Reason::is_failure);
@@ -604,7 +603,8 @@ mod tests {
         queue.paused_until = Some(begun + PAUSE);
         assert!(matches!(queue.next(begun), NextEvent::At(then) if then == begun + PAUSE));
         assert_eq!(written(&mut queue, begun + PAUSE), ["1"]);
-        // A process that is ending does not wait for an API server that does not answer.
+        // After the API server did not answer, events are not written for a while. A process that is ending does not
+        // wait for this time to pass. The event is dropped instead.
         queue.push(good("a", "u", "2"), begun);
         queue.paused_until = Some(begun + PAUSE * 2);
         queue.is_ending = true;

@@ -162,7 +162,8 @@ impl KubeService {
         has_ours(&self.metadata.finalizers)
     }
 
-    /// Decides whether this program manages the Service, and drops the annotations that the provider does not read.
+    /// Decides whether this program manages the Service, and drops the annotations that the code for Hetzner does not
+    /// read.
     pub fn select(&mut self, scope: &ServiceScope) {
         self.metadata.annotations.select(scope.annotations);
         let labels = std::mem::take(&mut self.metadata.labels);
@@ -348,8 +349,8 @@ impl Collected<'_> {
         }
     }
 
-    /// Returns the Services of the finished list, and a budget. When a single Service is later read by its name, the
-    /// budget decides whether that Service keeps its annotations and other large fields.
+    /// Returns the Services of the finished list, and which memory limits they have used up. When a single Service is
+    /// later read by its name, this decides whether that Service keeps its annotations and other large fields.
     fn end(mut self) -> (Vec<Arc<KubeService>>, ServiceBudget) {
         for place in 0..self.services.len() {
             let service = &self.services[place];

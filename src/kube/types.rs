@@ -94,7 +94,7 @@ pub struct Condition {
     pub status: Interned,
     #[serde(default)]
     pub reason: Interned,
-    /// The time at which `status` changed to its present value.
+    /// The time at which the `status` of the condition changed to its present value.
     #[serde(default, rename = "lastTransitionTime", deserialize_with = "timestamp")]
     pub last_transition_time: Option<Timestamp>,
 }

@@ -163,8 +163,8 @@ pub(super) fn attached(view: &DoctorView) -> CheckResult {
                 "attach it, correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need \
                  not be attached"
             );
-            // In a pod it is a failure that the machine is not attached to the Network. Outside of a pod it is only a
-            // warning, because the daemon may run on another machine than this command.
+            // In a pod, this command runs on a node of the cluster, so it is a failure that this node is not attached
+            // to the Network. Elsewhere it is only a warning, because the daemon may run on another machine.
             CheckOutcome::bad(startup::is_set_here("KUBERNETES_SERVICE_HOST"), found, remedy)
         }
     }])
@@ -194,8 +194,9 @@ pub(super) fn robot_login(view: &DoctorView) -> CheckResult {
     }])
 }
 
-/// Reports each dedicated server that belongs to a node and was cancelled. When a node waits because no server was
-/// found for it, each dedicated server without a node is reported as well, because it can be the server of that node.
+/// Reports each dedicated server that belongs to a node and was cancelled. When a node can't be initialised because no
+/// server was found for it, the dedicated servers without a node are reported as well. One of them can be the server of
+/// that node.
 pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
     let servers = match reads::of_login(view) {
         None | Some(Err(Gap::NotHere(_))) => return Ok(Vec::new()),

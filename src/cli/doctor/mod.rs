@@ -31,8 +31,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 pub(super) use view::DoctorView;
 
-/// A row of the table of checks: the name of the check, what it looks at, the fix when its data could not be read, and
-/// the function that returns its outcomes.
+/// A row of the table of checks: the name of the check, what the check looks at, the text that tells the user what to
+/// do when the check's data could not be read, and the function that returns the outcomes of the check.
 type Check = (Text, Text, Text, fn(&DoctorView) -> CheckResult);
 type Text = &'static str;
 
@@ -107,9 +107,9 @@ pub(super) fn outcomes(view: &DoctorView) -> Vec<CheckOutcome> {
     all
 }
 
-/// Chooses the outcomes for a screen that has no space for all of them, and keeps their order. The worst outcomes are
-/// chosen first. When outcomes are equally bad, the first outcome of each check is chosen before the second outcome of
-/// any check. A check with many objects can therefore not push other checks from the screen.
+/// Chooses the results of checks for a screen that has no space for all of them, and keeps their order. The worst
+/// results are chosen first. When results are equally bad, the first result of each check is chosen before the second
+/// result of any check. A check with many objects can therefore not push other checks from the screen.
 pub(super) fn selected(outcomes: &[CheckOutcome], at_most: usize) -> Vec<&CheckOutcome> {
     let mut of_check: BTreeMap<(&str, CheckStatus), usize> = BTreeMap::new();
     let ranked = outcomes.iter().enumerate().map(|(place, one)| {
@@ -136,11 +136,12 @@ fn settings(view: &DoctorView) -> CheckResult {
 /// The column where messages begin. The status and the longest name of a check fit before it.
 const INDENT: usize = 22;
 
-/// The greatest number of objects that the report lists for one check, unless the output is wide.
+/// The greatest number of objects that `ccm doctor` lists for one check without `-o wide`.
 const OBJECTS_AT_MOST: usize = 10;
 
-/// Returns the report as text for a person. When several objects in a row need the same fix, the fix is printed once,
-/// below the last of them. With `is_wide` the report lists every object, and says for each check what was looked at.
+/// Returns the output of `ccm doctor` as text for a person. When several objects in a row have a problem that is solved
+/// in the same way, the text says only once how, below the last of them. With `is_wide` the text lists every object,
+/// and says for each check what was looked at.
 pub(super) fn report(outcomes: &[&CheckOutcome], is_wide: bool) -> String {
     let mut text = String::new();
     for of_check in outcomes.chunk_by(|a, b| (a.check, a.status) == (b.check, b.status)) {

@@ -1,5 +1,5 @@
-//! Checks of nodes and their servers. When the Cloud API does not answer, the problems that Kubernetes alone shows are
-//! still reported. When Kubernetes does not answer, the problems that the Cloud API alone shows are still reported.
+//! Checks of nodes and their servers. When only Kubernetes or only the Cloud API answers, the checks still report the
+//! problems that can be found with the answers of this API.
 
 use super::cloud;
 use super::outcome::{CheckOutcome, CheckResult, Gap, counted, need, or_ok, reported};
@@ -23,8 +23,8 @@ fn own(nodes: &[NodePlan]) -> (usize, usize) {
     (own.clone().count(), own.filter(is_matched).count())
 }
 
-/// Calls `decide` for each node, and returns the outcomes that it returned. When it returned no outcome for any node,
-/// the result is a single outcome with the message `ok`.
+/// Calls `decide` for each node, and returns the results of a check that it returned. When it returned no result for
+/// any node, this function returns a single result with the message `ok`.
 fn each(
     nodes: &[NodePlan],
     decide: impl Fn(&NodePlan) -> Option<CheckOutcome>,
@@ -113,7 +113,8 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
         Reason::InvalidServerLabel,
         Reason::ServerClaimedTwice,
         Reason::UnknownProviderID,
-        // The reason `PossibleNodeDeletion` means that the node's dedicated server has another name than the node.
+        // In this list, the reason `PossibleNodeDeletion` means that the node's dedicated server has another name than
+        // the node. hcloud-cloud-controller-manager would delete such a node.
         Reason::PossibleNodeDeletion,
     ];
     let decide = |plan: &NodePlan| {
@@ -169,8 +170,8 @@ pub(super) fn ready(view: &DoctorView) -> CheckResult {
                 "not ready; the taint shutdown shows that its server was off",
                 "switch its server on, in the console or with hcloud server poweron".to_owned(),
             ),
-            // Only a cloud server is known to run. The power state of dedicated servers is not read, because a call for
-            // each server would use up the rate limit of the Robot web service.
+            // It is known that a cloud server runs, because its status was read. The power state of a dedicated server
+            // is not read, because one call for each server would use up the rate limit of the Robot web service.
             ServerMatch::Matched(server, _) if server.id.cloud().is_some() => {
                 ("not ready; its server runs", see_kubelet(plan))
             }

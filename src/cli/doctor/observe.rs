@@ -17,19 +17,19 @@ use std::time::Duration;
 
 /// A read that the checks need. `STAGES` lists all reads in the order in which they are made.
 struct ReadStage {
-    /// The name of the stage, which says what the stage reads.
+    /// The name of the read, e.g. `the servers`. By this name, the field `needs` of later reads refers to it.
     name: &'static str,
-    /// The name of the check that reports that this stage could not be read.
+    /// The name of the check that reports the failure of this read.
     check: &'static str,
-    /// The names of the stages that must have succeeded before this stage is read.
+    /// The names of the reads that must have succeeded before this read is made.
     needs: &'static [&'static str],
-    /// The credentials that the stage sends.
+    /// The credentials that this read sends to an API.
     sends: &'static [Credential],
-    /// Whether the stage reads the cloud. With `--watch` such a stage is read once a minute.
+    /// Whether data of the cloud is read, and not of Kubernetes. With `--watch`, such data is read only once a minute.
     is_of_cloud: bool,
-    /// Reads the data of the stage, stores it in the `DoctorView`, and returns whether the read succeeded. When the
-    /// stage must be skipped, the second argument is the reason as an error. Then nothing is read, and the error is
-    /// stored and returned.
+    /// Reads the data, stores it in the `DoctorView`, and returns whether the read succeeded. When the read must be
+    /// skipped, the second argument is an error that says why. Then nothing is read, and this error is stored and
+    /// returned.
     read: fn(&mut DoctorView, Seen<&DoctorReader>) -> Seen<()>,
 }
 
@@ -37,9 +37,9 @@ const KUBERNETES: &[Credential] = &[Credential::Kubernetes];
 const CLOUD: &[Credential] = &[Credential::Cloud];
 const BOTH: &[Credential] = &[Credential::Kubernetes, Credential::Cloud];
 
-/// The stages in the order in which they are read. When an API has refused credentials, later stages that send the same
-/// credentials are skipped. No stage lists the login of Robot among its credentials, because Robot's client itself does
-/// not send a refused login again within ten minutes.
+/// The reads (stages) that the checks need, in the order in which they are made. When an API has refused credentials,
+/// later reads that send the same credentials are skipped. No row lists the login of Robot among its credentials,
+/// because Robot's client itself does not send a refused login again within ten minutes.
 #[rustfmt::skip] // Each row has what is read, the check that reports it, what it needs, and what it sends.
 const STAGES: &[ReadStage] = &[
     stage("the token", "token", &[], &[], |view, may| {
@@ -125,11 +125,11 @@ fn unread<T>() -> Seen<T> {
     Err(Gap::Needs(""))
 }
 
-/// The stages that have ended so far, with their results.
+/// The reads (stages) that were made or skipped so far, with their results.
 type EndedStages = Vec<(&'static ReadStage, Seen<()>)>;
 
-/// Returns an error when the stage must be skipped. A stage is skipped when a stage that it needs was not read, or when
-/// an API refused the same credentials in an earlier stage.
+/// Returns an error when this read (stage) must be skipped. It is skipped when it needs another read that did not
+/// succeed, or when it sends credentials that an API has refused in an earlier read.
 fn may_read(stage: &ReadStage, ended: &EndedStages) -> Seen<()> {
     for needed in stage.needs {
         let ended = ended.iter().find(|(stage, _)| stage.name == *needed);
@@ -147,8 +147,8 @@ fn may_read(stage: &ReadStage, ended: &EndedStages) -> Seen<()> {
     Ok(())
 }
 
-/// How old cached answers of Kubernetes are allowed to be when the checks run only once. The time is so long that no
-/// list is read twice.
+/// How old cached answers of Kubernetes are allowed to be without `--watch`, when each check runs only once. The time
+/// is so long that no list is read twice.
 const ONE_LOOK: Duration = Duration::from_secs(3600);
 
 /// Reads the data for the checks, once, or again and again with `--watch`. With `--watch` the cloud is read only once a
@@ -158,12 +158,12 @@ pub(in crate::cli) struct Observer<'a> {
     /// How long the data of one read of the cloud is used before the cloud is read again. Zero means that each call of
     /// [`Observer::observe`] reads the cloud.
     keep: Duration,
-    /// The data of the last read of the cloud, and the results of the stages that read the cloud.
+    /// The data that was last read from the cloud, and the result of each of these reads.
     cloud: Option<(CloudView, EndedStages)>,
 }
 
 impl<'a> Observer<'a> {
-    /// Creates an observer. No call is made.
+    /// Creates the object that reads the data for the checks of `ccm doctor`. No call is made yet.
     pub(in crate::cli) fn new(started: &'a Started) -> Observer<'a> {
         let settings = &started.settings;
         let (keep, look) = if settings.watch.value {
@@ -191,8 +191,8 @@ impl<'a> Observer<'a> {
         Observer { reader, keep, cloud: None }
     }
 
-    /// Runs all stages, and returns what was read. Stages that read the cloud are skipped while the answers of the last
-    /// read of the cloud are still used.
+    /// Makes all reads that the checks need, and returns what was read. The cloud is not read again while its last data
+    /// is younger than the field `keep` allows. The result then contains this data.
     pub(in crate::cli) fn observe(&mut self) -> DoctorView<'a> {
         let kept = self.cloud.take().filter(|(cloud, _)| clock::since(cloud.asked) < self.keep);
         let mut view = self.blank(kept.as_ref().map(|(cloud, _)| cloud.clone()));

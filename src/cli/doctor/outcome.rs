@@ -5,7 +5,7 @@ use crate::provider::Finding;
 use crate::text;
 use serde::Serialize;
 
-/// The fix that is shown to the user when the error itself says what to do.
+/// What the user is told to do about a problem whose error itself says what to do.
 pub(super) const SEE_ERROR: &str = "correct the cause that the error names";
 
 /// The result of a check. Outcomes are listed in the order of these variants, so problems come first.
@@ -42,7 +42,8 @@ pub(in crate::cli) struct CheckOutcome {
     pub(super) status: CheckStatus,
     /// The text that says what was found, and what that means.
     pub(super) message: String,
-    /// The fix. It is empty when nothing is wrong, or when the message itself says what to do.
+    /// What the user can do about the problem. The text is empty when nothing is wrong, or when the message itself says
+    /// what to do.
     pub(super) remedy: String,
 }
 
@@ -61,10 +62,11 @@ pub(in crate::cli) enum Gap {
     Needs(&'static str),
     /// There is nothing to read, or the user has no right to read it. The value is the reason. Neither case is a fault.
     NotHere(String),
-    /// The read was tried and failed. The values are the error, and the fix when the error shows one.
+    /// The read was tried and failed. The values are the error, and what the user can do about it, when the error shows
+    /// this.
     Failed(String, Option<String>),
-    /// The API refused these credentials, so later reads do not send them. The other values are the error, and the fix
-    /// when the error shows one.
+    /// The API refused these credentials, so later reads do not send them. The other values are the error, and what the
+    /// user can do about it, when the error shows this.
     Refused(Credential, String, Option<String>),
 }
 
@@ -78,8 +80,9 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// Returns the reason why a later read can't be made. `self` is the reason why an earlier read, whose data the
-    /// later read needs, returned no data. `check` is the name of the check that reports the earlier read.
+    /// Returns the error of a check or of a later read that needs data which was not read. `self` is the reason why the
+    /// data was not read. The check `check` reports this reason, so the new error usually refers to that check. When
+    /// the data does not exist or the user has no right to read it, the new error repeats this reason instead.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),
@@ -119,7 +122,7 @@ impl CheckOutcome {
     }
 
     /// Returns the outcome of a check whose data was not read, for the reason `gap`. When `gap` is an error that does
-    /// not name its own fix, the outcome shows the fix `remedy`.
+    /// not say what the user can do about it, the outcome shows the text `remedy` for this.
     pub(super) fn unread(gap: Gap, remedy: &str) -> CheckOutcome {
         match gap {
             Gap::Needs(check) => {
@@ -169,8 +172,8 @@ impl CheckOutcome {
 /// The length to which a message is cut, in characters.
 const LONGEST_MESSAGE: usize = 300;
 
-/// Returns the outcome for a finding, which is a fact or a problem that a plan reports about an object. A message that
-/// is too long is cut. The fix then also names `inspect`, the command that shows the whole message.
+/// Returns the result of a check for a finding, which is a fact or a problem that a plan reports about an object. A
+/// message that is too long is cut. The result then also names `inspect`, the command that shows the whole message.
 pub(super) fn reported(
     outcome: fn(String, String) -> CheckOutcome,
     finding: &Finding,
@@ -183,7 +186,7 @@ pub(super) fn reported(
     outcome(cut.into_owned(), fixes.collect::<Vec<_>>().join("; "))
 }
 
-/// Returns the outcomes, or a single outcome with the message `ok` when there are none.
+/// Returns these results of a check, or a single result with the message `ok` when there are none.
 pub(super) fn or_ok(
     outcomes: impl IntoIterator<Item = CheckOutcome>,
     ok: impl Into<String>,

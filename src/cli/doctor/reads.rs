@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What the functions need that read the data: the settings, the API clients, and what earlier reads have found.
+/// The settings, the API clients and some earlier results. The functions that read the data for the checks get them.
 pub(super) struct DoctorReader<'a> {
     pub(super) started: &'a Started,
     pub(super) begun: Instant,
@@ -101,8 +101,8 @@ pub(super) fn cluster(reader: &DoctorReader) -> Seen<ClusterView> {
     let version = kube.version().map_err(unreached)?;
     let missing = if reader.has_rights { Ok(Vec::new()) } else { missing(reader, kube) };
     let missing = match missing {
-        // This second call shows whether the API server accepts the credentials. Reading the version above does not
-        // show this, because every user is allowed to read the version.
+        // The call that asks for the user's rights fails when the API server does not accept the credentials. Reading
+        // the version above does not show this, because every user is allowed to read the version.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
         }
@@ -124,9 +124,8 @@ fn missing(reader: &DoctorReader, kube: &kube::KubeClient) -> Result<Vec<Need>, 
     Ok(missing)
 }
 
-/// Reads the Lease. The Lease also contains the identity of the cluster, which later reads need: the first UID of the
-/// Service `default/kubernetes`, and its later UIDs if it was created again. Returns `None` when nobody holds the
-/// Lease.
+/// Reads the Lease of the daemon, or returns `None` when nobody holds it. An annotation of the Lease stores the UID by
+/// which ccm recognizes what belongs to this cluster in the cloud. Later reads need this UID.
 pub(super) fn lease(reader: &DoctorReader) -> Seen<Option<LeaseSpec>> {
     let (apis, settings) = (reader.apis.as_ref()?, &reader.started.settings);
     if !settings.leader_elect.value {
@@ -147,8 +146,8 @@ pub(super) fn workloads(reader: &DoctorReader) -> Seen<Vec<Workload>> {
     })
 }
 
-/// Reads from the Lease when Robot has refused a login of the daemon. If this was a short time ago, this command does
-/// not log in either, because Robot blocks an IP address after three failed logins.
+/// Reads from the Lease the time at which Robot last refused a login of the daemon. If this was a short time ago, this
+/// command does not log in either, because Robot blocks an IP address after three failed logins.
 pub(super) fn wait_of_login(reader: &DoctorReader) {
     if let Ok(apis) = &reader.apis {
         leader::heed_refused_login(&reader.started.settings, apis);
@@ -191,8 +190,8 @@ pub(super) fn checkup(reader: &DoctorReader, cloud: &mut CloudView) -> Seen<()> 
     }
 }
 
-/// Returns an error when the private Network of the settings was not found or could not be read. Without the Network,
-/// neither routes nor load balancers can be planned.
+/// Returns an error when the private Network that the settings name was not found or could not be read. Without the
+/// Network, neither routes nor load balancers can be planned.
 pub(super) fn network(cloud: &CloudView) -> Seen<()> {
     match &cloud.checkup.network {
         Some(Err(error)) => Err(cloud_gap(error.clone())),
@@ -257,14 +256,14 @@ pub(super) fn services(
         return Err(Gap::NotHere(why));
     }
     let services = ServiceController::new(service::ServiceSettings {
-        // The Service controller uses a cached list again when the list was read no longer ago than half of this
-        // period. The checks allow lists that were read at most the time `look` ago, so the period is twice this time.
+        // The Service controller reads a list again when its copy in the cache is older than half of `sync_interval`.
+        // Here a copy is allowed to be as old as `look`, so the interval is twice this time.
         sync_interval: reader.look * 2,
         resync_period: reader.look * 2,
         ..wire::service_settings(settings)
     });
     let plans = services.evaluate(apis, &Selection::All).map_err(gap)?;
-    // The plans were made from a snapshot of the load balancers, which is still in the cache. It is taken from there
+    // The load balancers that were read for the plans of the Services are still in the cache. They are taken from there
     // without a call.
     let snapshot = apis.load_balancers_last();
     *external = snapshot.map_or_else(Vec::new, |snapshot| snapshot.external());

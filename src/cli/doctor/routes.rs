@@ -1,5 +1,5 @@
-//! Checks of the routes of the private Network, as the route controller plans them, and of what nodes report about
-//! their pods' network.
+//! Checks of routes: what the route controller would change in the private Network, and which nodes report that the
+//! network of their pods does not work.
 
 use super::outcome::{CheckOutcome, CheckResult, Gap, need, or_ok, reported};
 use super::view::DoctorView;
@@ -21,8 +21,8 @@ pub(super) fn routes(view: &DoctorView) -> CheckResult {
     }
     let mut outcomes: Vec<CheckOutcome> = blocked(view, plan).collect();
     let network = iter::once(("network", &plan.object, &plan.findings));
-    // All findings of the plan about a node report the same problem: a range of its pods is not within
-    // `--cluster-cidr`.
+    // A finding is a fact or a problem that the plan reports. All findings about nodes report the same problem: a range
+    // of the node's pods is not within `--cluster-cidr`.
     let nodes = plan.nodes.iter().map(|node| ("node", &node.object, &node.findings));
     for (kind, object, findings) in network.chain(nodes) {
         let warnings = findings.iter().filter(|finding| finding.severity == Severity::Warning);

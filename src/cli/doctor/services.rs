@@ -53,9 +53,9 @@ pub(super) fn services(view: &DoctorView) -> CheckResult {
     or_ok(outcomes, ok)
 }
 
-/// Recommends to limit the private addresses that Services can choose for their load balancers by an annotation.
-/// Without a limit, one tenant can take an address that another tenant uses. Returns `None` when there is a limit, or
-/// when the Services that choose addresses are all in one namespace.
+/// Warns when Services of several namespaces choose the private address of their load balancer by an annotation, and no
+/// setting limits the addresses that they can choose. One tenant can then take an address that another tenant uses.
+/// Returns `None` when there is a limit, or when all such Services are in one namespace.
 fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<CheckOutcome> {
     let key = PRIVATE_IPV4.key();
     let asks = |plan: &&ServicePlan| {
@@ -82,9 +82,9 @@ fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<Check
     Some(CheckOutcome::warn(what, remedy))
 }
 
-/// Reports ports of load balancers that ccm did not create. The labels of the load balancer assign these ports to no
-/// Service, but the ports are probably left over from one. ccm never removes such a port, because only the owner of the
-/// load balancer knows who uses the port.
+/// Reports certain ports of external load balancers, which are load balancers that ccm did not create. No label of the
+/// load balancer assigns such a port to a Service, but the port is probably left over from a Service. ccm never removes
+/// it, because only the owner of the load balancer knows who uses it.
 fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOutcome> {
     let outcomes = external.iter().flat_map(|balancer| {
         balancer.ports.iter().filter(|port| port.uid.is_none()).filter_map(|port| {
@@ -187,8 +187,8 @@ fn is_late(plan: &ServicePlan) -> bool {
     plan.has_writes() && since.is_some_and(is_over)
 }
 
-/// Returns the fix for a Service that is not in sync. The fix says that the daemon will do the rest. It names one
-/// command that shows what is left to do, and another that does it at once.
+/// Returns what the user can do about a Service that is not in sync. The text says that the daemon will do the rest. It
+/// names one command that shows what is left to do, and another that does it at once.
 fn left_to_do(service: &KubeService) -> String {
     let name = &service.full_name();
     format!(
@@ -198,9 +198,9 @@ fn left_to_do(service: &KubeService) -> String {
     )
 }
 
-/// Returns the fix for a Service whose last sync failed, and whose next sync will fail too until the cause is removed.
-/// The text does not repeat the message of the event, because anybody may have written the event. It names a command
-/// that tries again and prints the error itself.
+/// Returns what the user can do about a Service whose last sync failed, and whose next sync will fail too until the
+/// cause is removed. The text does not repeat the message of the event, because anybody may have written the event. It
+/// names a command that tries again and prints the error itself.
 fn tries_again(service: &KubeService) -> String {
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     format!(
@@ -220,7 +220,8 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
-            // The fix is empty, because the finding about each port that can't be used has its own fix.
+            // The second text says what the user can do. It is empty, because another message about each port that
+            // can't be used says this.
             let (name, id) = (&found.name, found.id);
             let lack = format!(
                 "without an address: none of its ports can be used on load balancer {name:?} ({id})"

@@ -26,7 +26,7 @@ pub(in crate::cli) struct DoctorView<'a> {
     pub(in crate::cli) workloads: Seen<Vec<Workload>>,
     pub(in crate::cli) cloud: CloudView,
     /// The plans of the nodes. A plan says what a sync would change on the node, and which problems there are. When the
-    /// servers could not be read, a plan holds only problems that Kubernetes alone shows.
+    /// servers could not be read, a plan contains only the problems that can be found without them.
     pub(in crate::cli) nodes: Seen<Vec<NodePlan>>,
     pub(in crate::cli) routes: Seen<route::RoutePlan>,
     pub(in crate::cli) services: ServicesView,
@@ -35,7 +35,7 @@ pub(in crate::cli) struct DoctorView<'a> {
     pub(in crate::cli) refreshes: Vec<Refresh>,
 }
 
-/// The data of a cluster whose API server answers.
+/// What was read from the API server, if it answers.
 pub(in crate::cli) struct ClusterView {
     /// The address of the API server, and the configuration that contains it, e.g. a kubeconfig and its context.
     pub(in crate::cli) at: String,
@@ -44,7 +44,7 @@ pub(in crate::cli) struct ClusterView {
     pub(in crate::cli) missing: Seen<Vec<Need>>,
 }
 
-/// The answers of the cloud APIs.
+/// What was read from the Cloud API and from the Robot web service.
 #[derive(Clone)]
 pub(in crate::cli) struct CloudView {
     pub(in crate::cli) asked: Instant,

@@ -47,7 +47,8 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     if known != Sides::Cloud {
         match service::past_events(apis, Some(&plan.object)) {
             Ok(events) => plan.events = Some(events.into_iter().rev().collect()),
-            // This is not reported as an error, because the daemon's role does not allow listing events.
+            // This is no error for the user, because the daemon's role does not allow listing events, and a person can
+            // run this command with that role.
             Err(error) if error.is_forbidden() => log::debug!("{error}"),
             Err(error) => Printer::notice(format_args!("events can't be read: {error}")),
         }
@@ -116,8 +117,8 @@ fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
     .concat()
 }
 
-/// Returns the findings, the most important first: what blocks every change of the Service, then what does not work
-/// now, then warnings, then notes.
+/// Returns the lines about problems of the Service, the most important first: what blocks every change of the Service,
+/// then what does not work now, then warnings. Notes about harmless facts come last.
 fn findings(plan: &ServicePlan, known: Sides) -> String {
     let mut texts: Vec<String> = plan.obstacle.iter().map(finding).collect();
     texts.extend(gone(plan).filter(|_| known == Sides::Both));
@@ -305,13 +306,16 @@ fn health(plan: &ServicePlan) -> String {
     table_of(&["TARGET", "PORT", "HEALTH", "DETAIL"], rows)
 }
 
-/// Returns a table of the nodes that are left out of the targets, and of the nodes that will stop soon.
+/// Returns a table of the nodes that are no targets, or will not be targets much longer. For example, the type of the
+/// load balancer allows no more targets, or the node will stop soon.
 fn left_out(plan: &ServicePlan) -> String {
     let rows = plan.cloud.left_out.iter().map(|left| vec![left.node.clone(), left.state.text()]);
     table_of(&["NODE", "AS A TARGET"], rows)
 }
 
-/// Returns a table of the nodes that run pods, when nodes with pods are preferred and not all nodes fit.
+/// Returns a table of the nodes that run pods of the Services on this load balancer, and says which of them are
+/// targets. The table is empty unless nodes with pods are preferred, and more nodes are wanted than the load balancer
+/// can have as targets.
 fn with_pods(plan: &ServicePlan) -> String {
     let rows = plan.cloud.with_pods.iter().map(|node| {
         let pods = if node.is_ready { "ready" } else { "about to end" };
@@ -329,8 +333,8 @@ fn why(health: &TargetHealth) -> String {
     health.detail.iter().map(ToString::to_string).chain(code).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a finding when the load balancer does not exist any more, although the Service's status still has its
-/// address.
+/// Returns a line about the problem that the load balancer does not exist any more, although the Service's status still
+/// has its address. Returns `None` when there is no such problem.
 fn gone(plan: &ServicePlan) -> Option<String> {
     let why = "its load balancer is gone, although the status has an address; sync creates a new one, with another \
                address unless the Service asks for a Primary IP";
@@ -343,9 +347,9 @@ fn failed_lines(failed: &PastEvent) -> String {
     line(format_args!("  ! {}", failed.reason)) + &paragraph("    ", 4, &text)
 }
 
-/// Returns a line for the unhealthy targets of each port and cause. These lines are part of the findings, because
-/// unhealthy targets are what most users look for. A target without a pod of the Service is unhealthy on purpose, and is
-/// left out while another target of the port is healthy.
+/// Returns a line for the unhealthy targets of each port and cause. These lines are shown among the problems at the
+/// beginning, because unhealthy targets are what most users look for. A target without a pod of the Service is
+/// unhealthy on purpose, and is left out while another target of the port is healthy.
 fn unhealthy(plan: &ServicePlan) -> Vec<String> {
     let is_served = |port: u16| {
         let mut others = checks(plan).filter(|(_, health)| health.port == port);

@@ -41,8 +41,8 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
             let such: HashSet<&str> = such.iter().map(|service| &*service.metadata.uid).collect();
             list.plans.retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
         }
-        // Some load balancers and certificates are kept although their Service was deleted. They have neither a
-        // namespace nor the Service's labels, so they are not listed when a namespace or a selector limits the list.
+        // A deleted Service can have asked to keep its load balancer and certificates. They have neither a namespace
+        // nor the Service's labels, so they are not listed when a namespace or a selector limits the list.
         let is_part = settings.namespace.value.is_some() || selector.is_some();
         let is_left_out = is_part || settings.watch.value || sides != Sides::Both;
         let kept = (!is_left_out).then(|| services.controller.kept(&context.apis));
@@ -157,8 +157,8 @@ fn diff(plan: &ServicePlan) -> String {
         // deletion.
         (Want::Remove, _) if plan.changes_now().next().is_none() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
-        // A sync does not delete the load balancer here. From the load balancer, it removes only what belongs to this
-        // Service, e.g. its ports.
+        // The load balancer itself stays, because the case above handles all deletions. A sync removes from it only
+        // what belongs to this Service, e.g. its ports.
         (Want::Remove, _) => vec!["release".into()],
         (Want::Ensure, None) => vec!["create".into()],
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],

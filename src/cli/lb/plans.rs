@@ -321,8 +321,8 @@ impl Serialize for ServiceJson<'_> {
     }
 }
 
-/// Whether this Service has no port on its load balancer yet. Each port there belongs to another Service or to the
-/// owner of the load balancer, and the status of this Service has no address.
+/// Whether the load balancer that this Service uses serves only others until now. Each of its ports belongs to another
+/// Service or to the owner of the load balancer, and the status of this Service has no address.
 pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let found = plan.cloud.found.as_ref();

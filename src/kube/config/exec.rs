@@ -115,7 +115,7 @@ impl HeldCredentials {
             .then(|| (credentials.issued.clone(), is_past(credentials.renew_at)))
     }
 
-    /// Returns the last failure if it happened less than [`PAUSE_AFTER_FAILURE`] ago.
+    /// Returns why the plugin's program failed, if its last failure happened less than [`PAUSE_AFTER_FAILURE`] ago.
     fn fresh_failure(&self) -> Option<&str> {
         let (at, why) = self.failure.as_ref()?;
         (clock::took(*at) < PAUSE_AFTER_FAILURE).then_some(why)
