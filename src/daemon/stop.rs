@@ -51,9 +51,8 @@ impl Stop {
     /// must not be called again. The thread also ends when the process has to end. Returns the new thread, or `None` in
     /// a simulation.
     ///
-    /// `is_apart` matters only in a simulation, and says that `work` takes no lock that another thread also takes.
-    /// While another thread holds a lock and waits, the simulation can then still call `work`, see
-    /// [`Surroundings::repeat`](clock::Surroundings::repeat).
+    /// `is_apart` says that `work` uses no lock that another thread uses, too. Only a simulation, which runs all
+    /// threads one after the other, needs to know this, see [`Surroundings::repeat`](clock::Surroundings::repeat).
     pub fn repeat(
         &'static self,
         is_apart: bool,

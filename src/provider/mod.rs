@@ -2,8 +2,8 @@
 //!
 //! The interface is the same for every cloud. It imports no other module of this program except `text`. A provider
 //! implements the interface for one cloud, and decides what annotations, addresses and labels mean. Controllers call
-//! the interface. They decide about taints, about the `--node-ip` of kubelets, and about the conditions for the
-//! deletion of a node.
+//! the interface. They decide which taints a node gets, whether the address in a kubelet's `--node-ip` is accepted, and
+//! when a node is deleted.
 
 pub mod calls;
 pub mod clock;

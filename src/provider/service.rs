@@ -121,9 +121,8 @@ pub enum Reach {
     Unknown,
     /// The list of servers is complete, but does not have this server.
     Missing {
-        /// Whether the server certainly does not exist. The value is `false` when the list was requested before the
-        /// controller began its present pass over the Services, because the server may have been created after that
-        /// request.
+        /// Whether the server certainly does not exist. The value is `false` when the list of servers was requested
+        /// before the controller began its present run, because the server may have been created after that request.
         is_certain: bool,
     },
     /// The list has the server. A load balancer can reach it at its public IPv4 address, if it has one, and at its
@@ -250,22 +249,23 @@ pub struct Cluster {
     pub foreign_nodes: Vec<(String, String)>,
     /// The Secrets that the planned Services use.
     pub tls_secrets: TlsSecrets,
-    /// What is known of earlier removals of targets, and of pods.
+    /// Earlier removals of targets, and the nodes on which pods run. Both help to decide which nodes become targets.
     pub history: TargetHistory,
 }
 
-/// What a plan needs to know about earlier removals of targets, and about pods, to decide which nodes become targets.
+/// Earlier removals of targets, and the nodes on which pods run. A plan needs to know both to decide which nodes become
+/// targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetHistory {
-    /// The targets that were removed so often within an hour that they are not removed again now. They were removed
-    /// because their nodes will stop soon, or because nodes with pods took their places. An entry is the ID of the load
-    /// balancer and the name of the node.
+    /// The targets that must not be removed now, because they were removed too often within the last hour. Only two
+    /// kinds of removals count: those because the node will stop soon, and those because a node with pods needed the
+    /// place. An entry is the ID of the load balancer and the name of the node.
     pub removed_often: HashSet<(u64, String)>,
     /// How many targets of each load balancer have lost their places to nodes with pods within the last minute. The key
     /// is the ID of the load balancer.
     pub exchanged: HashMap<u64, usize>,
-    /// What is known about the nodes on which pods run. It is about those Services that ask that nodes with pods are
-    /// preferred as targets.
+    /// The nodes on which pods run. Only the pods of Services that want nodes with pods as their targets first are
+    /// considered.
     pub pods: Arc<PodNodes>,
 }
 

@@ -152,8 +152,8 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
     }
 }
 
-/// Longer words are not compared with the candidates. The length is limited, because a tenant can write the word, and
-/// there can be thousands of candidates.
+/// A word with more characters than this is not compared with the candidates. The limit exists because a user can write
+/// a word of any length, and there can be thousands of candidates.
 const LONGEST_WORD: usize = 64;
 
 /// Returns all candidates with the fewest typing mistakes, when `word` is compared with them. A letter that was added,

@@ -19,8 +19,8 @@ const TRANSITIONS_AT_MOST: u32 = i32::MAX as u32;
 pub(super) struct Election {
     identity: String,
     lease_seconds: u32,
-    /// How long a second of `leaseDurationSeconds` lasts for this process. It is a real second, except in tests in
-    /// which the program's clock runs faster than real time.
+    /// The length of one second of the Lease's field `leaseDurationSeconds`, by this process. It is a real second. In
+    /// tests in which the program's clock runs faster than real time, it is shorter.
     second: Duration,
     seen: Option<SeenRecord>,
 }
