@@ -96,9 +96,9 @@ impl Gate for &Stop {
     }
 }
 
-/// Signals within this time count as one signal. This is needed for the command `timeout` of coreutils, which sends its
-/// signal twice: to its child, and to the process group of the child. This is real time, even in tests in which the
-/// program's clock runs faster.
+/// Two signals within this time count as one request to end. This is needed for the command `timeout` of coreutils,
+/// which sends its signal twice: to its child, and to the process group of the child. This is real time, even in tests
+/// in which the program's clock runs faster.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
 /// Starts a thread that waits for SIGTERM or SIGINT. The first signal sets `stop`, so that the daemon ends in order. A

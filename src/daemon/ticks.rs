@@ -120,8 +120,8 @@ impl Ticks {
             }
     }
 
-    /// Notes whether the run of the controller that has just ended had an outage. Logs when an outage has begun or
-    /// ended since the controller's previous run.
+    /// Stores whether the controller's last run was stopped by an outage, i.e. by an API that does not answer or
+    /// refuses calls. Logs when an outage has begun or ended since the run before.
     fn note_outage(&self, controller: &'static str, outage: Option<&Outage>, interval: Duration) {
         let mut states = lock(&self.outages);
         let state = outage.map(|outage| outage.error.state());

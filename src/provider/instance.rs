@@ -14,8 +14,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 /// The cloud servers that nodes run on. For dedicated servers see [`Dedicated`].
 pub trait Instances: Send + Sync {
-    /// Returns all cloud servers, or an error when the list is incomplete. When few calls remain in the rate limit, a
-    /// call that is not urgent is refused.
+    /// Returns all cloud servers, or an error when the list is incomplete. When few calls remain in the rate limit,
+    /// this program does not send a call that is not urgent, and the result is an error.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, ProviderError>;
 
     /// Returns the cloud server with this ID as it is now. The error is `ErrorKind::NotFound` only when the cloud
@@ -112,7 +112,7 @@ pub struct Instance {
     pub id: InstanceId,
     /// The name. It is unique among the servers that the same credentials give access to.
     pub name: String,
-    /// The state in the cloud's words, e.g. `running`.
+    /// The state of the server as the API names it, e.g. `running`.
     pub state: Interned,
     pub is_off: bool,
     /// Whether the server runs the rescue system, or will do so after its next start.

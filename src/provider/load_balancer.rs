@@ -234,9 +234,9 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the load balancer and the node of the target that this change removes, although its Services still want
-    /// it. A [`SoftRemoval`] has one of two reasons: the node will stop soon, or a node with pods takes its place.
-    /// `None` for any other change.
+    /// Returns which target this change removes from which load balancer, if the target's node is still wanted as a
+    /// target by Services. There are two reasons for such a removal: the node will stop soon, or a node with pods needs
+    /// its place. `None` for any other change.
     fn soft_removal(&self) -> Option<SoftRemoval<'_>> {
         None
     }
@@ -253,8 +253,8 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
 pub const EXCHANGES_OF_BALANCER: usize = 5;
 pub const EXCHANGES_AT_MOST: usize = 10;
 
-/// The removal of a target that its Services still want. Either its node will stop soon, or a node that runs pods takes
-/// its place.
+/// The removal of a target although Services still want its node as a target. Either the node will stop soon, or a node
+/// that runs pods needs its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoftRemoval<'a> {
     /// The ID of the load balancer.
@@ -333,8 +333,8 @@ pub struct NodeWithPods {
     pub is_target: bool,
 }
 
-/// A node that the Services want as a target, but that is left out, or that is a target although it will stop soon or
-/// runs no pods.
+/// A node that the Services want as a target, and for which something else is done or planned: it is left out of the
+/// targets, or it is still a target although it will stop soon or runs no pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOutNode {
     pub node: String,

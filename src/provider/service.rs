@@ -26,8 +26,8 @@ pub struct Service {
     pub more_unknown: usize,
     pub ports: Vec<ServicePort>,
     pub traffic_policy: TrafficPolicy,
-    /// The node port that answers whether a node runs a pod of the Service. `None` unless the traffic policy is
-    /// [`TrafficPolicy::Local`].
+    /// `spec.healthCheckNodePort`, the port on which each node answers whether it runs a pod of the Service. `None`
+    /// when the Service has no such port. Kubernetes gives one only to Services with [`TrafficPolicy::Local`].
     pub health_check_node_port: Option<u16>,
     /// `spec.loadBalancerIP`, or an empty text when it is unset.
     pub load_balancer_ip: String,
@@ -168,8 +168,8 @@ pub struct PodNodes {
     /// The Services with an endpoint that names no node, as a mask (each bit stands for a Service). It is not known
     /// which nodes run their pods.
     pub unplaced: u64,
-    /// The Services whose EndpointSlices have been read for less than a minute, as a mask (each bit stands for a
-    /// Service). It is not known on which nodes their pods ran before that.
+    /// The Services whose EndpointSlices this process has begun to read less than a minute ago, as a mask (each bit
+    /// stands for a Service). It is not known on which nodes their pods ran before that.
     pub new: u64,
     /// For each Service whose EndpointSlices could not be read, the reason.
     pub unread: BTreeMap<ServiceName, String>,
@@ -216,12 +216,12 @@ pub type TlsSecrets = BTreeMap<SecretName, TlsSecret>;
 /// What a plan for a Service needs to know about the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// The UID of the Service `default/kubernetes`, which distinguishes the clusters in one project. When the Service
-    /// was created again, this is still its first known UID. While no UID is known, the text is empty, and nothing is
-    /// created or deleted.
+    /// The first known UID of the Service `default/kubernetes`, which distinguishes the clusters in one project. It
+    /// stays the same when that Service is deleted and created again. While no UID is known, the text is empty, and
+    /// nothing is created or deleted.
     pub uid: String,
-    /// The UIDs that the Service `default/kubernetes` got later, when it was created again. An object in the cloud
-    /// whose label has one of these UIDs belongs to this cluster, too.
+    /// All other UIDs that the Service `default/kubernetes` has or had, because it was deleted and created again after
+    /// its first UID in `uid`. An object in the cloud whose label has one of these UIDs belongs to this cluster, too.
     pub former_uids: Vec<String>,
     /// The value of `--cluster-name`, which is part of the names and labels of load balancers, and of texts for users.
     /// It does not identify the cluster.
@@ -339,8 +339,8 @@ impl Groups {
 }
 
 impl Cluster {
-    /// Returns all known UIDs of the Service `default/kubernetes`, which identify the cluster. The field `uid` comes
-    /// first, and the later UIDs follow. The result is empty while no UID is known.
+    /// Returns all UIDs that the Service `default/kubernetes` has or had, as far as they are known. Each of them
+    /// identifies the cluster. The first known UID comes first. The result is empty while no UID is known.
     pub fn uids(&self) -> impl Iterator<Item = &str> {
         let all = [&self.uid].into_iter().chain(&self.former_uids);
         all.map(String::as_str).filter(|uid| !uid.is_empty())

@@ -31,8 +31,9 @@ fn escaped(text: &str, is_to_escape: fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// Whether a character must not be printed on a terminal. Such characters are control characters (C0, C1 and DEL), line
-/// ends, invisible characters, and characters that change the direction of reading.
+/// Whether a character must not be printed, because a terminal would obey it or not show it. Such characters are
+/// control characters (C0, C1 and DEL), line ends, invisible characters, and characters that change the direction of
+/// reading.
 fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(

@@ -99,8 +99,8 @@ fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let both = match TcpListener::bind(address) {
         Ok(both) => both,
         Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(error),
-        // No other process uses the port, so the error means that this machine has no IPv6. The server listens on IPv4
-        // only.
+        // The IPv6 socket could not be opened, and not because another process uses the port. So this machine has no
+        // IPv6, and the server listens on IPv4 only.
         Err(_) => return Ok(vec![TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?]),
     };
     let port = both.local_addr()?.port();

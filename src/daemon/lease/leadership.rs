@@ -21,9 +21,9 @@ pub struct LeaseSettings {
     /// The value that this process writes as `leaseDurationSeconds`. It is the lease duration of the settings in whole
     /// seconds, rounded up.
     pub lease_seconds: u32,
-    /// The length of one second of the Lease's field `leaseDurationSeconds`, by this process. It is a real second. In
-    /// tests in which the program's clock runs faster than real time, it is shorter, but at least a tenth of a real
-    /// second, because renewing the Lease takes some real time.
+    /// How much real time this process counts as one second of the Lease's field `leaseDurationSeconds`. Outside of
+    /// tests this is one second. In a test in which the program's clock runs faster than real time, it is less, but at
+    /// least a tenth of a second, because renewing the Lease takes some real time.
     pub second: Duration,
     /// How long this process can be the leader after a renewal. This time begins just before the request of the renewal
     /// is sent.

@@ -137,7 +137,7 @@ pub struct Renewer {
 }
 
 impl Renewer {
-    /// Tries once to acquire or renew the Lease. Returns `false` when there must be no further try.
+    /// Tries once to acquire or renew the Lease. Returns `false` when this process must not try again.
     pub fn renew(&mut self) -> bool {
         let outcome = self.try_once();
         !self.lease.stop.is_set() && self.continues(outcome)
