@@ -36,7 +36,7 @@ const EVENTS_AT_MOST: Duration = Duration::from_secs(1);
 /// How long `ccm run --once` waits after its work until its events are written. If the process was asked to end, it
 /// waits only for [`EVENTS_AT_MOST`].
 const EVENTS_OF_A_PASS_AT_MOST: Duration = Duration::from_secs(10);
-/// When the daemon ends, it can wait at least this long until its last events are written, even when its threads have
+/// When the daemon ends, at least this much time is left for its last events to be written, even when its threads have
 /// used the whole time [`GRACE`].
 const EVENTS_AT_LEAST: Duration = Duration::from_millis(200);
 

@@ -74,12 +74,14 @@ thread_local! {
     static SIMULATION: RefCell<Option<Rc<dyn Simulation>>> = const { RefCell::new(None) };
 }
 
-/// A guard that keeps the calling thread in a simulation until the guard is dropped.
+/// A guard that keeps the calling thread in a simulation (with a simulated clock and network, for a test) until the
+/// guard is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct SimulationGuard(Option<Rc<dyn Simulation>>);
 
-/// Puts the calling thread into this simulation.
+/// Puts the calling thread into this simulation, so that it gets the simulated time, random numbers and network
+/// connections.
 pub fn simulate(simulation: Rc<dyn Simulation>) -> SimulationGuard {
     SimulationGuard(SIMULATION.replace(Some(simulation)))
 }

@@ -333,8 +333,8 @@ pub struct NodeWithPods {
     pub is_target: bool,
 }
 
-/// A node that the Services want as a target, and for which something else is done or planned: it is left out of the
-/// targets, or it is still a target although it will stop soon or runs no pods.
+/// A node that the Services want as a target, but that is not or should not be a target. Either it is left out of the
+/// targets, or it is still a target although it will stop soon or runs no pods of these Services.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOutNode {
     pub node: String,
@@ -354,11 +354,13 @@ pub enum LeftOutState {
     /// The node will stop soon. It is still a target, and is removed from the targets after this many seconds.
     #[serde(rename_all = "camelCase")]
     Waits { seconds: u64 },
-    /// The node will stop soon, but stays a target for this reason.
+    /// The node will stop soon, but stays a target for the reason in this variant.
     Kept(WhyKept),
-    /// The node runs no pods, and is removed from the targets so that a node with pods becomes a target.
+    /// The node runs no pods of the load balancer's Services. It is removed from the targets, and a node with such pods
+    /// becomes a target instead.
     Exchanged,
-    /// The node runs no pods, but stays a target for this reason, although a node with pods needs its place.
+    /// The node runs no pods of the load balancer's Services, and a node with such pods needs its place. It
+    /// nevertheless stays a target, for the reason in this variant.
     Stays(WhyKept),
 }
 
@@ -577,8 +579,8 @@ impl LoadBalancerPlan {
     }
 
     /// Whether a target stays that should be removed, because its node will stop soon or a node with pods needs its
-    /// place. The Service is then planned again soon. A target does not count when it only has to wait for the end of a
-    /// time, i.e. of the Service's `departing-delay`, or of the minute after its node last ran pods.
+    /// place. The Service is then planned again soon. A target that only has to wait for a fixed time does not count.
+    /// This time is the Service's `departing-delay`, or the minute after the target's node last ran pods.
     pub fn keeps_targets(&self) -> bool {
         let is_kept = |state| match state {
             LeftOutState::Kept(_) => true,
@@ -792,7 +794,7 @@ pub struct Cause {
 }
 
 /// The kind of the cause of an unhealthy target. It decides whether the target is reported as a problem, and whether
-/// the report says what to do about it.
+/// this report also says what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CauseKind {
     /// The server of the target is off. A message about the load balancer does not say what to do about this, because

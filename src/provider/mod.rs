@@ -76,7 +76,8 @@ pub const INTERNAL_IP: &str = "instance.hetzner.cloud/internal-ip";
 /// The annotation of a node that lists the labels that this program has copied from its server, as `KEY=VALUE,…`.
 pub const SERVER_LABELS: &str = "instance.hetzner.cloud/server-labels";
 
-/// A cloud. A method for a part of the cloud, e.g. `routes`, returns `None` when this part is not available.
+/// The interface to a cloud. A method for a part of the cloud, e.g. `routes`, returns `None` when this part is not
+/// available.
 pub trait Provider: Send + Sync {
     /// Returns the value of `--cloud-provider`, which is `ccm-from-scratch` or `hcloud`. The provider IDs of cloud
     /// servers begin with it.

@@ -54,7 +54,7 @@ pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
                 table::by_flag(&long)
                     .map_or(drop_in == Some(FlagUse::WithValue), Setting::takes_value)
             }
-            // In a word of several short flags like `-wn`, only the last flag can take the next word as its value, as
+            // A word of one or more short flags, e.g. `-wn`. Only its last flag can take the next word as its value, as
             // in `-wn shop`. In `-nshop`, the same word already contains the value.
             None => {
                 let mut letters = flag.chars().map(table::by_letter);

@@ -133,7 +133,8 @@ const EXAMPLES: [(&str, &str); 14] = [
     ("ZONE", "eu-central"),
 ];
 
-/// Prefixes of environment variables that are removed when the name of a setting is derived from its variable.
+/// When the name of a setting comes from its environment variable, the first of these prefixes that fits is removed
+/// from it.
 const PREFIXES: [&str; 3] = ["HCLOUD_INSTANCES_", "HCLOUD_", "CCM_"];
 
 impl Setting {

@@ -115,7 +115,7 @@ fn serve(
     verdict: impl Fn(&str) -> Option<ProbeAnswer> + Copy + Send + 'static,
 ) {
     // The open connections, the oldest first. Only the thread of a connection owns it. When the thread ends, the
-    // connection is dropped, and the weak reference shows this.
+    // connection is dropped, and its weak reference in this list shows this.
     let mut open: VecDeque<Weak<Connection>> = VecDeque::new();
     loop {
         let connection = match listener.accept() {

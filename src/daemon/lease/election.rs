@@ -29,8 +29,8 @@ pub(super) struct Election {
 struct SeenRecord {
     spec: LeaseSpec,
     since: Instant,
-    /// Whether this content has replaced other content that this process had seen. Such a change shows that the holder
-    /// is alive.
+    /// Whether this process saw the Lease with other content before it saw this content. Such a change shows that the
+    /// holder is alive.
     changed: bool,
 }
 
