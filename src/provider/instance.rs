@@ -39,8 +39,8 @@ pub trait Instances: Send + Sync {
     /// Returns an error when an action runs now that names this cloud server, or when it is not known whether one runs.
     fn check_is_idle(&self, number: u64) -> Result<(), ProviderError>;
 
-    /// Returns the addresses and labels that the node on this server should have. The error is a finding that says why
-    /// the addresses and labels are not known. Makes no API call.
+    /// Returns the addresses and labels that the node on this server should have. The error is a finding (a message for
+    /// the operator) that says why the addresses and labels are not known. Makes no API call.
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
 
     /// Returns the addresses and networks by which this server is recognised. A node that reports one of these

@@ -96,10 +96,10 @@ pub struct ServiceInput<'a> {
 /// The load balancers of the cloud, and other data for plans, as they were at one moment. A plan is made from the
 /// snapshot without API calls.
 pub trait Snapshot: Send + Sync {
-    /// Whether the snapshot contains all data that a plan for this Service needs. Makes no API call.
+    /// Whether this snapshot of the cloud contains all data that a plan for this Service needs. Makes no API call.
     fn covers(&self, service: &Service) -> bool;
 
-    /// Returns how many API calls are needed to read the data of this snapshot again.
+    /// Returns how many API calls are needed to read the data of this snapshot of the cloud again.
     fn calls(&self) -> u32;
 
     /// Plans the changes that give the load balancer of this Service its desired state. Makes no API call.
@@ -228,8 +228,8 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns the name of the load balancer that the change creates, with the source of the name. `None` when the
-    /// change creates no load balancer.
+    /// Returns the name of the load balancer that the change creates, and what sets this name, e.g. an annotation.
+    /// `None` when the change creates no load balancer.
     fn new_name(&self) -> Option<&Sourced<String>> {
         None
     }
@@ -291,7 +291,8 @@ pub struct LoadBalancerPlan {
     /// the Service leaves by this plan. The value is `false` when the Service has no load balancer, or when only the
     /// name or the label `adopt` shows which load balancer the Service gets.
     pub carries_uid: bool,
-    /// Every field of the load balancer with its present value, its desired value, and the source of the desired value.
+    /// Every field of the load balancer with its present value, its desired value, and what sets the desired value,
+    /// e.g. an annotation.
     pub fields: Vec<Field>,
     /// The findings (messages for the operator) to report. When a part of what the Service asks for is not possible,
     /// e.g. one of its ports, a finding says so, and the other parts are still synced.
@@ -398,8 +399,8 @@ impl LeftOutState {
 }
 
 named! {
-    /// Why a target stays, although its node will stop soon and the time of the annotation `departing-delay` is over,
-    /// or although a node with pods needs its place.
+    /// Why a target stays. Either its node will stop soon and the time of the annotation `departing-delay` is over, or
+    /// a node with pods needs its place.
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     WhyKept {
@@ -455,7 +456,7 @@ impl Default for PlanOutcome {
 }
 
 impl PlanOutcome {
-    /// Returns an outcome with these changes and nothing after them.
+    /// Returns the outcome of a plan that makes these changes. Nothing is done after them.
     pub fn of(changes: Vec<Box<dyn Change>>) -> PlanOutcome {
         let then = Then::Done;
         PlanOutcome::Change { changes, then }
@@ -561,7 +562,8 @@ impl LoadBalancerPlan {
 
     /// Removes the changes that create or delete objects, because the UID of the cluster is not known. The labels of a
     /// new object would lack this UID, so the object would later seem to belong to another cluster. An existing object
-    /// must not be deleted, because it may belong to another cluster. `why` is added to the findings of the plan.
+    /// must not be deleted, because it may belong to another cluster. `why` is added to the findings of the plan, which
+    /// are messages for the operator.
     pub fn without_identity(mut self, why: Finding) -> LoadBalancerPlan {
         let PlanOutcome::Change { changes, then } = &mut self.outcome else {
             return self;

@@ -254,8 +254,8 @@ pub struct HealthCheckDefaults {
     pub node_port: Option<Sourced<bool>>,
 }
 
-/// The settings that limit what Services can use in the project: private addresses, Primary IPs and certificates. A
-/// field is `None` when its setting is unset.
+/// The settings that limit what Services can use in the Hetzner Cloud project: private addresses, Primary IPs and
+/// certificates. A field is `None` when its setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PermittedUse {
     /// `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES`: the ranges of the private addresses that Services can ask for.

@@ -216,9 +216,9 @@ pub type TlsSecrets = BTreeMap<SecretName, TlsSecret>;
 /// What a plan for a Service needs to know about the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// The first known UID of the Service `default/kubernetes`, which distinguishes the clusters in one project. It
-    /// stays the same when that Service is deleted and created again. While no UID is known, the text is empty, and
-    /// nothing is created or deleted.
+    /// The first known UID of the Service `default/kubernetes`, which distinguishes the clusters in one Hetzner Cloud
+    /// project. It stays the same when that Service is deleted and created again. While no UID is known, the text is
+    /// empty, and nothing is created or deleted.
     pub uid: String,
     /// All other UIDs that the Service `default/kubernetes` has or had, because it was deleted and created again after
     /// its first UID in `uid`. An object in the cloud whose label has one of these UIDs belongs to this cluster, too.
