@@ -30,14 +30,14 @@ use ticks::{Ticking, Ticks};
 /// faster.
 const GRACE: Duration = Duration::from_millis(8_500);
 
-/// The longest time that a daemon that is ending waits until its last events are written. It still holds the Lease in
-/// this time.
+/// When the daemon ends, it waits until its last events are written, but not longer than this. It still holds the Lease
+/// in this time.
 const EVENTS_AT_MOST: Duration = Duration::from_secs(1);
 /// How long `ccm run --once` waits after its work until its events are written. If the process was asked to end, it
 /// waits only for [`EVENTS_AT_MOST`].
 const EVENTS_OF_A_PASS_AT_MOST: Duration = Duration::from_secs(10);
-/// The shortest time that a daemon that is ending waits until its last events are written. It waits for this time even
-/// when its threads have used the whole time [`GRACE`].
+/// When the daemon ends, at least this much time is left for its last events to be written, even when its threads have
+/// used the whole time [`GRACE`].
 const EVENTS_AT_LEAST: Duration = Duration::from_millis(200);
 
 /// How often a thread that waits for another thread checks whether the process has to end.

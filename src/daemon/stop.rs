@@ -51,9 +51,8 @@ impl Stop {
     /// must not be called again. The thread also ends when the process has to end. Returns the new thread, or `None` in
     /// a simulation.
     ///
-    /// `is_apart` matters only in a simulation, and says that `work` takes no lock that another thread also takes.
-    /// While another thread holds a lock and waits, the simulation can then still call `work`, see
-    /// [`Surroundings::repeat`](clock::Surroundings::repeat).
+    /// `is_apart` says that `work` uses no lock that another thread uses, too. Only a simulation, which runs all
+    /// threads one after the other, needs to know this, see [`Surroundings::repeat`](clock::Surroundings::repeat).
     pub fn repeat(
         &'static self,
         is_apart: bool,
@@ -97,9 +96,9 @@ impl Gate for &Stop {
     }
 }
 
-/// Signals within this time count as one signal. This is needed for the command `timeout` of coreutils, which sends its
-/// signal twice: to its child, and to the process group of the child. This is real time, even in tests in which the
-/// program's clock runs faster.
+/// Two signals within this time count as one request to end. This is needed for the command `timeout` of coreutils,
+/// which sends its signal twice: to its child, and to the process group of the child. This is real time, even in tests
+/// in which the program's clock runs faster.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
 /// Starts a thread that waits for SIGTERM or SIGINT. The first signal sets `stop`, so that the daemon ends in order. A

@@ -15,9 +15,9 @@ use std::time::Duration;
 pub(super) struct Ticks {
     apis: &'static Apis,
     stop: &'static Stop,
-    /// The controllers that can't work because an API does not answer or refuses calls. The value is the kind of the
-    /// outage. When several controllers have an outage of the same kind, only the first of them logs it. The end is
-    /// logged when no controller has an outage any more.
+    /// For each controller that can't work because an API does not answer or refuses calls, a text that says which API
+    /// it is and what is wrong. When several controllers have the same text here, only the first of them logs it. When
+    /// the last of these controllers works again, this is logged once.
     outages: Mutex<BTreeMap<&'static str, &'static str>>,
     /// Whether the daemon can't work until an operator corrects something: a setting, the credentials or an RBAC role.
     pub(super) failed: AtomicBool,
@@ -85,7 +85,7 @@ impl Ticks {
             && !ticking.worked_once
             && !self.is_rotation(&outage.error)
         {
-            // Several controllers can notice the same outage. Only the first of them logs it.
+            // Several controllers can get the same error. Only the first of them logs it.
             if !self.failed.swap(true, Ordering::Relaxed) {
                 log::error!(controller = name; "{name}: {outage}");
             }
@@ -120,8 +120,8 @@ impl Ticks {
             }
     }
 
-    /// Notes whether the run of the controller that has just ended had an outage. Logs when an outage has begun or
-    /// ended since the controller's previous run.
+    /// Stores whether the controller's last run was stopped by an outage, i.e. by an API that does not answer or
+    /// refuses calls. Logs when an outage has begun or ended since the run before.
     fn note_outage(&self, controller: &'static str, outage: Option<&Outage>, interval: Duration) {
         let mut states = lock(&self.outages);
         let state = outage.map(|outage| outage.error.state());
@@ -171,8 +171,8 @@ fn measure(name: &str, report: &Report, took: Duration) {
     PLANNED.set(&[name], report.planned as f64);
 }
 
-/// Logs the failures of a run. A failure that was already logged as a finding is left out. Findings, which are messages
-/// for the operator, and changes are logged when they occur.
+/// Logs the failures of a run, except those that were already logged as a finding (a message for the operator).
+/// Findings and changes are not logged here, because each of them was logged during the run.
 pub fn log_report(report: &Report) {
     for failure in report.failures.iter().filter(|failure| failure.finding.is_none()) {
         let object = failure.object.as_str();

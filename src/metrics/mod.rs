@@ -57,8 +57,8 @@ metrics! {
     /// service itself allows more.
     ROBOT_REMAINING: Gauge "ccm_robot_budget_remaining" ["endpoint"];
 
-    // The value is the time at which ccm calls Robot again. The number of seconds until then would become wrong,
-    // because the metric is updated only at calls to Robot, and there is no call until then.
+    // The value is the time at which ccm calls Robot again. A metric with the number of seconds until then would be
+    // wrong, because a metric of Robot changes only at a call to Robot, and ccm makes no call until then.
     /// When ccm calls the Robot web service again, in seconds since 1970, by the reason for the pause: login
     /// (credentials were refused), rate_limit. 0: no pause.
     ROBOT_BLOCKED: Gauge "ccm_robot_blocked_until_timestamp_seconds" ["reason"];

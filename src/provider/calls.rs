@@ -1,4 +1,5 @@
-//! Counts the calls to a cloud's API that are made for a piece of work, e.g. to limit the calls that one tenant causes.
+//! Counts the calls to a cloud's API that are made for a piece of work, e.g. to limit the calls that the Services of
+//! one namespace cause.
 //!
 //! A call is counted for the thread that makes it. Calls that other threads make at the same time belong to other work.
 

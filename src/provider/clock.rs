@@ -64,9 +64,9 @@ pub trait Surroundings {
     fn log_with(&self, logger: Box<dyn Log>);
 
     /// Runs a simulated thread, which calls `work` again and again. `work` returns the pause before the next call, or
-    /// `None` to end the thread. `is_apart` is `true` when `work` shares no lock with other threads. The simulation can
-    /// then call `work` at any time. Otherwise it calls `work` only when no other thread of the process is in the
-    /// middle of its work, because that thread could hold a lock.
+    /// `None` to end the thread. `is_apart` is `true` when `work` uses no lock that another thread uses, too. The
+    /// simulation can then call `work` at any time. Otherwise it calls `work` only when no other thread of the process
+    /// waits during its own work, because such a thread could hold a lock.
     fn repeat(&self, is_apart: bool, work: Box<dyn FnMut() -> Option<Duration>>);
 }
 
@@ -74,12 +74,14 @@ thread_local! {
     static SIMULATION: RefCell<Option<Rc<dyn Simulation>>> = const { RefCell::new(None) };
 }
 
-/// A guard that keeps the calling thread in a simulation until the guard is dropped.
+/// A guard that keeps the calling thread in a simulation (with a simulated clock and network, for a test) until the
+/// guard is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct SimulationGuard(Option<Rc<dyn Simulation>>);
 
-/// Puts the calling thread into this simulation.
+/// Puts the calling thread into this simulation, so that it gets the simulated time, random numbers and network
+/// connections.
 pub fn simulate(simulation: Rc<dyn Simulation>) -> SimulationGuard {
     SimulationGuard(SIMULATION.replace(Some(simulation)))
 }
@@ -146,15 +148,15 @@ pub fn from_machine(time: Duration) -> Duration {
     multiplied(time, factor().recip())
 }
 
-/// Returns `time`, or `of_machine` when that real duration is longer. `time` and the result are durations of the
-/// program's clock. In a test this clock can run faster than real time, but an API or another program still needs some
-/// real time to answer.
+/// Returns the longer one of two durations, as a duration of the program's clock. `time` is a duration of that clock,
+/// and `of_machine` is real time. Callers use this because the program's clock can run faster than real time in a test,
+/// but an API or another program still needs some real time to answer.
 pub fn at_least(time: Duration, of_machine: Duration) -> Duration {
     time.max(from_machine(of_machine))
 }
 
-/// Returns how much real time has passed since this moment of the program's clock. The result is for display, for
-/// metrics, and for comparisons with the wall clock.
+/// Returns how much real time has passed since `begun`, which is a moment of the program's clock. The result is for
+/// display, for metrics, and for comparisons with the wall clock.
 pub fn took(begun: Instant) -> Duration {
     to_machine(since(begun))
 }
@@ -285,8 +287,9 @@ pub fn random() -> u64 {
 /// The largest accepted difference between the monotonic clock and the wall clock, when both measure the same period. A
 /// larger difference means that one of the clocks jumped.
 ///
-/// When a test makes the program's clock run faster, the limit is still two seconds of real time. Two seconds of the
-/// program's clock can then be a few real milliseconds, so every delay on a slow machine would seem to be a jump.
+/// The limit is real time, even in a test that makes the program's clock run faster. Two seconds of the program's clock
+/// can be a few real milliseconds in such a test. With so small a limit, every short delay of the machine would count
+/// as a jump.
 ///
 /// The limit is larger than the usual corrections of the wall clock. An NTP daemon changes the speed of this clock by
 /// at most 500 ppm, which is 8 ms in 15 s, the default duration of a Lease. Except just after the start of the machine,
@@ -428,8 +431,8 @@ mod tests {
             (0.02, 50_000, 1_000, Some(50_000)),
             (0.02, 50_000, 1_010, Some(50_500)),
             (0.02, 50_500, 1_000, Some(50_500)),
-            // The program's clock runs 50 times as fast as real time. Between the two clocks of the machine, a difference
-            // of up to two real seconds is accepted, which are 100 seconds of the program's clock.
+            // The program's clock runs 50 times as fast as real time. The monotonic clock and the wall clock are
+            // allowed to differ by two real seconds, which are 100 seconds of the program's clock.
             (0.02, 50_000, 3_000, Some(150_000)),
             (0.02, 50_000, 3_001, None),
             (0.02, 150_000, 1_000, Some(150_000)),
@@ -472,8 +475,8 @@ mod tests {
             assert_eq!(multiplied(ms(program), factor), ms(machine));
             assert_eq!(multiplied(ms(machine), factor.recip()), ms(program));
         }
-        // A moment before `begun`, when the test set the speed, is converted to `begun`. So the program's clock never
-        // runs backwards.
+        // The test set the speed at the moment `begun`. An earlier moment is converted to `begun`, so the program's
+        // clock never runs backwards.
         let pace = Pace { begun, factor: 0.5 };
         assert_eq!(pace.moment(begun - ms(7)), begun);
     }

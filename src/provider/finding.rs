@@ -15,8 +15,8 @@ pub struct Finding {
     /// to do, or when `message` says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
-    /// Whether the provider (the code for one cloud) found the problem. Otherwise a controller found it. The value
-    /// decides which component the event names as its source.
+    /// Whether the provider (the code for one cloud) reports the fact or problem. Otherwise a controller reports it.
+    /// Kubernetes events name either the provider's component or the controller as their source.
     #[serde(skip)]
     pub is_of_provider: bool,
 }

@@ -15,7 +15,7 @@ pub trait Gate: Send + Sync {
     }
 
     /// Whether a caller should wait until the cloud has completed an action. The result is `false` when the process
-    /// must end. The next process then finds the running action in the cloud.
+    /// must end. After the restart of the program, the new process finds the running action in the cloud.
     fn may_wait(&self) -> bool {
         true
     }

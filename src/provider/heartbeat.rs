@@ -57,8 +57,8 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The real time between two attempts to take a lock that another thread holds during an API call.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Takes a lock that another thread sometimes holds for minutes, while it makes API calls. The waiting thread updates
-/// its heartbeat, so the wait is not taken for a hang.
+/// Takes a lock that another thread sometimes holds for minutes, while it makes API calls. Until it has the lock, the
+/// calling thread shows again and again that it is alive, so that the wait is not taken for a hang.
 pub fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     loop {
         match lock.try_lock() {

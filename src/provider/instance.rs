@@ -14,8 +14,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 /// The cloud servers that nodes run on. For dedicated servers see [`Dedicated`].
 pub trait Instances: Send + Sync {
-    /// Returns all cloud servers, or an error when the list is incomplete. When few calls remain in the rate limit, a
-    /// call that is not urgent is refused.
+    /// Returns all cloud servers, or an error when the list is incomplete. When few calls remain in the rate limit,
+    /// this program does not send a call that is not urgent, and the result is an error.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, ProviderError>;
 
     /// Returns the cloud server with this ID as it is now. The error is `ErrorKind::NotFound` only when the cloud
@@ -25,10 +25,10 @@ pub trait Instances: Send + Sync {
     /// Returns the cloud servers with this name as they are now, or an error when the list is incomplete.
     fn named(&self, name: &str) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Returns the servers with these IDs, as far as they exist, and sometimes other servers, too. A server that is
-    /// missing in the result did not exist at some moment during this call. Usually only those pages of the list of
-    /// servers are read that should contain these IDs. To find the page of an ID, `place` estimates how many servers
-    /// have a lower ID.
+    /// Returns the servers that have these IDs and exist, and sometimes other servers, too. A server that is missing in
+    /// the result did not exist at some moment during this call. To save calls, this usually reads only a few pages of
+    /// the list of servers, which is sorted by ID. To guess the page of an ID, it calls `place`, which estimates how
+    /// many servers have a lower ID.
     fn around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -39,8 +39,8 @@ pub trait Instances: Send + Sync {
     /// Returns an error when an action runs now that names this cloud server, or when it is not known whether one runs.
     fn check_is_idle(&self, number: u64) -> Result<(), ProviderError>;
 
-    /// Returns the addresses and labels that the node on this server should have. The error is a finding that says why
-    /// the addresses and labels are not known. Makes no API call.
+    /// Returns the addresses and labels that the node on this server should have. The error is a finding (a message for
+    /// the operator) that says why the addresses and labels are not known. Makes no API call.
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
 
     /// Returns the addresses and networks by which this server is recognised. A node that reports one of these
@@ -59,14 +59,15 @@ pub trait Instances: Send + Sync {
 
 /// The dedicated servers, which have an API of their own with other credentials, rate limits and outages.
 pub trait Dedicated: Send + Sync {
-    /// Returns all servers that the credentials give access to, or an error when the list is incomplete.
+    /// Returns all dedicated servers that the credentials give access to, or an error when the list is incomplete.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Checks that the server exists. The error is `ErrorKind::NotFound` only when the API of dedicated servers itself
-    /// says that the server does not exist.
+    /// Checks that the dedicated server with this number exists. The error is `ErrorKind::NotFound` only when the API
+    /// of dedicated servers itself says that the server does not exist.
     fn get(&self, number: u64) -> Result<(), ProviderError>;
 
-    /// Whether the server is switched off. `None` when the API of dedicated servers can't tell this.
+    /// Whether the dedicated server with this number is switched off. `None` when the API of dedicated servers can't
+    /// tell this.
     fn is_off(&self, number: u64) -> Result<Option<bool>, ProviderError>;
 
     /// Returns the time at which the API of dedicated servers last refused a login, as far as this process knows.
@@ -111,7 +112,7 @@ pub struct Instance {
     pub id: InstanceId,
     /// The name. It is unique among the servers that the same credentials give access to.
     pub name: String,
-    /// The state in the cloud's words, e.g. `running`.
+    /// The state of the server as the API names it, e.g. `running`.
     pub state: Interned,
     pub is_off: bool,
     /// Whether the server runs the rescue system, or will do so after its next start.
@@ -245,8 +246,8 @@ impl fmt::Display for InstanceId {
     }
 }
 
-/// The list of cloud servers and the list of dedicated servers. Each list comes from an API of its own. A list is an
-/// error when its API did not answer, so servers that are not listed can still exist.
+/// The list of cloud servers and the list of dedicated servers, which come from two APIs. When an API did not answer,
+/// its error is stored instead of its list, and it is not known which of its servers exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Servers<'a> {
     pub cloud: Result<&'a [Instance], &'a ProviderError>,
@@ -258,8 +259,8 @@ impl<'a> Servers<'a> {
         [self.cloud, self.dedicated].into_iter().flatten().flatten()
     }
 
-    /// Returns the error of the API that lists the server with this ID. Cloud servers and dedicated servers have
-    /// different APIs. `None` when that API answered.
+    /// Returns the error of the API that is responsible for this server: the API of cloud servers or the API of
+    /// dedicated servers. `None` when that API has returned its list of servers.
     pub fn unknown(&self, id: InstanceId) -> Option<&'a ProviderError> {
         match id {
             InstanceId::Cloud(_) => self.cloud.err(),
@@ -267,8 +268,8 @@ impl<'a> Servers<'a> {
         }
     }
 
-    /// Returns the error of the API of cloud servers or of the API of dedicated servers, when it did not answer. `None`
-    /// when both APIs answered.
+    /// Returns the error of an API that did not return its list of servers: the API of cloud servers or, if that one
+    /// has no error, the API of dedicated servers. `None` when both lists were read.
     pub fn error(&self) -> Option<&'a ProviderError> {
         self.cloud.err().or(self.dedicated.err())
     }

@@ -37,8 +37,9 @@ pub trait LoadBalancers: Actions {
         annotations: &mut dyn Iterator<Item = (&str, &str)>,
     ) -> Option<String>;
 
-    /// Returns how long a node that will stop soon stays a target, as the Service asks for it by its own annotations or
-    /// gets it by the settings. `None` when such a node stays a target like any other node. Makes no API call.
+    /// Returns how long a node that will stop soon stays a target. The annotations of the Service set this time.
+    /// Without them, the setting `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY` sets it. `None` when neither sets it, so such
+    /// a node stays a target like any other node. Makes no API call.
     fn departing_delay(
         &self,
         annotations: &mut dyn Iterator<Item = (&str, &str)>,
@@ -48,9 +49,9 @@ pub trait LoadBalancers: Actions {
     fn tls_secrets(&self, service: &Service) -> BTreeSet<String>;
 
     /// Returns the changes that delete unused certificates. A certificate is unused when it was uploaded from a Secret
-    /// of this cluster, no load balancer uses it, and no Service needs it. `cluster` must contain every Secret that a
-    /// Service names, even a Secret that can't be read. Otherwise the certificates from a missing Secret would seem to
-    /// be unused. `None` when no certificate was uploaded from a Secret of this cluster. Calls the API.
+    /// of this cluster, no load balancer uses it, and no Service needs it. The caller must put every Secret that a
+    /// Service names into `cluster`, even a Secret that can't be read, because the certificate of any other Secret
+    /// counts as not needed. `None` when no certificate was uploaded from a Secret of this cluster. Calls the API.
     fn unused_certificates(
         &self,
         cluster: &Cluster,
@@ -95,10 +96,10 @@ pub struct ServiceInput<'a> {
 /// The load balancers of the cloud, and other data for plans, as they were at one moment. A plan is made from the
 /// snapshot without API calls.
 pub trait Snapshot: Send + Sync {
-    /// Whether the snapshot contains all data that a plan for this Service needs. Makes no API call.
+    /// Whether this snapshot of the cloud contains all data that a plan for this Service needs. Makes no API call.
     fn covers(&self, service: &Service) -> bool;
 
-    /// Returns how many API calls are needed to read the data of this snapshot again.
+    /// Returns how many API calls are needed to read the data of this snapshot of the cloud again.
     fn calls(&self) -> u32;
 
     /// Plans the changes that give the load balancer of this Service its desired state. Makes no API call.
@@ -108,8 +109,9 @@ pub trait Snapshot: Send + Sync {
     /// other Services use it, only loses the Service's ports and targets. Any other load balancer of the Service is
     /// deleted.
     ///
-    /// Labels show which load balancers the Service uses. An external load balancer (one that somebody else created)
-    /// can lose these labels. It is then recognised by its ports and by the Service's status. Makes no API call.
+    /// Labels show which load balancers the Service uses. If somebody has removed the labels of an external load
+    /// balancer (one that this program did not create), its ports and the Service's status show that the Service uses
+    /// it. Makes no API call.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
     /// Returns a load balancer of the Service whose labels show that this cluster uses it, or used it earlier. `None`
@@ -117,11 +119,11 @@ pub trait Snapshot: Send + Sync {
     /// it. Makes no API call.
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
 
-    /// Returns the new status of a Service that can't be planned now, or `None` when the status stays as it is. Only the IP
-    /// mode of the addresses can change. It becomes `Proxy` when other owners can have ports on the load balancer, i.e.
-    /// when it is external (created by somebody else) or has ports of Services in other namespaces. With another IP mode,
-    /// kube-proxy would send all traffic from inside the cluster to these addresses to the pods of this Service, even
-    /// traffic for ports of other owners. Makes no API call.
+    /// Returns a new status for a Service that could not be read completely, so that no other change is planned for it.
+    /// The new status sets the field `ipMode` of the load balancer's addresses to `Proxy`. This is needed when the load
+    /// balancer is external (created by somebody else) or has ports of Services in other namespaces. Without this mode,
+    /// kube-proxy sends all traffic from inside the cluster to these addresses to the pods of this Service, even the
+    /// traffic for ports of others. `None` when the status stays as it is. Makes no API call.
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
 
     /// Plans the changes that end the management of the Service's load balancer. The load balancer keeps its ports,
@@ -140,12 +142,13 @@ pub trait Snapshot: Send + Sync {
     /// label on it that allows Services to use it. Makes no API call.
     fn external(&self) -> Vec<Balancer>;
 
-    /// Returns the health of each load balancer that these Services have, and how Services use it (see
-    /// [`BalancerUse`]). `services` contains UIDs. Makes no API call.
+    /// Returns the health of the targets of each load balancer that these Services use, and whether a load balancer is
+    /// used by one Service, by several, or otherwise (see [`BalancerUse`]). `services` contains the UIDs of the
+    /// Services. Makes no API call.
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
-    /// Returns the certificates of the HTTPS ports of the load balancers that these Services have. `services` contains
-    /// UIDs. `None` when this snapshot has no list of certificates. Makes no API call.
+    /// Returns the certificates of the HTTPS ports of the load balancers that these Services use. `services` contains
+    /// the UIDs of the Services. `None` when this snapshot has no list of certificates. Makes no API call.
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
 
     /// Returns each load balancer that has a label with the UID of a Service. The Service can be in this cluster or in
@@ -154,9 +157,9 @@ pub trait Snapshot: Send + Sync {
     /// empty when the labels have no name. Makes no API call.
     fn all(&self) -> Vec<(Balancer, String)>;
 
-    /// Converts a key that [`LoadBalancers::group`] returned for a group of Services, which share a load balancer. When
-    /// one Service names the load balancer by ID and another one by name, their keys differ. The converted key is equal
-    /// for all Services of the group. Makes no API call.
+    /// Services that share a load balancer are a group. [`LoadBalancers::group`] gives these Services different keys
+    /// when one of them names the load balancer by ID and another one by name. This function converts such a key into
+    /// one that is equal for all Services of the group. Makes no API call.
     fn known_group(&self, key: String) -> String;
 
     /// Returns the load balancers of this cluster whose Service does not exist any more. Load balancers with the label
@@ -177,9 +180,9 @@ pub struct Needs {
     /// Whether all Services of the cluster must be read again, because the plan depends on which Services exist. For
     /// example, a Service that is not in the cache yet can own the load balancer that the plan adopts.
     pub services: bool,
-    /// Whether it must be known that the project has a server of one of the cluster's nodes. Such a server proves that
-    /// the token is for the right project. This proof is not needed when a load balancer has a label with the UID of
-    /// the Service, or with the name of the group of Services to which it belongs.
+    /// Whether a proof is needed that the API token is for the right Hetzner Cloud project. The proof is a server of
+    /// one of the cluster's nodes in the project. No proof is needed when a load balancer has a label with the UID of
+    /// the Service, or with the name of the group of Services that share it.
     pub project: bool,
 }
 
@@ -218,22 +221,22 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether the change removes an existing target, and the plan replaces all existing targets by new ones. When the
-    /// API has refused a new target, this change is made only if another new target was added. So the load balancer is
-    /// never left without targets.
+    /// Whether the change removes a target, while the plan replaces all existing targets by new ones. When the API has
+    /// refused some of the new targets, such a change is made only if at least one new target was added. So the load
+    /// balancer always has a target.
     fn needs_another_first(&self) -> bool {
         false
     }
 
-    /// Returns the name of the load balancer that the change creates, with the source of the name. `None` when the
-    /// change creates no load balancer.
+    /// Returns the name of the load balancer that the change creates, and what sets this name, e.g. an annotation.
+    /// `None` when the change creates no load balancer.
     fn new_name(&self) -> Option<&Sourced<String>> {
         None
     }
 
-    /// Returns the load balancer and the node of the target that this change removes, although its Services still want
-    /// it. A [`SoftRemoval`] has one of two reasons: the node will stop soon, or a node with pods takes its place.
-    /// `None` for any other change.
+    /// Returns which target this change removes from which load balancer, if the target's node is still wanted as a
+    /// target by Services. There are two reasons for such a removal: the node will stop soon, or a node with pods needs
+    /// its place. `None` for any other change.
     fn soft_removal(&self) -> Option<SoftRemoval<'_>> {
         None
     }
@@ -245,20 +248,20 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
     }
 }
 
-/// How many targets of one load balancer may lose their places to nodes with pods in a minute. The next line has the
-/// limit for all load balancers together.
+/// How many targets of one load balancer can be replaced in a minute, each because a node with pods needs its place.
+/// [`EXCHANGES_AT_MOST`] is the limit for all load balancers together.
 pub const EXCHANGES_OF_BALANCER: usize = 5;
 pub const EXCHANGES_AT_MOST: usize = 10;
 
-/// The removal of a target that its Services still want. Either its node will stop soon, or a node that runs pods takes
-/// its place.
+/// The removal of a target although Services still want its node as a target. Either the node will stop soon, or a node
+/// that runs pods needs its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoftRemoval<'a> {
     /// The ID of the load balancer.
     pub balancer: u64,
     pub node: &'a str,
-    /// Whether a node with pods takes the place of the target, and this counts for the limit of such exchanges in a
-    /// minute.
+    /// Whether the target is removed because a node with pods needs its place, and not because its own node will stop
+    /// soon. The number of such removals in a minute is limited.
     pub is_exchange: bool,
 }
 
@@ -283,12 +286,13 @@ pub struct LoadBalancerPlan {
     pub outcome: PlanOutcome,
     /// The Service's load balancer. `None` when the Service has none now.
     pub found: Option<Balancer>,
-    /// Whether a label shows that the Service owns a load balancer, or ports on it. Such a label has the UID of the
-    /// Service, or the name of the group of Services to which it belongs. A load balancer from which this plan removes
-    /// the Service counts, too. The value is `false` when the Service has no load balancer, or when its load balancer
-    /// was recognised only by the name or by the label `adopt`.
+    /// Whether labels show that the Service owns a load balancer, or ports on one. Such a label has the UID of the
+    /// Service, or the name of the group of Services that share the load balancer. This includes a load balancer that
+    /// the Service leaves by this plan. The value is `false` when the Service has no load balancer, or when only the
+    /// name or the label `adopt` shows which load balancer the Service gets.
     pub carries_uid: bool,
-    /// Every field of the load balancer with its present value, its desired value, and the source of the desired value.
+    /// Every field of the load balancer with its present value, its desired value, and what sets the desired value,
+    /// e.g. an annotation.
     pub fields: Vec<Field>,
     /// The findings (messages for the operator) to report. When a part of what the Service asks for is not possible,
     /// e.g. one of its ports, a finding says so, and the other parts are still synced.
@@ -309,9 +313,9 @@ pub struct LoadBalancerPlan {
     /// The nodes that the Services want as targets, but that are left out, or may be left out later. For example, the
     /// type of the load balancer allows no more targets, or the node will stop soon.
     pub left_out: Vec<LeftOutNode>,
-    /// The Services whose pods decide which nodes become targets, so that their EndpointSlices must be read. The list
-    /// is empty unless nodes with pods are preferred, and more nodes are wanted than the load balancer can have as
-    /// targets.
+    /// The Services whose EndpointSlices must be read, because nodes that run pods of these Services become targets
+    /// before other nodes. The list is empty when the Services do not ask for this, or when the load balancer can have
+    /// all wanted nodes as targets.
     pub pods_of: Vec<ServiceName>,
     /// The wanted nodes that run pods of the Services in `pods_of`, sorted by name. The list is empty while the
     /// EndpointSlices of these Services were not read.
@@ -323,14 +327,15 @@ pub struct LoadBalancerPlan {
 #[serde(rename_all = "camelCase")]
 pub struct NodeWithPods {
     pub node: String,
-    /// Whether at least one of these pods is ready. When the value is `false`, they still serve, but are about to end.
+    /// Whether at least one of these pods is ready. When the value is `false`, these pods still serve requests, but are
+    /// about to end.
     pub is_ready: bool,
     /// Whether the node is or becomes a target.
     pub is_target: bool,
 }
 
-/// A node that the Services want as a target, but that is left out, or that is a target although it will stop soon or
-/// runs no pods.
+/// A node that the Services want as a target, but that is not or should not be a target. Either it is left out of the
+/// targets, or it is still a target although it will stop soon or runs no pods of these Services.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOutNode {
     pub node: String,
@@ -350,11 +355,13 @@ pub enum LeftOutState {
     /// The node will stop soon. It is still a target, and is removed from the targets after this many seconds.
     #[serde(rename_all = "camelCase")]
     Waits { seconds: u64 },
-    /// The node will stop soon, but stays a target for this reason.
+    /// The node will stop soon, but stays a target for the reason in this variant.
     Kept(WhyKept),
-    /// The node runs no pods, and is removed from the targets so that a node with pods becomes a target.
+    /// The node runs no pods of the load balancer's Services. It is removed from the targets, and a node with such pods
+    /// becomes a target instead.
     Exchanged,
-    /// The node runs no pods, but stays a target for this reason, although a node with pods needs its place.
+    /// The node runs no pods of the load balancer's Services, and a node with such pods needs its place. It
+    /// nevertheless stays a target, for the reason in this variant.
     Stays(WhyKept),
 }
 
@@ -392,8 +399,8 @@ impl LeftOutState {
 }
 
 named! {
-    /// Why a target stays, although its node will stop soon and the time of the annotation `departing-delay` is over,
-    /// or although a node with pods needs its place.
+    /// Why a target stays. Either its node will stop soon and the time of the annotation `departing-delay` is over, or
+    /// a node with pods needs its place.
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     WhyKept {
@@ -410,7 +417,7 @@ named! {
 #[derive(Debug)]
 pub enum PlanOutcome {
     /// Nothing is changed, because the Service can't be synced. `why` is the finding (a message for the operator) to
-    /// report. `problems` lists each problem of this finding separately.
+    /// report. When this message is about several problems, `problems` has a text for each of them.
     Refused { why: Finding, problems: Vec<String> },
     /// Nothing is changed, because a label of the load balancer says that its management for this Service was ended.
     /// The Service gets no finalizer.
@@ -449,7 +456,7 @@ impl Default for PlanOutcome {
 }
 
 impl PlanOutcome {
-    /// Returns an outcome with these changes and nothing after them.
+    /// Returns the outcome of a plan that makes these changes. Nothing is done after them.
     pub fn of(changes: Vec<Box<dyn Change>>) -> PlanOutcome {
         let then = Then::Done;
         PlanOutcome::Change { changes, then }
@@ -478,8 +485,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Returns the changes that are made first, and removes them from the outcome. The changes that are made last stay
-    /// in the outcome, see [`leaves`](PlanOutcome::leaves).
+    /// Returns the changes that are made before the status of the Service is written, and removes them from the
+    /// outcome. The changes that are made after that stay in the outcome.
     pub fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         match self {
             PlanOutcome::Change { changes, .. } => std::mem::take(changes),
@@ -487,9 +494,9 @@ impl PlanOutcome {
         }
     }
 
-    /// Returns the changes that [`leaves`](PlanOutcome::leaves) returns, and removes them from the outcome.
-    /// [`is_unfinished`](PlanOutcome::is_unfinished) still returns `true`, because the Service must be planned again
-    /// after these changes.
+    /// Returns the changes that remove the Service from load balancers that it does not need any more, and removes
+    /// these changes from the outcome. [`is_unfinished`](PlanOutcome::is_unfinished) still returns `true`, because the
+    /// Service must be planned again after these changes.
     pub fn take_leaves(&mut self) -> Vec<Box<dyn Change>> {
         match self {
             PlanOutcome::Change { then: Then::Leave(leaves) | Then::Move(leaves), .. } => {
@@ -555,7 +562,8 @@ impl LoadBalancerPlan {
 
     /// Removes the changes that create or delete objects, because the UID of the cluster is not known. The labels of a
     /// new object would lack this UID, so the object would later seem to belong to another cluster. An existing object
-    /// must not be deleted, because it may belong to another cluster. `why` is added to the findings of the plan.
+    /// must not be deleted, because it may belong to another cluster. `why` is added to the findings of the plan, which
+    /// are messages for the operator.
     pub fn without_identity(mut self, why: Finding) -> LoadBalancerPlan {
         let PlanOutcome::Change { changes, then } = &mut self.outcome else {
             return self;
@@ -573,8 +581,8 @@ impl LoadBalancerPlan {
     }
 
     /// Whether a target stays that should be removed, because its node will stop soon or a node with pods needs its
-    /// place. The Service is then planned again soon. A target that only has to wait for the end of its delay does not
-    /// count.
+    /// place. The Service is then planned again soon. A target that only has to wait for a fixed time does not count.
+    /// This time is the Service's `departing-delay`, or the minute after the target's node last ran pods.
     pub fn keeps_targets(&self) -> bool {
         let is_kept = |state| match state {
             LeftOutState::Kept(_) => true,
@@ -763,7 +771,7 @@ pub struct Target {
 #[serde(rename_all = "camelCase")]
 pub struct TargetHealth {
     pub port: u16,
-    /// The status in the word of the API, e.g. `healthy`.
+    /// The status that the API reports, e.g. `healthy`.
     pub status: Interned,
     /// The reason that the API gives for the status, if there is one.
     pub detail: Option<Interned>,
@@ -788,11 +796,11 @@ pub struct Cause {
 }
 
 /// The kind of the cause of an unhealthy target. It decides whether the target is reported as a problem, and whether
-/// the report says what to do about it.
+/// this report also says what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CauseKind {
-    /// The server of the target is off. The check `servers` of `ccm doctor` says what to do about it, so the report
-    /// about the load balancer does not.
+    /// The server of the target is off. A message about the load balancer does not say what to do about this, because
+    /// the check `servers` of `ccm doctor` says it.
     ServerOff,
     /// The Service has [`TrafficPolicy::Local`](super::TrafficPolicy::Local), and the node runs no pod of the Service.
     /// The target is then unhealthy on purpose.
@@ -819,8 +827,8 @@ pub struct Orphan {
     /// The name of the Service for which the load balancer was created, from its labels. The form is `namespace.name`,
     /// possibly shortened. For a load balancer that several Services share, this is the name of their group.
     pub service: String,
-    /// The UID of the Service for which the load balancer was created. For a load balancer that several Services share,
-    /// this is the name of their group.
+    /// The UID of the Service for which the load balancer was created. A load balancer that several Services share has
+    /// no such UID, and this field then has the name of their group.
     pub service_uid: String,
     /// Whether the Service still exists, but has another type than LoadBalancer and no finalizer.
     pub service_exists: bool,
@@ -841,9 +849,9 @@ pub enum Applied {
     /// the change's action, if it still runs.
     LookAgain(Option<ActionId>),
     /// The change was made. The next changes of the plan may be wrong now, because they depend on its result, e.g. on
-    /// the new load balancer. The caller makes a new plan from this snapshot, which has the whole load balancer as it
-    /// will be after the action has ended. When the new plan has no changes, the caller does not have to read the API
-    /// again. The ID is that of the change's action, if it still runs.
+    /// the new load balancer. The caller makes a new plan from the snapshot in this variant. The snapshot shows the
+    /// load balancer as it will be after the action has ended, so the API need not be read again when the new plan has
+    /// no changes. The ID is that of the change's action, if it still runs.
     Shown(Option<ActionId>, Arc<dyn Snapshot>),
     /// The change was not made, because the object in the cloud has changed since the plan was made. This is not an
     /// error. The caller must read everything again and make a new plan.
@@ -913,9 +921,9 @@ impl Target {
 }
 
 named! {
-    /// The health of all targets of a load balancer together. It is about the ports of one Service or of all Services,
-    /// see [`Balancer::target_counts`]. A target is healthy when it is healthy on each of these ports, and unhealthy
-    /// when it is unhealthy on at least one of them.
+    /// A summary of the health of all targets of a load balancer. Either the ports of one Service are considered, or
+    /// those of all Services, see [`Balancer::target_counts`]. A target is healthy when it is healthy on each of these
+    /// ports, and unhealthy when it is unhealthy on at least one of them.
     BalancerHealth {
         /// At least one target is healthy, and no target is unhealthy.
         All = "all",
@@ -929,20 +937,21 @@ named! {
     }
 }
 
-/// The numbers of healthy and unhealthy targets of a load balancer, counted on the ports of one Service or of all
-/// Services, see [`Balancer::target_counts`]. The commands `lb list`, `lb inspect`, `status` and `doctor`, the metric
-/// about the health of load balancers, and the events about it all use these numbers. An unhealthy target is counted
-/// even when its cause is reported elsewhere, e.g. that its server is off.
+/// The numbers of healthy and unhealthy targets of a load balancer. They are counted either on the ports of one Service
+/// or on those of all Services, see [`Balancer::target_counts`]. All commands, metrics and events about the health of
+/// load balancers use these numbers. An unhealthy target is counted even when another message reports the cause, e.g.
+/// that its server is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetCounts {
-    /// The number of targets that are healthy on each of the ports that [`Balancer::target_counts`] considers.
+    /// The number of targets that are healthy on each port of the Service or, when all Services are considered, on each
+    /// port of any Service.
     pub healthy: usize,
-    /// The number of targets that get traffic, because they are healthy on at least one of the ports that
-    /// [`Balancer::target_counts`] considers.
+    /// The number of targets that get traffic, because they are healthy on at least one port of the Service or, when
+    /// all Services are considered, on at least one port of any Service.
     pub serving: usize,
-    /// The number of targets that are unhealthy on at least one of the ports that [`Balancer::target_counts`]
-    /// considers. While some health checks of a target have not ended, and none has failed, the target is neither
-    /// healthy nor unhealthy.
+    /// The number of targets that are unhealthy on at least one port of the Service or, when all Services are
+    /// considered, on at least one port of any Service. While some health checks of a target have not ended, and none
+    /// has failed, the target is neither healthy nor unhealthy.
     pub unhealthy: usize,
     pub total: usize,
 }
@@ -999,8 +1008,9 @@ impl Balancer {
         counts
     }
 
-    /// Whether a Service that uses this load balancer has a port on it. `uid` is the UID of the Service. When no label
-    /// names the owner of any port, no other Service uses the load balancer, and the result is `true`.
+    /// Whether the Service with this UID, which must be a Service that uses this load balancer, has a port on it.
+    /// Labels name the owners of ports. When no port has such a label, the Service is the only one on the load
+    /// balancer, and the result is `true`.
     pub fn has_port_of(&self, uid: &str) -> bool {
         let mut owners = self.ports.iter().filter_map(|owner| owner.uid.as_deref()).peekable();
         owners.peek().is_none() || owners.any(|owner| owner == uid)

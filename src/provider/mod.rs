@@ -2,8 +2,8 @@
 //!
 //! The interface is the same for every cloud. It imports no other module of this program except `text`. A provider
 //! implements the interface for one cloud, and decides what annotations, addresses and labels mean. Controllers call
-//! the interface. They decide about taints, about the `--node-ip` of kubelets, and about the conditions for the
-//! deletion of a node.
+//! the interface. They decide which taints a node gets, whether the address in a kubelet's `--node-ip` is accepted, and
+//! when a node is deleted.
 
 pub mod calls;
 pub mod clock;
@@ -61,8 +61,9 @@ pub use source::{Source, Sourced};
 pub use tasks::Tasks;
 pub use waits::{Open, Waiting, longest_wait, note_waits, waiting_for};
 
-/// The end of the domains of all annotations that a provider reads, e.g. of `load-balancer.hetzner.cloud`. While the
-/// API server's answer is parsed, all other annotations of Services and nodes are dropped, except [`PROVIDED_NODE_IP`].
+/// Each annotation that a provider reads has a domain that ends with this text, e.g. `load-balancer.hetzner.cloud`.
+/// While the API server's answer is parsed, all other annotations of Services and nodes are dropped, except
+/// [`PROVIDED_NODE_IP`].
 pub const ANNOTATION_DOMAIN: &str = "hetzner.cloud";
 
 /// The annotation in which the kubelet writes its `--node-ip` on its node. For the form of the value see
@@ -75,10 +76,11 @@ pub const INTERNAL_IP: &str = "instance.hetzner.cloud/internal-ip";
 /// The annotation of a node that lists the labels that this program has copied from its server, as `KEY=VALUE,…`.
 pub const SERVER_LABELS: &str = "instance.hetzner.cloud/server-labels";
 
-/// A cloud. A method for a part of the cloud, e.g. `routes`, returns `None` when this part is not available.
+/// The interface to a cloud. A method for a part of the cloud, e.g. `routes`, returns `None` when this part is not
+/// available.
 pub trait Provider: Send + Sync {
-    /// Returns the name of the profile, `ccm-from-scratch` or `hcloud`, which `--cloud-provider` sets. The provider IDs
-    /// of cloud servers begin with this name.
+    /// Returns the value of `--cloud-provider`, which is `ccm-from-scratch` or `hcloud`. The provider IDs of cloud
+    /// servers begin with it.
     fn name(&self) -> &'static str;
 
     /// Returns the meaning of a node's provider ID for this cloud. Makes no API call.

@@ -114,8 +114,9 @@ named! {
 pub struct Labels(pub BTreeMap<String, String>);
 
 impl Labels {
-    /// The highest number of labels in one setting or annotation. Without a limit, a tenant who writes many labels into
-    /// an annotation would make every list of load balancers large.
+    /// The highest number of labels in one setting or annotation. The Cloud API returns all labels with each list of
+    /// load balancers. Without a limit, one user who writes many labels into an annotation would make these lists
+    /// large.
     const AT_MOST: usize = 32;
 
     /// The prefixes of labels that users are not allowed to set. Labels with the first two prefixes say to which
@@ -207,9 +208,10 @@ pub struct LoadBalancerDefaults {
     /// `HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL`: whether load balancers send the PROXY protocol to the targets.
     pub uses_proxyprotocol: Option<Sourced<bool>>,
     pub health_check: HealthCheckDefaults,
-    /// `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`: how long departing nodes stay targets.
+    /// `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`: how long nodes that will stop soon stay targets.
     pub departing_delay: Option<Sourced<Duration>>,
-    /// `HCLOUD_LOAD_BALANCERS_PREFER_NODES_WITH_PODS`: whether nodes with pods come first when not all nodes fit.
+    /// `HCLOUD_LOAD_BALANCERS_PREFER_NODES_WITH_PODS`: whether nodes with pods become targets first when the load
+    /// balancer can't have all nodes as targets.
     pub prefer_nodes_with_pods: Option<Sourced<bool>>,
     /// `HCLOUD_LOAD_BALANCERS_LABELS`: labels for all load balancers. A label with the same key in the Service's
     /// annotation wins.
@@ -252,8 +254,8 @@ pub struct HealthCheckDefaults {
     pub node_port: Option<Sourced<bool>>,
 }
 
-/// The settings that limit what Services can use in the project: private addresses, Primary IPs and certificates. A
-/// field is `None` when its setting is unset.
+/// The settings that limit what Services can use in the Hetzner Cloud project: private addresses, Primary IPs and
+/// certificates. A field is `None` when its setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PermittedUse {
     /// `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES`: the ranges of the private addresses that Services can ask for.

@@ -26,8 +26,8 @@ pub struct Service {
     pub more_unknown: usize,
     pub ports: Vec<ServicePort>,
     pub traffic_policy: TrafficPolicy,
-    /// The node port that answers whether a node runs a pod of the Service. `None` unless the traffic policy is
-    /// [`TrafficPolicy::Local`].
+    /// `spec.healthCheckNodePort`, the port on which each node answers whether it runs a pod of the Service. `None`
+    /// when the Service has no such port. Kubernetes gives one only to Services with [`TrafficPolicy::Local`].
     pub health_check_node_port: Option<u16>,
     /// `spec.loadBalancerIP`, or an empty text when it is unset.
     pub load_balancer_ip: String,
@@ -121,9 +121,8 @@ pub enum Reach {
     Unknown,
     /// The list of servers is complete, but does not have this server.
     Missing {
-        /// Whether the server certainly does not exist. The value is `false` when the list was requested before the
-        /// controller began its present pass over the Services, because the server may have been created after that
-        /// request.
+        /// Whether the server certainly does not exist. The value is `false` when the list of servers was requested
+        /// before the controller began its present run, because the server may have been created after that request.
         is_certain: bool,
     },
     /// The list has the server. A load balancer can reach it at its public IPv4 address, if it has one, and at its
@@ -169,8 +168,8 @@ pub struct PodNodes {
     /// The Services with an endpoint that names no node, as a mask (each bit stands for a Service). It is not known
     /// which nodes run their pods.
     pub unplaced: u64,
-    /// The Services whose EndpointSlices have been read for less than a minute, as a mask (each bit stands for a
-    /// Service). It is not known on which nodes their pods ran before that.
+    /// The Services whose EndpointSlices this process has begun to read less than a minute ago, as a mask (each bit
+    /// stands for a Service). It is not known on which nodes their pods ran before that.
     pub new: u64,
     /// For each Service whose EndpointSlices could not be read, the reason.
     pub unread: BTreeMap<ServiceName, String>,
@@ -217,12 +216,12 @@ pub type TlsSecrets = BTreeMap<SecretName, TlsSecret>;
 /// What a plan for a Service needs to know about the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// The UID of the Service `default/kubernetes`, which distinguishes the clusters in one project. When the Service
-    /// was created again, this is still its first known UID. While no UID is known, the text is empty, and nothing is
-    /// created or deleted.
+    /// The first known UID of the Service `default/kubernetes`, which distinguishes the clusters in one Hetzner Cloud
+    /// project. It stays the same when that Service is deleted and created again. While no UID is known, the text is
+    /// empty, and nothing is created or deleted.
     pub uid: String,
-    /// The UIDs that the Service `default/kubernetes` got later, when it was created again. An object in the cloud
-    /// whose label has one of these UIDs belongs to this cluster, too.
+    /// All other UIDs that the Service `default/kubernetes` has or had, because it was deleted and created again after
+    /// its first UID in `uid`. An object in the cloud whose label has one of these UIDs belongs to this cluster, too.
     pub former_uids: Vec<String>,
     /// The value of `--cluster-name`, which is part of the names and labels of load balancers, and of texts for users.
     /// It does not identify the cluster.
@@ -250,22 +249,23 @@ pub struct Cluster {
     pub foreign_nodes: Vec<(String, String)>,
     /// The Secrets that the planned Services use.
     pub tls_secrets: TlsSecrets,
-    /// What is known of earlier removals of targets, and of pods.
+    /// Earlier removals of targets, and the nodes on which pods run. Both help to decide which nodes become targets.
     pub history: TargetHistory,
 }
 
-/// What a plan needs to know about earlier removals of targets, and about pods, to decide which nodes become targets.
+/// Earlier removals of targets, and the nodes on which pods run. A plan needs to know both to decide which nodes become
+/// targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetHistory {
-    /// The targets that were removed so often within an hour that they are not removed again now. They were removed
-    /// because their nodes will stop soon, or because nodes with pods took their places. An entry is the ID of the load
-    /// balancer and the name of the node.
+    /// The targets that must not be removed now, because they were removed too often within the last hour. Only two
+    /// kinds of removals count: those because the node will stop soon, and those because a node with pods needed the
+    /// place. An entry is the ID of the load balancer and the name of the node.
     pub removed_often: HashSet<(u64, String)>,
     /// How many targets of each load balancer have lost their places to nodes with pods within the last minute. The key
     /// is the ID of the load balancer.
     pub exchanged: HashMap<u64, usize>,
-    /// What is known about the nodes on which pods run. It is about those Services that ask that nodes with pods are
-    /// preferred as targets.
+    /// The nodes on which pods run. Only the pods of Services that want nodes with pods as their targets first are
+    /// considered.
     pub pods: Arc<PodNodes>,
 }
 
@@ -339,8 +339,8 @@ impl Groups {
 }
 
 impl Cluster {
-    /// Returns all known UIDs of the Service `default/kubernetes`, which identify the cluster. The field `uid` comes
-    /// first, and the later UIDs follow. The result is empty while no UID is known.
+    /// Returns all UIDs that the Service `default/kubernetes` has or had, as far as they are known. Each of them
+    /// identifies the cluster. The first known UID comes first. The result is empty while no UID is known.
     pub fn uids(&self) -> impl Iterator<Item = &str> {
         let all = [&self.uid].into_iter().chain(&self.former_uids);
         all.map(String::as_str).filter(|uid| !uid.is_empty())

@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// A value and its source.
+/// A value and its source, e.g. the annotation or the flag that sets it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sourced<T> {
     pub value: T,

@@ -11,7 +11,7 @@ static IS_NOTED: AtomicBool = AtomicBool::new(false);
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
-/// A wait that has not ended yet.
+/// A wait of this process, e.g. for the answer to an API call, that has not ended yet.
 #[derive(Clone, Debug)]
 pub struct Open {
     /// The number of this wait, which no other wait of the process has.

@@ -54,7 +54,7 @@ pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
                 table::by_flag(&long)
                     .map_or(drop_in == Some(FlagUse::WithValue), Setting::takes_value)
             }
-            // In a word of several short flags like `-wn`, only the last flag can take the next word as its value, as
+            // A word of one or more short flags, e.g. `-wn`. Only its last flag can take the next word as its value, as
             // in `-wn shop`. In `-nshop`, the same word already contains the value.
             None => {
                 let mut letters = flag.chars().map(table::by_letter);
@@ -180,8 +180,9 @@ impl ArgsParser {
             }
             Some(setting) if setting.is_for(self.command) => self.ours(setting, typed),
             _ => {
-                // The rest of the word after an unknown short flag is skipped, because it is not known whether it is
-                // the value of this flag or more flags.
+                // An unknown short flag, e.g. `-x` in `-xab`. The rest of its word is skipped, because it is not known
+                // whether this rest is the value of the flag or more flags. If the word ends with the flag, a command
+                // without words of its own, e.g. `run`, takes the next word for the value.
                 self.drop_value(self.command.reads_daemon_arguments());
                 let only = setting.map(|setting| self.only_for(setting.commands));
                 self.problem(typed, only.unwrap_or_else(|| self.see_help()));

@@ -248,8 +248,8 @@ impl Candidate {
     }
 }
 
-/// Turns a parser for text into a parser for a [`Candidate`], which is a text with its source. The new parser ignores
-/// the source.
+/// Turns a parser for text into a parser for a [`Candidate`], which is a text together with the flag or variable that
+/// contains it. The new parser only uses the text.
 pub(super) fn parsed<T>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> impl Fn(&Candidate) -> Result<T, String> {

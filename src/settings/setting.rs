@@ -133,7 +133,8 @@ const EXAMPLES: [(&str, &str); 14] = [
     ("ZONE", "eu-central"),
 ];
 
-/// Prefixes of environment variables that are removed when the name of a setting is derived from its variable.
+/// When the name of a setting comes from its environment variable, the first of these prefixes that fits is removed
+/// from it.
 const PREFIXES: [&str; 3] = ["HCLOUD_INSTANCES_", "HCLOUD_", "CCM_"];
 
 impl Setting {
@@ -226,10 +227,10 @@ impl Setting {
         !self.hidden && is_its_own
     }
 
-    /// Whether `--settings-from` applies to the setting, so that a command uses the daemon's value. It does not apply
-    /// to settings about the access to the APIs, about the output, and about whether anything is written: the user of
-    /// the command decides about these. A URL is never read from the daemon's settings, because a token must not be
-    /// sent to an address from an object of the cluster.
+    /// Whether `--settings-from` applies to the setting, so that a command uses the daemon's value. For settings about
+    /// the access to the APIs, about the output, and about whether anything is written, the result is `false`, because
+    /// the user of the command decides about them. A URL is never taken from the daemon's settings either. Otherwise an
+    /// object of the cluster could name the address to which the user's token is sent.
     pub(super) fn is_inherited(&self) -> bool {
         let is_about_the_work = matches!(self.group, Group::Hetzner | Group::Controllers);
         is_about_the_work

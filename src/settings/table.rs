@@ -26,7 +26,7 @@ use std::time::Duration;
 
 const DAEMON: &[Command] = &[Run];
 
-/// The daemon, and the commands that make the same checks as the daemon at its start.
+/// The daemon (`run`), and the commands that check the same things as the daemon does at its start.
 const DAEMON_AND_DOCTOR: &[Command] = &[Run, Doctor, Status];
 
 /// All commands except the daemon.
@@ -61,8 +61,9 @@ pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.short == Some(letter))
 }
 
-/// Creates a row of the table of settings with default values. After the word `variable`, the setting has an
-/// environment variable with the row's own name. After the word `flag`, it has no such variable.
+/// Creates a row of the table of settings that has only its group (the heading in `--help`), its commands and, after
+/// the word `variable`, an environment variable with the name of the row. After the word `flag`, the row has no
+/// environment variable.
 macro_rules! base {
     (variable $name:ident $group:expr, $commands:expr) => {
         Setting { variables: &[Value(variables::$name)], ..Setting::of($group, $commands) }

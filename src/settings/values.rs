@@ -198,7 +198,8 @@ pub(super) fn class(text: &str) -> Result<String, String> {
     text_if(is_label_key, text, form)
 }
 
-/// Returns a parser whose result for an empty text is `None`, which means an unset value.
+/// Returns a parser that calls `parse`, except for an empty text. An empty text counts as an unset setting, and the
+/// result is `None`.
 pub(super) fn unless_empty<T>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> impl Fn(&str) -> Result<Option<T>, String> {

@@ -40,7 +40,7 @@ pub fn whole_seconds(text: &str) -> Result<u32, String> {
     seconds_between(text, 1, LONGEST_S)
 }
 
-/// Parses how long a departing node stays a target, which is `0s` to `600s`.
+/// Parses how long a node that will stop soon stays a target of a load balancer: `0s` to `600s`.
 pub fn departing_delay(text: &str) -> Result<Duration, String> {
     seconds_between(text, 0, 600).map(|seconds| Duration::from_secs(seconds.into()))
 }

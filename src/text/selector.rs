@@ -29,8 +29,8 @@ enum WantedValue {
     Below(i64),
 }
 
-/// The greatest number of requirements in a selector. The number is limited because a tenant can write a selector, and
-/// a cluster can have thousands of nodes to which the selector is applied.
+/// The greatest number of requirements in a selector. It is limited, because anybody who can write a Service can write
+/// a selector, and the selector is applied to each node of the cluster.
 const MOST_REQUIREMENTS: usize = 32;
 
 impl Selector {

@@ -31,8 +31,9 @@ fn escaped(text: &str, is_to_escape: fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// Whether a character must not be printed on a terminal. Such characters are control characters (C0, C1 and DEL), line
-/// ends, invisible characters, and characters that change the direction of reading.
+/// Whether a character must not be printed, because a terminal would obey it or not show it. Such characters are
+/// control characters (C0, C1 and DEL), line ends, invisible characters, and characters that change the direction of
+/// reading.
 fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -152,8 +153,8 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
     }
 }
 
-/// Longer words are not compared with the candidates. The length is limited, because a tenant can write the word, and
-/// there can be thousands of candidates.
+/// A word with more characters than this is not compared with the candidates. The limit exists because a user can write
+/// a word of any length, and there can be thousands of candidates.
 const LONGEST_WORD: usize = 64;
 
 /// Returns all candidates with the fewest typing mistakes, when `word` is compared with them. A letter that was added,

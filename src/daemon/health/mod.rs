@@ -52,8 +52,9 @@ pub struct DaemonHealth {
     lease: Option<Arc<LeaderElection>>,
 }
 
-/// A thread that must show signs of life, and the heartbeat that records them. Only the thread itself owns the
-/// heartbeat. When the thread ends, the heartbeat is dropped, and the weak reference shows this.
+/// A thread that must show signs of life, and a weak reference to the heartbeat that records them. Only the thread
+/// itself owns the heartbeat. When the thread ends, the heartbeat is dropped, so the weak reference shows that the
+/// thread has ended.
 struct Watched {
     name: &'static str,
     heartbeat: Weak<Heartbeat>,

@@ -99,8 +99,8 @@ fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let both = match TcpListener::bind(address) {
         Ok(both) => both,
         Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(error),
-        // No other process uses the port, so the error means that this machine has no IPv6. The server listens on IPv4
-        // only.
+        // The IPv6 socket could not be opened, and not because another process uses the port. So this machine has no
+        // IPv6, and the server listens on IPv4 only.
         Err(_) => return Ok(vec![TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?]),
     };
     let port = both.local_addr()?.port();
@@ -115,7 +115,7 @@ fn serve(
     verdict: impl Fn(&str) -> Option<ProbeAnswer> + Copy + Send + 'static,
 ) {
     // The open connections, the oldest first. Only the thread of a connection owns it. When the thread ends, the
-    // connection is dropped, and the weak reference shows this.
+    // connection is dropped, and its weak reference in this list shows this.
     let mut open: VecDeque<Weak<Connection>> = VecDeque::new();
     loop {
         let connection = match listener.accept() {

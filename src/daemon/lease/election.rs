@@ -19,8 +19,8 @@ const TRANSITIONS_AT_MOST: u32 = i32::MAX as u32;
 pub(super) struct Election {
     identity: String,
     lease_seconds: u32,
-    /// How long a second of `leaseDurationSeconds` lasts for this process. It is a real second, except in tests in
-    /// which the program's clock runs faster than real time.
+    /// How much real time this process counts as one second of the Lease's field `leaseDurationSeconds`. Outside of
+    /// tests this is one second. In a test in which the program's clock runs faster than real time, it is less.
     second: Duration,
     seen: Option<SeenRecord>,
 }
@@ -29,8 +29,8 @@ pub(super) struct Election {
 struct SeenRecord {
     spec: LeaseSpec,
     since: Instant,
-    /// Whether this content has replaced other content that this process had seen. Such a change shows that the holder
-    /// is alive.
+    /// Whether this process saw the Lease with other content before it saw this content. Such a change shows that the
+    /// holder is alive.
     changed: bool,
 }
 
@@ -113,8 +113,8 @@ impl Election {
     }
 
     fn record(&self, transitions: u32, acquired: Option<&str>, now: Moment) -> LeaseSpec {
-        // If the clock shows a time that a `Timestamp` can't represent, the time 1970 is written. This does no harm,
-        // because no process decides anything by this time.
+        // If the clock shows a time that a `Timestamp` can't represent, the start of 1970 is written. This does no
+        // harm, because no process decides anything by this time.
         let now = micro_time(Timestamp::try_from(now.wall).unwrap_or_default());
         LeaseSpec {
             holder: self.identity.clone(),

@@ -21,9 +21,9 @@ pub struct LeaseSettings {
     /// The value that this process writes as `leaseDurationSeconds`. It is the lease duration of the settings in whole
     /// seconds, rounded up.
     pub lease_seconds: u32,
-    /// How long a second of `leaseDurationSeconds` lasts for this process. It is a real second, except in tests in
-    /// which the program's clock runs faster than real time. In such tests it is shorter, but at least a tenth of a
-    /// real second, because renewing the Lease takes some real time.
+    /// How much real time this process counts as one second of the Lease's field `leaseDurationSeconds`. Outside of
+    /// tests this is one second. In a test in which the program's clock runs faster than real time, it is less, but at
+    /// least a tenth of a second, because renewing the Lease takes some real time.
     pub second: Duration,
     /// How long this process can be the leader after a renewal. This time begins just before the request of the renewal
     /// is sent.
@@ -91,7 +91,8 @@ pub(super) enum Leadership {
 
 impl Gate for LeaderElection {
     /// Returns an error when a write must not start, because this process is not the leader or has to end. When too
-    /// little time is left until the Lease expires, this function waits for the next renewal first.
+    /// little time is left until the Lease expires, this function waits for the next renewal first. `what` describes
+    /// the write in the error.
     fn pass(&self, what: &str) -> Result<(), Refused> {
         self.wait_for_renewal();
         self.stop.pass(what)?;
@@ -355,8 +356,8 @@ mod tests {
             let sent = now();
             pass_time(&clock, monotonic_s, wall_s);
             assert_eq!(lease.answer(), expected, "{name}");
-            // The request of a renewal was sent before the clocks moved on, and its answer arrives only now. Such a
-            // late answer must not change whether a write may start.
+            // A renewal was requested before the time of this case passed, and its answer arrives only now. Such a late
+            // answer must not change whether a write may start.
             lease.renewed(sent);
             assert_eq!(lease.answer(), expected, "{name}");
             assert!(!lease.is_lost(), "{name}: leadership does not end with it");

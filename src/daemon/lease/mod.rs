@@ -1,8 +1,9 @@
 //! The Lease decides which of several daemons works, and until when this daemon is allowed to write.
 //!
 //! The rules are those of client-go's leader election, so that two cloud-controller-managers do not work at the same
-//! time, and one can take over from the other. A thread tries to acquire the Lease, and then renews it in each retry
-//! period. The calls are `acquire` → `begin` → `try_once` → `renewed`, and `election` decides each step.
+//! time, and one can take over from the other. A thread tries to acquire the Lease. When this process holds the Lease,
+//! the thread renews it each time a retry period has passed. The main functions are, in the order of their calls,
+//! `acquire`, `begin`, `try_once` and `renewed`. The module `election` decides what is done with the Lease.
 //!
 //! ccm adds one rule to those of client-go: a write is started only when it is certain that it ends before the Lease
 //! expires.
@@ -136,7 +137,7 @@ pub struct Renewer {
 }
 
 impl Renewer {
-    /// Tries once to acquire or renew the Lease. Returns `false` when there must be no further try.
+    /// Tries once to acquire or renew the Lease. Returns `false` when this process must not try again.
     pub fn renew(&mut self) -> bool {
         let outcome = self.try_once();
         !self.lease.stop.is_set() && self.continues(outcome)
@@ -184,8 +185,8 @@ impl Renewer {
         Ok(())
     }
 
-    /// Logs what has changed since the last try, e.g. that another process is the leader now. Returns `false` when
-    /// there must be no further try.
+    /// Logs what has changed since the last try to get or renew the Lease, e.g. that another process is the leader now.
+    /// Returns `false` when this process must not try again.
     fn continues(&mut self, outcome: Result<LeaseStep, kube::KubeError>) -> bool {
         let key = &self.lease.settings.key;
         let step = match outcome {
