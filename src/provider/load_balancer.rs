@@ -378,7 +378,8 @@ impl LeftOutState {
             }
             LeftOutState::Waits { seconds } => {
                 format!(
-                    "still a target; removed in at most {seconds} s, because the node will stop soon"
+                    "still a target; the node will stop soon, so it is removed in at most {seconds} s, if enough \
+                     healthy targets stay"
                 )
             }
             LeftOutState::Kept(why) => {

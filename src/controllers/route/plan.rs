@@ -613,7 +613,7 @@ fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
             let why = match row.state {
                 State::Blackhole => "not needed: no server has the address of its gateway",
                 State::WrongGateway => "these pods are on another server",
-                _ => "not needed: the server at this gateway has no pods in this range",
+                _ => "not needed: no node at this gateway uses this range for its pods",
             };
             let delete = |route| change(true, route, why);
             let add = |route| change(false, route, "the node's pods are there");

@@ -202,7 +202,8 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
         let says = |text: &str| plan.findings.iter().any(|one| one.message.contains(text));
         assert!(
             says(
-                "namespace default does not allow namespace shop to share load balancer default/edge"
+                "namespace default does not allow namespace shop to use the load balancer that is shared under the name \
+                 default/edge"
             ),
             "{:#?}",
             plan.findings

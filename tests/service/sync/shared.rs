@@ -319,7 +319,8 @@ fn a_port_that_another_service_has_is_named_and_the_others_are_served() {
     let says = [
         "port 80 can't be used",
         "default/a already uses this port",
-        "Fix: give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share; ccm lb inspect default/",
+        "Fix: give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share; ccm lb inspect \
+         default/",
     ];
     for name in ["b", "c"] {
         world.wait_for_event(name, "PortConflict", &says);
@@ -420,7 +421,8 @@ fn another_namespace_s_group_is_joined_where_a_service_there_allows_it() {
     let mark = world.mark();
     let guest = world.create("shop/guest", &[("share", "infra/edge")], &[443]);
     let says = [
-        "namespace infra does not allow namespace shop to share load balancer infra/edge",
+        "namespace infra does not allow namespace shop to use the load balancer that is shared under the name \
+         infra/edge",
         "\"shop\"",
     ];
     world.wait_for_event("guest", "SyncLoadBalancerFailed", &says);

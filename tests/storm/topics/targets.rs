@@ -515,7 +515,11 @@ impl Topic for Targets {
             let stay = view.departing.intersection(&view.there).count();
             // All targets are healthy now. More targets of departing nodes than others stay.
             let others = view.there.difference(&view.departing).count();
-            let is_safe = may_depart && stay <= others;
+            // A node whose server is missing may count among the nodes that are left out, because a list of servers that
+            // was read before the sync pass does not prove that the server is gone.
+            let has_server = |id| ids(&sandbox.cloud().servers(sandbox.project())).contains(id);
+            let is_known = view.departing.iter().all(has_server);
+            let is_safe = may_depart && stay <= others && is_known;
             if left_out > count / 2 || is_safe && left_out < (count / 2).min(left_out + stay) {
                 return Err(format!(
                     "{name}: {left_out} of {count} left out, {stay} departing stay"

@@ -278,8 +278,9 @@ impl<'a> Group<'a> {
             return;
         }
         let why = format!(
-            "annotation {}: namespace {space} does not allow namespace {own} to share load balancer {space}/{}. To allow \
-             it, add \"{own}\" to annotation {} of a Service in namespace {space} that shares this load balancer",
+            "annotation {}: namespace {space} does not allow namespace {own} to use the load balancer that is shared \
+             under the name {space}/{}. To allow it, add \"{own}\" to annotation {} of a Service in namespace {space} \
+             that shares this load balancer",
             a::SHARE.key(),
             share.name,
             a::SHARE_NAMESPACES.key(),
