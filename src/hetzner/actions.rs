@@ -1,5 +1,5 @@
-//! Asks the Cloud API whether actions that a write began have ended, and how they ended, and whether an action runs on a
-//! server or a load balancer.
+//! Asks the Cloud API about actions, which Hetzner carries out after the API has accepted a write: whether an action
+//! has ended, and with which result. Also finds out whether any action still runs on a given server or load balancer.
 
 use super::api::{Api, Resource};
 use super::error::is_busy;

@@ -78,7 +78,8 @@ pub(in crate::hetzner) fn observe(
     Ok(snapshot)
 }
 
-/// Whether the snapshot has all lists of the API from which plans for this Service are made.
+/// Whether all lists that are needed for a plan for this Service, e.g. the list of certificates, were read from the API
+/// when the snapshot was made.
 pub(super) fn covers(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let observed = &snapshot.observed;
     observed.is_for_manifests

@@ -300,9 +300,9 @@ impl<'a> Settled<'a> {
         })
     }
 
-    /// Returns the differences between the load balancer and its desired state. The second value is needed when the
-    /// Service can have none of its ports on an external load balancer (one that somebody else made). It has the
-    /// changes that take the Service off this load balancer.
+    /// Returns the differences between the load balancer and its desired state. Also returns the changes that take the
+    /// Service off the load balancer. There are such changes only when the load balancer is external (made by somebody
+    /// else), and the Service can have none of its ports there.
     fn differences(
         &mut self,
         found: &FoundBalancer<'a>,
@@ -355,7 +355,8 @@ fn make_before_break(
     }
 }
 
-/// Returns the plan for a Service whose management on this load balancer has ended. It changes nothing.
+/// Returns the plan for a Service whose load balancer this program does not manage any more, because an operator ran
+/// `ccm lb release`. The plan changes nothing.
 fn released(balancer: Labelled, of: ServiceInput) -> LoadBalancerPlan {
     let message = format!(
         "ccm does not manage the Service's load balancer {} any more, because its management was ended; the load \

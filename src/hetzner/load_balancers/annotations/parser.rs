@@ -37,7 +37,8 @@ pub(crate) struct AnnotationParser<'a> {
     /// problems, these settings are not changed. The list is used only when several Services share the load balancer.
     /// Otherwise such problems are in `problems`.
     pub(crate) whole_problems: Vec<String>,
-    /// What to do about the first problem whose text does not say this. `None` when there is no such problem.
+    /// The advice what to do about the problems. It belongs to the first problem that was added with such an advice.
+    /// `None` when no problem has one.
     pub(crate) fix: Option<String>,
 }
 
@@ -110,13 +111,13 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// When Services share a load balancer, some of its settings do not belong to a single port. This function replaces
-    /// this Service's own values of the annotations for these settings. For each annotation, the new value comes from
-    /// the oldest Service in `deciders` that has the annotation. `deciders` is sorted by age. On an external load
-    /// balancer (one that somebody else made), the Service keeps its own values of the annotations about targets.
+    /// Replaces this Service's values of the annotations that apply to the whole load balancer and not to a single
+    /// port. This is for Services that share a load balancer. Each new value is the value of the oldest Service in
+    /// `deciders` that has the annotation. `deciders` is sorted by age. On an external load balancer (one that somebody
+    /// else made), the Service keeps its own values of the annotations about targets.
     ///
-    /// A value of this Service that is not used is reported. When the new value comes from a Service of the same
-    /// namespace, the message names that Service. Otherwise the message contains the reason `why_not`.
+    /// When a value of this Service is not used, this is reported. If another Service of the same namespace sets the
+    /// new value, the message names that Service. Otherwise the message is `why_not`.
     pub(crate) fn join(&mut self, deciders: &[&'a Service], is_external: bool, why_not: &str) {
         let service = self.service;
         let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name, a::DEPARTING_DELAY.name];
@@ -250,8 +251,9 @@ impl<'a> AnnotationParser<'a> {
             *count += 1;
             *count <= FINDINGS_OF_A_REASON
         });
-        // When a Service has very many annotations, not all of their keys are kept in memory. `more_unknown` is the
-        // number of unknown annotations whose keys are not kept.
+        // Each unknown annotation has a finding (a remark for the user), but only if its key was kept in memory. The
+        // keys are not all kept when there are very many. `more_unknown` is the number of the others, and is added here
+        // so that the reported number is right.
         if let Some(count) = counts.get_mut(&Reason::UnknownAnnotation) {
             *count += self.service.more_unknown;
         }

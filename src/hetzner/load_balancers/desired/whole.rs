@@ -82,9 +82,9 @@ pub(crate) struct Attach {
 #[derive(Default)]
 pub(crate) struct AskedIps {
     pub(crate) families: Vec<AskedIp>,
-    /// The value of `spec.loadBalancerIP`. When Services share the load balancer, the value comes from the oldest
-    /// Service that has this field, among the Services whose annotations decide about the load balancer. The text is
-    /// empty when no Service has the field.
+    /// The value of `spec.loadBalancerIP`, or an empty text. When Services share the load balancer, only the Services
+    /// whose annotations decide about its settings count. The value then comes from the oldest of them that has this
+    /// field.
     pub(crate) address: String,
 }
 

@@ -189,9 +189,10 @@ impl<'a> Ways<'a> {
     }
 
     /// Returns the additions and removals, in their order, that give the load balancer exactly the targets `fit`.
-    /// Targets are added before others are removed. When the load balancer already has `room` targets, one target is
-    /// removed before each addition. At the end, each target that is reached by the wrong kind of address is removed
-    /// and added again, because a server can't be a target twice.
+    /// `room` is the highest number of these targets at any time. Below this number, targets are added before others
+    /// are removed. When the number is reached, one target is removed before each addition. At the end, each target
+    /// that is reached by the wrong kind of address is removed and added again, because a server can't be a target
+    /// twice.
     fn steps(&self, fit: &[TargetId], room: usize) -> Vec<(BalancerAction, TargetId)> {
         let set: BTreeSet<TargetId> = fit.iter().copied().collect();
         let new = fit.iter().filter(|id| !self.there.contains_key(id));

@@ -283,8 +283,8 @@ pub struct PrimaryIp {
 }
 
 impl PrimaryIp {
-    /// Returns `"name" (id, address)` as text for messages. The name is quoted, because it can be a word such as
-    /// `free`.
+    /// Returns `"name" (id, address)` as text for messages. The name is quoted, because a name such as `free` would
+    /// look like a word of the message.
     pub fn shown(&self) -> String {
         format!("{:?} ({}, {})", self.name, self.id, self.ip)
     }
@@ -319,7 +319,8 @@ impl BalancerType {
 }
 
 impl LoadBalancer {
-    /// Returns `"name" (id)` as text for messages. The name is quoted, because it can be a word such as `old`.
+    /// Returns `"name" (id)` as text for messages. The name is quoted, because a name such as `old` would look like a
+    /// word of the message.
     pub fn shown(&self) -> String {
         format!("{:?} ({})", self.name, self.id)
     }

@@ -50,9 +50,9 @@ const NONE: &str = "none";
 pub(crate) struct Group<'a> {
     pub(crate) of: GroupUse<'a>,
     /// The Services that are allowed to share the load balancer, the oldest first. The Service for which the plan is
-    /// made is always among them. Other Services can have ports on the load balancer without being in this list: their
-    /// management has ended, another controller manages them, they could not be read, or their namespace is not allowed
-    /// to share it any more.
+    /// made is always among them. Some Services with ports on the load balancer are not in this list: an operator ended
+    /// their management with `ccm lb release`, another controller manages them, they could not be read, or their
+    /// namespace is not allowed to share it any more.
     pub(crate) members: Vec<&'a Service>,
     /// The Services whose annotations decide about the settings that do not belong to a port, the oldest first. When
     /// the Service uses a load balancer alone, this is the Service itself. When Services share the load balancer under
@@ -62,9 +62,9 @@ pub(crate) struct Group<'a> {
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether Services of several namespaces have ports on the shared load balancer, or will get ports there.
     pub(crate) is_of_several_namespaces: bool,
-    /// The namespace in the group name `NAMESPACE/NAME` of a shared load balancer, if no Service in this namespace
-    /// allows the namespace of the Service for which the plan is made. That Service then keeps its ports on the load
-    /// balancer, but gets no new ones. The value is `None` when the Service is allowed to get new ports.
+    /// The namespace in the group name `NAMESPACE/NAME` of a shared load balancer, if no Service there allows the
+    /// namespace of the Service for which the plan is made to share it. The Service for which the plan is made then
+    /// keeps its ports on the load balancer, but gets no new ones. `None` when it is allowed to get new ports.
     closed_by: Option<&'a str>,
     /// The reason why the Service can't have the load balancer that it asks for. `None` when it can have this load
     /// balancer.
@@ -522,8 +522,9 @@ impl<'a> Group<'a> {
         !self.is_external() && !balancer.ownership.uids().all(is_known)
     }
 
-    /// Whether a Service that is not allowed to share the load balancer any more, or asks for another one, still has a
-    /// port on it. The port is removed by a plan for that Service, and not by this one.
+    /// Whether a Service still has a port on the load balancer although it is not allowed to share it any more, or asks
+    /// for another one. The plan for that Service will remove the port. The present plan, which is for another Service,
+    /// does not.
     pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
         let stays = |uid: &String| self.has_member(uid) || self.cluster.untouched.contains_key(uid);
         let leaves = |uid: &String| self.cluster.service_uids.contains(uid) && !stays(uid);
@@ -722,9 +723,9 @@ impl<'a> Group<'a> {
         let is_ours = |port| matches!(self.owner(balancer, port), Owner::This | Owner::Member);
         let targets = balancer.single_targets().map(|(target, _)| in_label(target));
         let all = targets.collect::<Vec<_>>().join("_");
-        // The list can't be written in two cases. This cluster already has a port here, so the label existed and was
-        // removed, and it is not known any more which targets were there before. Or the list has a form that is not
-        // allowed for a label.
+        // The label does not get the list, but the value `ALL`, in two cases. This cluster already has a port here, so
+        // the label existed and was removed, and it is not known any more which targets were there before. Or the list
+        // has a form that is not allowed for a label.
         if balancer.services.iter().any(is_ours) || all.len() > LONGEST || all.contains(':') {
             ALL.to_owned()
         } else if all.is_empty() {
