@@ -86,8 +86,8 @@ pub(super) struct CachedList<T> {
 
 impl<T> CachedList<T> {
     /// Returns the cached list if `is_good` accepts it. `is_good` gets the time since the list was read, and the list.
-    /// Otherwise reads the list with `read`. When nothing is cached yet, `first` is called before this. It can return a
-    /// list that was already read for another purpose, with the time of that read.
+    /// Otherwise the list is read with `read`. While nothing is cached, `first` is asked for a list to cache. This is a
+    /// list that was read earlier for another purpose, with the time of that read.
     pub(super) fn get(
         &self,
         first: impl FnOnce() -> Option<(Instant, Vec<T>)>,

@@ -1,5 +1,6 @@
-//! The two profiles, `ccm-from-scratch` and `hcloud`. The profile decides which provider IDs are understood, and what
-//! is written to nodes. With `hcloud`, nodes get what hcloud-cloud-controller-manager would write.
+//! The two profiles, `ccm-from-scratch` and `hcloud`, one of which `--cloud-provider` selects. The profile decides
+//! which provider IDs are understood, and what is written to nodes. With `hcloud`, nodes get what
+//! hcloud-cloud-controller-manager would write.
 
 use crate::provider::{Instance, InstanceId, Profile, ProviderId, Source, Sourced, TopologyLabel};
 use std::collections::BTreeMap;

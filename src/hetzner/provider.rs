@@ -1,5 +1,5 @@
-//! Implements the traits of `crate::provider` for Hetzner Cloud. By these traits, the controllers read and change
-//! servers, load balancers and routes, and do not depend on Hetzner.
+//! Implements the traits of `crate::provider` for Hetzner Cloud. The controllers use only these traits to read and
+//! change servers, load balancers and routes, so they do not depend on Hetzner.
 
 use super::actions;
 use super::addresses::{AddressRules, addresses, check_ranges, explain_missing};

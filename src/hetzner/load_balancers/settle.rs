@@ -147,8 +147,9 @@ fn settle_ports<'a>(
     }
 }
 
-/// Returns which data must be read again before the plan is applied. When the Services are read again, the servers are
-/// also read again. A newer list of Services can lead to an adoption, and an adopted load balancer gets targets.
+/// Returns which lists must be read again just before the plan is applied, because the plan depends on them. When the
+/// list of Services is read again, the list of servers is read again, too. A newer list of Services can lead to an
+/// adoption, and an adopted load balancer gets targets.
 fn needs(
     context: &PlanContext,
     desired: &Desired,

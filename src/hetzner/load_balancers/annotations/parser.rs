@@ -18,7 +18,8 @@ const SAID_AT_MOST: usize = 10;
 /// places for findings with other reasons.
 const FINDINGS_OF_A_REASON: usize = 5;
 
-/// The highest number of characters in the text of a problem or a finding.
+/// The highest number of characters in the text of a problem (which prevents a change) or of a finding (a remark for
+/// the user).
 const LONGEST_MESSAGE: usize = 1000;
 
 /// The annotations of a Service, and the mistakes that were found so far.
@@ -28,8 +29,8 @@ pub(crate) struct AnnotationParser<'a> {
     /// The texts of the problems because of which the load balancer is not changed.
     pub(crate) problems: Vec<String>,
     findings: Vec<Finding>,
-    /// The texts of all problems and findings that were added so far. A text that is added again, for example for
-    /// another port, is not reported twice.
+    /// The texts of all problems and findings (remarks for the user) that were added so far. A text that is added
+    /// again, for example for another port, is not reported twice.
     seen: HashSet<String>,
     /// Whether several Services share the load balancer.
     pub(crate) is_shared: bool,
@@ -37,13 +38,13 @@ pub(crate) struct AnnotationParser<'a> {
     /// problems, these settings are not changed. The list is used only when several Services share the load balancer.
     /// Otherwise such problems are in `problems`.
     pub(crate) whole_problems: Vec<String>,
-    /// The advice what to do about the problems. It belongs to the first problem that was added with such an advice.
-    /// `None` when no problem has one.
+    /// The advice for the user, taken from the first problem that has one besides its text. `None` when no problem has
+    /// one.
     pub(crate) fix: Option<String>,
 }
 
-/// The name of an annotation without the prefix. The number is the TCP port for which the annotation is set, or `None`
-/// for an annotation that is set for all ports.
+/// The name of an annotation without the prefix, and the TCP port for which it is set. The second value is `None` for
+/// an annotation that is set for all ports.
 type Place = (&'static str, Option<u16>);
 
 /// An annotation that the Service has and that this program reads.
@@ -159,8 +160,8 @@ impl<'a> AnnotationParser<'a> {
         self.place(annotation, port).is_some()
     }
 
-    /// Whether the annotation has a value that is neither empty nor `false`, for all ports or for a single port. The
-    /// value `false` is ignored because it is also the default.
+    /// Whether the Service asks for something by this annotation: the annotation has a value that is neither empty nor
+    /// `false`, for all ports or for a single port. The value `false` is also the default, so it asks for nothing.
     pub(crate) fn asks(&self, annotation: &'static Annotation) -> bool {
         let mut all = self.values(annotation);
         all.any(|set| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
@@ -251,9 +252,9 @@ impl<'a> AnnotationParser<'a> {
             *count += 1;
             *count <= FINDINGS_OF_A_REASON
         });
-        // Each unknown annotation has a finding (a remark for the user), but only if its key was kept in memory. The
-        // keys are not all kept when there are very many. `more_unknown` is the number of the others, and is added here
-        // so that the reported number is right.
+        // Unknown annotations are reported by their keys. When there are very many, only some of the keys are kept in
+        // memory. `more_unknown` is the number of keys that are not kept, and is added here so that the reported number
+        // is right.
         if let Some(count) = counts.get_mut(&Reason::UnknownAnnotation) {
             *count += self.service.more_unknown;
         }

@@ -204,8 +204,8 @@ fn choose<'a>(
     for one in named.into_iter().chain(left) {
         all.rests_on_services |= one.service_uid().is_some();
         let Some(why) = why_not_free(one, context, wanted) else {
-            // When the Service is not allowed to use the certificate, the certificate is not taken over either. The
-            // caller of this function reports why.
+            // A certificate that the Service is not allowed to use is not taken over. The caller of this function
+            // reports why it is not allowed.
             if may_show(context, one).is_ok() {
                 take_over(context, one, all);
             }

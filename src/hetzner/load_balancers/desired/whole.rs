@@ -207,9 +207,9 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
     desired
 }
 
-/// Reads the desired settings that do not belong to a port. When Services share the load balancer, the settings come
-/// from the annotations of some of them, and `parser` already has these values. When no Service is allowed to decide
-/// about the settings, all settings are left unchanged.
+/// Reads the desired settings that do not belong to a port. When Services share the load balancer, these settings come
+/// from the Services that are allowed to decide about them, and `parser` already has the values of their annotations.
+/// When no Service is allowed to decide about the settings, all settings are left unchanged.
 fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     if context.group.has_no_decider() {
         return Whole::default();
@@ -394,8 +394,8 @@ fn way_to_targets(
 enum AskedNodes {
     All,
     Selected(Selector),
-    /// The nodes that are targets now. This is used when it can't be known which nodes another Service asks for. No
-    /// present target of that Service is then removed.
+    /// The nodes that are targets now. This is used for another Service when it is not known which nodes it asks for,
+    /// for example because its selector is invalid. No present target is then removed.
     Present,
 }
 

@@ -39,8 +39,8 @@ pub(crate) struct ChoiceRules<'a> {
     /// [`PodNodes::services`](crate::provider::PodNodes::services). Zero when no Service asks for that, or when it is
     /// not known where their pods run.
     pub(crate) services: u64,
-    /// How many targets are allowed to lose their places to nodes with pods now. A node that becomes the first target
-    /// with a ready pod of a Service can always take a place, and this does not count here.
+    /// How many targets are allowed to lose their places to nodes with pods now. This number does not limit the
+    /// exchanges that give a Service its first target with a ready pod of the Service.
     pub(crate) exchanges: usize,
     /// Returns the reason why a target must stay, or `None` when it can be removed. The arguments are the node, the
     /// other targets that are removed at the same time, and whether the removal can wait while few API calls are left.

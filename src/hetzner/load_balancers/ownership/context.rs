@@ -47,9 +47,9 @@ impl Project {
         self.profile == Profile::Hcloud
     }
 
-    /// Returns the source of an annotation's default, for display, e.g. an environment variable. When no annotation
-    /// sets the field, an existing port or load balancer gets this default. The result is `None` in profile `hcloud`,
-    /// in which the field is left unchanged instead.
+    /// Returns the source of an annotation's default, for display, e.g. an environment variable. An existing port or
+    /// load balancer gets this default when the annotation is missing. The result is `None` in profile `hcloud`, in
+    /// which the present value is left unchanged instead.
     pub(crate) fn enforced(&self, annotation: &Annotation) -> Option<Source> {
         (!self.preserves_unset()).then(|| default_source(annotation))
     }

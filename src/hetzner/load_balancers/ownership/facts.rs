@@ -159,8 +159,8 @@ pub(crate) fn other_service<'a>(
 }
 
 /// Returns a text for messages about the first target that is not certainly a node of this cluster. `None` means that
-/// all targets are nodes of this cluster. A label selector is certain only when the API lists the selected servers,
-/// there is at least one, and all of them are nodes.
+/// all targets are nodes of this cluster. A label selector counts as nodes of this cluster only when the API lists the
+/// selected servers, there is at least one, and all of them are nodes.
 pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<String> {
     balancer.targets.iter().find_map(|target| foreign_part(target, cluster))
 }

@@ -109,8 +109,10 @@ pub(crate) enum Owner {
 
 /// Finds out from the annotations which load balancer the Service asks for, and which Services share it. When the
 /// Service can't have this load balancer, [`Group::refused`] says why. `parser` collects other mistakes. `balancers` is
-/// `None` when annotations are checked without the load balancers, for example by `ccm lint`. When a first attempt has
-/// shown that the Service must stay on its present load balancer, `stays_on` is that load balancer.
+/// `None` when annotations are checked without the load balancers, for example by `ccm lint`.
+///
+/// `stays_on` is given when an earlier call has shown that the Service must stay on its present load balancer. It is
+/// that load balancer, and its labels are then used instead of the annotations.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -657,8 +659,9 @@ impl<'a> Group<'a> {
         (to, shown)
     }
 
-    /// Whether the shared load balancer must be without the label `service-uid`. This is so when several Services use
-    /// it or have used it, or when the Service is not in the namespace of the group name `NAMESPACE/NAME`. With the
+    /// Whether the shared load balancer must be without the label `service-uid`, because the Service is not its only
+    /// owner. This is so when other Services use it, when it still has the ports of a Service for which it is not
+    /// managed any more, or when the Service is not in the namespace of the group name `NAMESPACE/NAME`. With the
     /// label, hcloud-cloud-controller-manager and this program would regard the Service as the only owner, and would
     /// remove the ports of the other Services.
     fn is_of_several(&self, balancer: Option<Labelled>) -> bool {
