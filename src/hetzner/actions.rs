@@ -94,8 +94,8 @@ pub(super) fn check_none_runs(api: &Api, path: &str) -> Result<(), ProviderError
     none_runs(path, answer.actions.iter())
 }
 
-/// Returns an error while an action still runs on this server. The running actions of all servers are read, and those
-/// that name this server are searched among them.
+/// Returns an error while an action still runs on this server. To find this out, the running actions of all servers are
+/// read.
 pub(super) fn check_server_is_idle(api: &Api, server: u64) -> Result<(), ProviderError> {
     let running: Vec<ApiAction> = api.list("status=running&", Urgency::Gone)?;
     let is_its = |it: &ActionResource| it.r#type == "server" && it.id == server;

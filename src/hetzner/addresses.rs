@@ -41,7 +41,7 @@ pub(super) fn addresses(
     let takes_ipv4 = matches!(family.value, AddressFamily::Ipv4 | AddressFamily::Dualstack);
     let takes_ipv6 = matches!(family.value, AddressFamily::Ipv6 | AddressFamily::Dualstack);
     // The hostname of a node on a dedicated server is the name of the node, and not the name of the server in Robot.
-    // When the two names differ, the server may serve another purpose by now, and its name does not fit the node.
+    // When the two names differ, the server may serve another purpose by now.
     let (name, name_field, ipv4_field, ipv6_field) = match instance.id {
         InstanceId::Cloud(_) => (&instance.name, "name", "public_net.ipv4", "public_net.ipv6"),
         InstanceId::Dedicated(_) => (&node.name, "server_name", "server_ip", "server_ipv6_net"),

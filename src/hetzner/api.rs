@@ -204,9 +204,9 @@ impl Api {
         let answer: ApiAnswer<T> = self.get(&path, urgency).map_err(always_there)?;
         let part = match (answer.list, answer.meta) {
             (Some(items), Some(meta)) => {
-                // A resource that the API lists twice on one page is counted once. [`Pagination::last`] compares the
-                // number of different resources with the number of items that the page should have according to the
-                // object `pagination`.
+                // The IDs on the page, without repetitions. [`Pagination::last`] compares their number with the number
+                // of items that the page should have according to the object `pagination`. A page on which the API
+                // lists a resource twice is thus refused as incomplete.
                 let different: HashSet<u64> = items.iter().map(T::id).collect();
                 let last = meta.pagination.last(number, different.len());
                 last.map(|last| (items, last))

@@ -136,8 +136,9 @@ pub(super) fn around<T, E>(
 }
 
 impl Pagination {
-    /// Returns the number of the last page. The error says that the API sent another page than page `number`, or that
-    /// the page does not have as many items as it should.
+    /// Returns the number of the last page of the list. The error says that the API sent another page than page
+    /// `number`, that the page does not have as many items as it should, or that the numbers in the answer contradict
+    /// each other.
     ///
     /// Only the numbers within one answer are compared with each other. Between two answers, resources may be created
     /// or deleted.

@@ -308,8 +308,8 @@ impl BalancerChange {
         let running = action.map_or(Ok(None), |action| action.running())?;
         let whole = balancer.filter(|balancer| self.is_whole(balancer));
         Ok(match (self.action, whole, running) {
-            // The answer contains the new load balancer. The Service's next plan needs only this load balancer, so the
-            // Service is planned again from this answer, without another read.
+            // The answer contains the new load balancer with all its addresses. The Service's next plan needs no other
+            // load balancer, so the Service is planned again from this answer, without another read.
             (BalancerAction::Create, Some(balancer), running) => {
                 let observed = ObservedBalancers {
                     balancers: vec![*balancer],
@@ -331,7 +331,8 @@ impl BalancerChange {
         })
     }
 
-    /// Whether the load balancer in the API's answer already has all addresses that it will get.
+    /// Whether the API's answer shows all addresses of the new load balancer. These are both public addresses, unless
+    /// its public interface is off, and the private IP, when the request attaches it to a Network.
     fn is_whole(&self, balancer: &LoadBalancer) -> bool {
         let public = &balancer.public_net;
         let has_public = public.ipv4.ip.is_some() && public.ipv6.ip.is_some();

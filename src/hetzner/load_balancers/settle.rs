@@ -53,8 +53,8 @@ pub(super) struct Stays<'a> {
 
 impl BalancerSnapshot {
     /// Finds out what the Service asks for, its load balancer, and the ports that it gets there. The first call has
-    /// `stays` as `None`. When it returns `Unsettled::Stays`, the caller calls again with this value as `stays`, and
-    /// the second call uses the Service's present load balancer.
+    /// `stays` as `None`. When it returns `Unsettled::Stays`, the Service must stay on its present load balancer. The
+    /// caller then calls again with this value as `stays`, and the second call is about the present load balancer.
     pub(super) fn settle<'a>(
         &'a self,
         of: ServiceInput<'a>,

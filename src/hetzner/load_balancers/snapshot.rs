@@ -75,7 +75,8 @@ impl provider::Snapshot for BalancerSnapshot {
     }
 
     fn external(&self) -> Vec<Balancer> {
-        // An empty cluster is used here, because the names of its nodes are not needed for the result.
+        // The cluster would give only the names of nodes and Services, which are not needed for the result. So an empty
+        // cluster is used.
         let names = &Cluster::default();
         let all = self.balancers().all();
         let external = all.filter(|balancer| balancer.ownership.external.is_some());
@@ -83,7 +84,8 @@ impl provider::Snapshot for BalancerSnapshot {
     }
 
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth> {
-        // An empty cluster is used here, because the names of its nodes are not needed for the result.
+        // The cluster would give only the names of nodes and Services, which are not needed for the result. So an empty
+        // cluster is used.
         let names = &Cluster::default();
         let is_wanted = |uid: &&String| services.contains(uid.as_str());
         let is_ours = |balancer: &Labelled| {

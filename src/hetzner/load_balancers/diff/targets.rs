@@ -28,9 +28,9 @@ const NO_NODE: Source = Source::Rule("no node that gets traffic has this target"
 const DEPARTS: Source = Source::Rule("the node will stop soon");
 const EXCHANGED: Source = Source::Rule("a node with pods takes its place");
 
-/// Decides by which address each node is reached as a target: private or public. The decision depends on the existing
-/// targets that are nodes. When the plan detaches the load balancer from its Network, existing targets with private IPs
-/// are ignored, because Hetzner removes them.
+/// Decides by which address each node is reached as a target: private or public. Some existing targets keep the address
+/// by which they are reached now, so the existing targets are given. When the plan detaches the load balancer from its
+/// Network, existing targets with private IPs are ignored, because Hetzner removes them.
 struct Ways<'a> {
     context: &'a PlanContext<'a>,
     desired: &'a Desired,

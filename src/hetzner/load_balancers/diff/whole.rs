@@ -108,8 +108,8 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // On an external load balancer (one that somebody else made), only the targets are compared here, and not the
-        // settings of the load balancer.
+        // This program does not compare the settings of an external load balancer (one that somebody else made), but it
+        // compares its targets. This is done here.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }

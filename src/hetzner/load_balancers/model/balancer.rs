@@ -351,8 +351,9 @@ impl LoadBalancer {
         price.price_monthly.net.parse().ok()
     }
 
-    /// Returns the number of targets that other people added in a form that this program never changes, e.g. the
-    /// servers of a label selector. They count towards the limit of targets that the load balancer's type has.
+    /// Returns the number of targets that this program never changes, because they are not single servers or IPs. They
+    /// are, for example, the servers of a label selector that a person added. They count towards the limit of targets
+    /// that the load balancer's type has.
     pub fn other_targets(&self) -> usize {
         let count = |target: &ApiTarget| match target {
             ApiTarget::Server { .. } | ApiTarget::Ip { .. } => 0,

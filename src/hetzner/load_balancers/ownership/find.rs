@@ -201,9 +201,10 @@ fn by_name<'a>(
     }
 }
 
-/// Finds a load balancer with the default name, for a Service without the annotation `name`. The default name may
-/// belong to a load balancer that the Service is not allowed to adopt. In this case, the default name with a hash at
-/// its end is used instead.
+/// Finds a load balancer for a Service without the annotation `name`. It is searched by the default name, and by the
+/// default name with a hash at its end. When the Service is not allowed to adopt a load balancer with one of these
+/// names, the result is the name for a new load balancer: the first of the two that is free. When both names are taken,
+/// this is an error.
 fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let (first, hashed) = match context.group.of {

@@ -470,9 +470,9 @@ impl<'a> Group<'a> {
         all
     }
 
-    /// Whether annotations of Services other than this one decide about settings of the load balancer. On an external
-    /// load balancer (one that somebody else made), this is possible only for settings about targets. There, only
-    /// Services with a port on the load balancer decide.
+    /// Whether annotations of Services other than this one decide about settings of the load balancer. On a shared load
+    /// balancer, this is so when another Service shares it. On an external load balancer (one that somebody else made),
+    /// this is so when another Service has a port there. Its annotations can then decide only about the targets.
     pub(crate) fn others_decide(&self, balancer: Labelled, service: &Service) -> bool {
         let served = self.served_on(balancer);
         let has_port = |uid: &str| served.iter().any(|served| served.uid == uid);
