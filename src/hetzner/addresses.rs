@@ -134,8 +134,8 @@ pub(super) fn check_ranges(node: &Node, ranges: &[IpNet]) -> Result<(), Box<Find
     }
 }
 
-/// Returns the addresses in the annotation `internal-ip`. The error says that the text is not one or two unicast
-/// addresses, or that one of the addresses is also an ExternalIP of the node.
+/// Returns the addresses in the annotation `internal-ip`. It is an error when the text is not one or two unicast
+/// addresses, or when one of the addresses is also an ExternalIP of the node.
 fn annotated_internal_ips(
     text: &str,
     external: &[Sourced<NodeAddress>],

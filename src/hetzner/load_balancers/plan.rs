@@ -384,8 +384,8 @@ fn adopted(balancer: Labelled) -> Finding {
     Finding::info(Reason::LoadBalancerAdopted, message).by_provider()
 }
 
-/// Returns a plan that changes nothing, and that contains the reason. If the load balancer was already compared, users
-/// still see the differences.
+/// Returns a plan that changes nothing. It contains the problems because of which the load balancer is not changed. If
+/// the load balancer was already compared, users still see the differences.
 fn refused(
     plan: LoadBalancerPlan,
     mut parser: AnnotationParser,

@@ -266,8 +266,8 @@ fn allowed_labels(text: &str) -> Result<(Labels, Vec<String>), String> {
 }
 
 /// Returns the desired labels from the default in the settings and from the annotation. When both have a key, the
-/// annotation's value is used. A label by which another program finds its load balancers is left out, so an existing
-/// label with such a key stays unchanged.
+/// annotation's value is used. A label by which another program finds its load balancers is left out. So when the load
+/// balancer already has such a label, it stays unchanged.
 fn labels(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -453,9 +453,10 @@ pub(crate) fn asked_delay(annotations: &mut dyn Iterator<Item = (&str, &str)>) -
 
 /// Returns how long a node that will stop soon stays a target. `None` when it stays a target like any other node.
 ///
-/// On an external load balancer (one that somebody else made), each Service with a port there must have a delay, by the
-/// annotation `departing-delay` or the default in the settings, and the longest delay counts. When a group of Services
-/// shares a load balancer under the name `NAMESPACE/NAME`, only the Services in this namespace decide.
+/// On an external load balancer (one that somebody else made), each Service with a port there must ask for a delay, by
+/// the annotation `departing-delay` or by the default in the settings. The longest of these delays is then used. When a
+/// group of Services shares a load balancer under the name `NAMESPACE/NAME`, only the Services in this namespace
+/// decide.
 fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Duration> {
     let (group, default) = (&context.group, &context.project.defaults.departing_delay);
     let set = parser.read(&a::DEPARTING_DELAY, None, v::departing_delay);

@@ -177,8 +177,9 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     balancer.ownership.ports.values().any(is_guest)
 }
 
-/// Whether the labels of the load balancer say that it is external (made by somebody else), or that a Service from
-/// outside the namespace in its group name `NAMESPACE/NAME` has a port on it.
+/// Whether the labels of the load balancer say that its ports can belong to several owners. This is so when it is
+/// external (made by somebody else), or when a Service has a port there that is in another namespace than the one in
+/// the group name `NAMESPACE/NAME`.
 pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
     let ownership = balancer.ownership;
     let namespace = ownership.group.as_deref().and_then(namespace_of);
@@ -317,10 +318,12 @@ impl<'a> Group<'a> {
         self.members.extend(members.into_iter().flatten());
     }
 
-    /// Completes the list of Services that are allowed to share the load balancer, and sorts it by age. Also determines
-    /// whose annotations decide about the settings that do not belong to a port. The Service for which the plan is made
-    /// is always in the list, in its newest version. When this Service asks for another load balancer, but must stay on
-    /// `stays_on`, its annotations decide only if no other Service uses `stays_on`.
+    /// Completes the list of Services that are allowed to share the load balancer, and sorts it by age. The Service for
+    /// which the plan is made is always in the list, in its newest version.
+    ///
+    /// Also determines whose annotations decide about the settings that do not belong to a port. `stays_on` is the
+    /// present load balancer of a Service that asks for another one, but must stay. The annotations of this Service
+    /// decide only if no other Service uses `stays_on`.
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {
@@ -699,10 +702,11 @@ impl<'a> Group<'a> {
         labels
     }
 
-    /// Returns the port numbers whose labels the plan removes. These are the labels that name this Service as the owner
-    /// of a port that it does not ask for any more. When the Service does not share its load balancer, no port needs
-    /// such a label, so all labels that name this Service are removed. On a load balancer of this cluster, the labels
-    /// that name Services that were deleted are removed, too.
+    /// Returns the port numbers whose labels the plan removes. There are three kinds of such labels:
+    ///
+    /// - The label names this Service as the owner of a port that it does not ask for any more.
+    /// - The label names this Service, which does not share its load balancer. No port needs such a label then.
+    /// - The label names a Service that was deleted, and the load balancer is not external (made by somebody else).
     fn unwanted_labels(&self, ownership: &Ownership) -> BTreeSet<u16> {
         let (own, is_external) = (&self.service.uid, self.is_external());
         let has = |number: u16| tcp(self.service).any(|(own, _)| own == number);
