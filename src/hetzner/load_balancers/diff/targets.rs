@@ -28,9 +28,9 @@ const NO_NODE: Source = Source::Rule("no node that gets traffic has this target"
 const DEPARTS: Source = Source::Rule("the node will stop soon");
 const EXCHANGED: Source = Source::Rule("a node with pods takes its place");
 
-/// Decides by which address each node is reached as a target: private or public. Some existing targets keep the address
-/// by which they are reached now, so the existing targets are given. When the plan detaches the load balancer from its
-/// Network, existing targets with private IPs are ignored, because Hetzner removes them.
+/// Decides by which address each node is reached as a target: private or public. Some targets keep the address by which
+/// they are reached now, so the decision depends on the existing targets that are nodes. When the plan detaches the
+/// load balancer from its Network, existing targets with private IPs are ignored, because Hetzner removes them.
 struct Ways<'a> {
     context: &'a PlanContext<'a>,
     desired: &'a Desired,
@@ -386,8 +386,8 @@ impl Diff<'_, '_> {
         pods.mask(asked).unwrap_or_default()
     }
 
-    /// Returns how many targets of the load balancer may lose their places to nodes with pods now, without exceeding
-    /// the limits of such exchanges in a minute.
+    /// Returns how many targets of the load balancer are allowed to lose their places to nodes with pods now. There are
+    /// limits for the number of such exchanges in a minute.
     fn exchanges_left(&self) -> usize {
         let all = &self.context.cluster.history.exchanged;
         let of_this = self.balancer.and_then(|balancer| all.get(&balancer.id)).copied();

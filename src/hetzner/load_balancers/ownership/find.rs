@@ -201,10 +201,10 @@ fn by_name<'a>(
     }
 }
 
-/// Finds a load balancer for a Service without the annotation `name`. It is searched by the default name, and by the
-/// default name with a hash at its end. When the Service is not allowed to adopt a load balancer with one of these
-/// names, the result is the name for a new load balancer: the first of the two that is free. When both names are taken,
-/// this is an error.
+/// Finds a load balancer for a Service without the annotation `name`. The load balancer must have the default name, or
+/// the default name with a hash at its end. When the Service is not allowed to adopt a load balancer with one of these
+/// two names, the result is the name for a new load balancer: the first of the two that is free. When both names are
+/// taken, an error is returned.
 fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let (first, hashed) = match context.group.of {
