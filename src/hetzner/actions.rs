@@ -1,5 +1,5 @@
-//! Asks the Cloud API whether actions that a write began have ended, and how they ended, and whether an action runs on a
-//! server or a load balancer.
+//! Asks the Cloud API about actions, which Hetzner carries out after the API has accepted a write: whether an action
+//! has ended, and with which result. Also finds out whether any action still runs on a given server or load balancer.
 
 use super::api::{Api, Resource};
 use super::error::is_busy;
@@ -86,16 +86,16 @@ impl ApiAction {
 }
 
 /// Returns an error while an action still runs on the load balancer with this API path. Such an action can, for
-/// example, add a target. Until the action has ended, the API's answer about the load balancer does not show the
-/// target.
+/// example, add a target that the API's answer about the load balancer does not show yet. So the answer is not complete
+/// before the action has ended.
 pub(super) fn check_none_runs(api: &Api, path: &str) -> Result<(), ProviderError> {
     let running = format!("{path}/actions?status=running");
     let answer: ActionList = api.get(&running, Urgency::Needed)?;
     none_runs(path, answer.actions.iter())
 }
 
-/// Returns an error while an action runs that names this server. The API has no list of the actions of one server, so
-/// the running actions of all servers are read.
+/// Returns an error while an action still runs on this server. To find this out, the running actions of all servers are
+/// read.
 pub(super) fn check_server_is_idle(api: &Api, server: u64) -> Result<(), ProviderError> {
     let running: Vec<ApiAction> = api.list("status=running&", Urgency::Gone)?;
     let is_its = |it: &ActionResource| it.r#type == "server" && it.id == server;

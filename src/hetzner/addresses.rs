@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv6Addr};
 /// the server does not use the first address of its IPv6 network.
 pub const EXTERNAL_IPV6: &str = "instance.hetzner.cloud/external-ipv6";
 
-/// The settings that decide which addresses of its server a node gets.
+/// The settings that decide which addresses a node gets from its server.
 pub(super) struct AddressRules<'a> {
     pub(super) family: &'a Sourced<AddressFamily>,
     /// The ID of the private Network in `HCLOUD_NETWORK`, from which the node gets its private address. `None` when the
@@ -40,8 +40,8 @@ pub(super) fn addresses(
     let by_family = by_family(family);
     let takes_ipv4 = matches!(family.value, AddressFamily::Ipv4 | AddressFamily::Dualstack);
     let takes_ipv6 = matches!(family.value, AddressFamily::Ipv6 | AddressFamily::Dualstack);
-    // The hostname of a node on a dedicated server is the name of the node. The name of the server in Robot is not
-    // used: when it differs from the name of the node, the server may serve another purpose by now.
+    // The hostname of a node on a dedicated server is the name of the node, and not the name of the server in Robot.
+    // When the two names differ, the server may serve another purpose by now.
     let (name, name_field, ipv4_field, ipv6_field) = match instance.id {
         InstanceId::Cloud(_) => (&instance.name, "name", "public_net.ipv4", "public_net.ipv6"),
         InstanceId::Dedicated(_) => (&node.name, "server_name", "server_ip", "server_ipv6_net"),
@@ -134,8 +134,8 @@ pub(super) fn check_ranges(node: &Node, ranges: &[IpNet]) -> Result<(), Box<Find
     }
 }
 
-/// Returns the addresses in the annotation `internal-ip`. The error says that the text is not one or two unicast
-/// addresses, or that one of the addresses is also an ExternalIP of the node.
+/// Returns the addresses in the annotation `internal-ip`. It is an error when the text is not one or two unicast
+/// addresses, or when one of the addresses is also an ExternalIP of the node.
 fn annotated_internal_ips(
     text: &str,
     external: &[Sourced<NodeAddress>],

@@ -85,9 +85,9 @@ pub(super) struct CachedList<T> {
 }
 
 impl<T> CachedList<T> {
-    /// Returns the cached list if `is_good` accepts the list and the time since it was read. Otherwise reads the list
-    /// with `read`. `first` is called when nothing is cached yet. It can return a list that was already read for
-    /// another purpose, with the time of that read.
+    /// Returns the cached list if `is_good` accepts it. `is_good` gets the time since the list was read, and the list.
+    /// Otherwise the list is read with `read`. While nothing is cached, `first` is asked for a list to cache. This is a
+    /// list that was read earlier for another purpose, with the time of that read.
     pub(super) fn get(
         &self,
         first: impl FnOnce() -> Option<(Instant, Vec<T>)>,
@@ -130,7 +130,7 @@ impl Api {
         self.budget.admit_after(reads, what, self.urgency, clock::now())
     }
 
-    /// Whether a call of this urgency would be put off now, because few calls are left in the project.
+    /// Whether a call of this urgency would be put off now, because few calls of the project's rate limit remain.
     pub(super) fn is_put_off(&self, urgency: Urgency) -> bool {
         let admitted = self.budget.admit("", urgency, clock::now());
         admitted.is_err_and(|error| error.is_put_off())
@@ -196,16 +196,17 @@ impl Api {
         urgency: Urgency,
     ) -> Result<pages::Part<T>, ProviderError> {
         // The pages must be sorted by ID, so that a new resource is always on the last page. In any other order, a
-        // resource that is created or deleted between two reads could make another resource be missed.
+        // resource that is created or deleted between two reads could move another resource to a page that was already
+        // read. That other resource would be missed.
         let sort = if T::TAKES_SORT { "sort=id:asc&" } else { "" };
         let list = T::LIST;
         let path = format!("/{list}?{query}{sort}page={number}&per_page={PER_PAGE}");
         let answer: ApiAnswer<T> = self.get(&path, urgency).map_err(always_there)?;
         let part = match (answer.list, answer.meta) {
             (Some(items), Some(meta)) => {
-                // A resource that the API lists twice on one page is counted once. [`Pagination::last`] compares the
-                // number of different resources with the number of items that the page should have according to the
-                // object `pagination`.
+                // The IDs on the page, without repetitions. [`Pagination::last`] compares their number with the number
+                // of items that the page should have according to the object `pagination`. A page on which the API
+                // lists a resource twice is thus refused as incomplete.
                 let different: HashSet<u64> = items.iter().map(T::id).collect();
                 let last = meta.pagination.last(number, different.len());
                 last.map(|last| (items, last))

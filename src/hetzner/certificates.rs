@@ -45,7 +45,8 @@ pub struct CertificateError {
 }
 
 impl Certificate {
-    /// Returns the certificate for messages, as `"name" (id)`. The name is quoted, because it can be a word.
+    /// Returns the certificate for messages, as `"name" (id)`. The name is quoted, because a name such as `old` would
+    /// look like a word of the message.
     pub fn shown(&self) -> String {
         format!("{:?} ({})", self.name, self.id)
     }

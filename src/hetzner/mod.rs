@@ -1,5 +1,5 @@
-//! The provider for Hetzner: cloud servers, dedicated servers, load balancers, routes, the rate limits of both APIs,
-//! and the two profiles (`ccm-from-scratch` and `hcloud`).
+//! All code for Hetzner: cloud servers, dedicated servers, load balancers, routes, the rate limits of the Cloud API and
+//! of Robot, and the two profiles (`--cloud-provider` is `ccm-from-scratch` or `hcloud`).
 //!
 //! This module knows the paths, errors and limits of the Cloud API, and which data of a server become data of its node.
 //! It must never import `controllers`, `cache` or `kube`.

@@ -81,8 +81,8 @@ pub(super) fn around<T, E>(
     let mut items: BTreeMap<u64, T> = BTreeMap::new();
     let mut open = ids.clone();
     let (mut reads, mut last) = (0, PAGES_AT_MOST);
-    // How many places the resources on the page that was read last are closer to the front of the list than `place`
-    // estimates. Resources move to the front when resources with lower IDs are deleted.
+    // By how many places the resources on the page that was read last are closer to the front of the list than `place`
+    // estimates. They have moved there because resources with lower IDs were deleted.
     let mut moved = 0;
     while let Some(wanted) = open.first().copied() {
         let expected = |moved: usize| {
@@ -90,8 +90,8 @@ pub(super) fn around<T, E>(
             u32::try_from(page).unwrap_or(PAGES_AT_MOST)
         };
         let mut number = expected(moved).min(last);
-        // The search can go back from one page to the page before it. This is then the lowest ID on the later page.
-        // Otherwise it is `None`.
+        // The lowest ID on the page that was read last, when the page directly before it is read now. An ID that is
+        // between these two pages then does not exist. Otherwise the value is `None`.
         let mut next_low = None;
         let mut steps = 0;
         while open.contains(&wanted) {
@@ -122,9 +122,9 @@ pub(super) fn around<T, E>(
                 (next_low, number) = (None, number.saturating_add(1).min(last));
             } else {
                 let previous = number.saturating_sub(1).max(1);
-                // `wanted` is on an earlier page than this one. Usually the search goes back by one page. But after the
-                // second read, it goes back by several pages if necessary. It then assumes that `wanted` has moved as
-                // far to the front of the list as the resources on this page.
+                // `wanted` is on an earlier page than this one. Usually the page directly before this one is read next.
+                // Only after the second read, several pages can be skipped. The search then assumes that `wanted` has
+                // moved as far to the front of the list as the resources on this page have moved.
                 let jump = if steps == 1 { expected(moved_here) } else { previous };
                 next_low = (jump >= previous).then_some(low);
                 number = jump.min(previous);
@@ -136,8 +136,9 @@ pub(super) fn around<T, E>(
 }
 
 impl Pagination {
-    /// Returns the number of the last page. The error says that the API sent another page than page `number`, or that
-    /// the page does not have as many items as it should.
+    /// Returns the number of the last page of the list. The error says that the API sent another page than page
+    /// `number`, that the page does not have as many items as it should, or that the numbers in the answer contradict
+    /// each other.
     ///
     /// Only the numbers within one answer are compared with each other. Between two answers, resources may be created
     /// or deleted.
@@ -321,8 +322,9 @@ mod tests {
         assert!(few * 2 < all, "{few} reads instead of {all}");
     }
 
-    /// The search estimates places from a list of 1,200 resources. After this list was read, 300 neighbouring
-    /// resources, or every tenth resource, were deleted.
+    /// The places are estimated from an old list of 1,200 resources. After this list was read, 300 neighbouring
+    /// resources, or every tenth resource, were deleted. The search must find the right pages in a few reads all the
+    /// same.
     #[test]
     fn deleted_neighbours_are_a_few_reads() {
         let known: Vec<u64> = (0..1200).collect();

@@ -1,11 +1,12 @@
-//! The two profiles, `ccm-from-scratch` and `hcloud`. The profile decides which provider IDs are understood, and what
-//! is written to nodes. With `hcloud`, nodes get what hcloud-cloud-controller-manager would write.
+//! The two profiles, `ccm-from-scratch` and `hcloud`, one of which `--cloud-provider` selects. The profile decides
+//! which provider IDs are understood, and what is written to nodes. With `hcloud`, nodes get what
+//! hcloud-cloud-controller-manager would write.
 
 use crate::provider::{Instance, InstanceId, Profile, ProviderId, Source, Sourced, TopologyLabel};
 use std::collections::BTreeMap;
 
-/// The scheme of the provider IDs of dedicated servers, e.g. `hrobot://42`. Both profiles, `ccm-from-scratch` and
-/// `hcloud`, use it.
+/// The scheme of the provider IDs of dedicated servers, e.g. `hrobot://42`. It is the same for both values of
+/// `--cloud-provider`, `ccm-from-scratch` and `hcloud`.
 const DEDICATED: &str = "hrobot";
 
 impl Profile {
@@ -13,8 +14,8 @@ impl Profile {
         if self == Profile::Hcloud { Profile::CcmFromScratch } else { Profile::Hcloud }
     }
 
-    /// Returns the provider ID of a server. For a cloud server, the scheme is the name of the profile, e.g.
-    /// `hcloud://42`. For a dedicated server, it is `hrobot` in both profiles.
+    /// Returns the provider ID of a server. For a cloud server, the scheme is the name of the profile (the value of
+    /// `--cloud-provider`), e.g. `hcloud://42`. For a dedicated server, it is always `hrobot`.
     pub(super) fn provider_id(self, id: InstanceId) -> String {
         match id {
             InstanceId::Cloud(number) => format!("{}://{number}", self.name()),

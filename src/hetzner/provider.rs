@@ -1,4 +1,5 @@
-//! Implements the provider's traits for Hetzner Cloud.
+//! Implements the traits of `crate::provider` for Hetzner Cloud. The controllers use only these traits to read and
+//! change servers, load balancers and routes, so they do not depend on Hetzner.
 
 use super::actions;
 use super::addresses::{AddressRules, addresses, check_ranges, explain_missing};
@@ -33,7 +34,7 @@ pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
 /// The highest number of bytes in the body of an answer. A page with 50 servers has about 300 kB.
 const BODY_LIMIT_BYTES: u64 = 16 << 20;
 
-/// The settings of the provider.
+/// The settings of [`Hetzner`], the client of Hetzner's APIs.
 pub struct HetznerSettings {
     pub profile: Profile,
     pub connection: CloudConnection,
@@ -78,7 +79,8 @@ pub struct NodeSettings {
     pub zone_label: Sourced<bool>,
 }
 
-/// The provider for a project of Hetzner Cloud.
+/// The client of the APIs of Hetzner, for one project of Hetzner Cloud. The controllers use it by the traits of
+/// `crate::provider`.
 pub struct Hetzner {
     settings: HetznerSettings,
     api: Arc<Api>,
@@ -164,9 +166,9 @@ impl Hetzner {
         servers.into_iter().map(|server| server.instance(labels)).collect()
     }
 
-    /// Returns a snapshot without load balancers, for checks of manifest files without a cluster. When `reads` is
-    /// `true`, the certificates and other resources that the Services name are read from the API. Otherwise every name
-    /// is accepted.
+    /// Returns a snapshot (the objects of the API from which plans are made) without load balancers, for checks of
+    /// manifest files without a cluster. When `reads` is `true`, the certificates and other resources that the Services
+    /// name are read from the API. Otherwise every name is accepted.
     pub fn for_manifests(
         &self,
         services: &[&Service],

@@ -1,4 +1,5 @@
-//! Cloud servers: the fields that this program reads from the API, and the conversion of a server to an [`Instance`].
+//! Cloud servers: the fields that this program reads from the API, and the conversion to an [`Instance`], the type for
+//! servers of every kind.
 
 use super::api::{Location, Resource};
 use crate::provider::{Instance, InstanceId, Interned, LabelPrefixes, PrivateAddress};
@@ -68,7 +69,8 @@ impl Resource for CloudServer {
 }
 
 impl CloudServer {
-    /// Converts the server to an instance. Only the server's labels with a prefix in `labels` are kept.
+    /// Converts the server to an [`Instance`], the type for servers of every kind. Only the server's labels with a
+    /// prefix in `labels` are kept.
     pub(super) fn instance(self, labels: &LabelPrefixes) -> Instance {
         let private = self.private_net.into_iter().map(|private| PrivateAddress {
             network: private.network,

@@ -95,9 +95,9 @@ pub(super) enum Purpose {
     /// The Service gives up a load balancer that is not deleted. The write is not made when the load balancer has got a
     /// new port or target since it was read for the plan.
     Release,
-    /// The write deletes a load balancer that belongs to no Service. When this write is not allowed any more just
-    /// before it is sent, the result is an error. With every other purpose, the Service is then planned again, but here
-    /// there is no Service.
+    /// The write deletes a load balancer that belongs to no Service. When a write of another purpose turns out not to
+    /// be allowed just before it is sent, its Service is planned again. Here there is no Service, so the result is an
+    /// error instead.
     Orphan,
     /// The write removes a target, and the plan will remove all other existing targets, too. When the API has refused
     /// some of the new targets, the write is made only if at least one new target was added. So the load balancer
@@ -119,8 +119,9 @@ pub struct BalancerChange {
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
-    /// The name of the node, when the write removes a target that its Services still want. The second value says whether
-    /// the removal counts for the limit of exchanges in a minute.
+    /// The name of the node, when the write removes a target that its Services still want. The second value says
+    /// whether a node with pods takes the place of this target, and this counts for the limit of such exchanges in a
+    /// minute.
     pub(super) soft_removal: Option<(String, bool)>,
     /// The certificate that the write uploads, with its private key. Both become part of the request only when it is
     /// sent, so that logs and other outputs of the plan can't show the key. `None` when the write uploads no
@@ -248,9 +249,10 @@ impl BalancerChange {
         }
     }
 
-    /// Reads the load balancer or certificate again, and checks whether the write is still allowed. If so, the labels
-    /// in the request are computed from this read, and the result is `None`. Otherwise the write must not be sent, and
-    /// the result says why: the object is already deleted, or everything must be planned again.
+    /// Reads the load balancer or certificate again just before the write, and checks whether the write is still
+    /// allowed. If so, the labels in the request are computed anew from this read, and the result is `None`. Otherwise
+    /// the write must not be sent, and the result says why: the object is already deleted, or everything must be
+    /// planned again.
     fn rebase(&mut self) -> Result<Option<Applied>, ProviderError> {
         let Some((guard, id)) = self.guard.take().zip(self.id) else {
             return Ok(None);
@@ -306,8 +308,8 @@ impl BalancerChange {
         let running = action.map_or(Ok(None), |action| action.running())?;
         let whole = balancer.filter(|balancer| self.is_whole(balancer));
         Ok(match (self.action, whole, running) {
-            // The answer contains the new load balancer. The Service's next plan needs only this load balancer, so the
-            // Service is planned again from this answer, without another read.
+            // The answer contains the new load balancer with all its addresses. The Service's next plan needs no other
+            // load balancer, so the Service is planned again from this answer, without another read.
             (BalancerAction::Create, Some(balancer), running) => {
                 let observed = ObservedBalancers {
                     balancers: vec![*balancer],
@@ -329,7 +331,8 @@ impl BalancerChange {
         })
     }
 
-    /// Whether the load balancer in the API's answer already has all addresses that it will get.
+    /// Whether the API's answer shows all addresses of the new load balancer. These are both public addresses, unless
+    /// its public interface is off, and the private IP, when the request attaches it to a Network.
     fn is_whole(&self, balancer: &LoadBalancer) -> bool {
         let public = &balancer.public_net;
         let has_public = public.ipv4.ip.is_some() && public.ipv6.ip.is_some();
@@ -401,9 +404,10 @@ impl BalancerChange {
         ];
         let has_parts = self.parts() != (0, 0);
         let CloudFailure { code, fields, .. } = failed;
-        // Decides whether a field or limit in the API's error belongs to a port, a certificate or a target. A field is
-        // a path such as `services[0].http.certificates`, and a limit is a name such as `load_balancer_targets`. One of
-        // the names in the path, or the limit without `load_balancer_`, must be in `FIELDS`.
+        // Whether a field or a limit that the API names in its error belongs to a port, a certificate or a target. A
+        // field is a path such as `services[0].http.certificates`, and belongs to one of them when a name in the path
+        // is in `FIELDS`. A limit is a name such as `load_balancer_targets`, which must be in `FIELDS` without
+        // `load_balancer_`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))

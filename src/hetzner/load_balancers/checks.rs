@@ -1,6 +1,7 @@
 //! Checks before a load balancer is changed. They report when a Service needs more ports or certificates than the type
-//! of the load balancer allows. They also report when this program seems to run with the wrong one of its two profiles,
-//! `ccm-from-scratch` and `hcloud`. A target whose node has a provider ID of the other profile is a sign of this.
+//! of the load balancer allows. They also report when this program seems to run with the wrong profile, i.e. with the
+//! wrong value of `--cloud-provider` (`ccm-from-scratch` or `hcloud`). A target whose node has a provider ID of the
+//! other profile is a sign of this.
 
 use super::annotations;
 use super::annotations::parser::AnnotationParser;
@@ -12,9 +13,10 @@ use super::ownership::labels::Labelled;
 use crate::provider::{Finding, InstanceId, Reason};
 use std::collections::BTreeSet;
 
-/// Returns why the load balancer must not be changed: this program seems to run with the wrong one of its two profiles,
-/// `ccm-from-scratch` and `hcloud`. The sign is a target whose node has a provider ID of the other profile. This
-/// program manages only nodes of its own profile. So it would remove the target, which would stop the traffic.
+/// Returns why the load balancer must not be changed: this program seems to run with the wrong profile, i.e. with the
+/// wrong value of `--cloud-provider` (`ccm-from-scratch` or `hcloud`). The sign is a target whose node has a provider
+/// ID of the other profile. This program would remove the target, because it manages only nodes with provider IDs of
+/// its own profile. This would stop the traffic. `None` when there is no such target.
 pub(super) fn serves_other_profile(context: &PlanContext, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();
@@ -34,8 +36,9 @@ pub(super) fn serves_other_profile(context: &PlanContext, balancer: Labelled) ->
     ))
 }
 
-/// Returns the type that the load balancer should have. This is the type in the annotation `type` or in the environment
-/// variable with its default, else the present type, else the smallest type. A type that does not exist is reported.
+/// Returns the type that the load balancer should have. The annotation `type` sets it, or else the environment variable
+/// with the default for this annotation. When neither does, it is the present type, or `lb11` for a new load balancer.
+/// A type that does not exist is reported.
 pub(super) fn kind<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,

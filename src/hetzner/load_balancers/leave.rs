@@ -83,13 +83,14 @@ pub(super) fn leave_others(
     leaving
 }
 
-/// Adds changes to a plan for a Service that can't have what it asks for. These changes take the Service off its unused
-/// load balancers. A load balancer is unused when two conditions are true: the Service does not ask for it, and the
+/// Takes a Service that can't have what it asks for off its unused load balancers. The changes for this are added to
+/// the Service's plan. A load balancer is unused when two conditions are true: the Service does not ask for it, and the
 /// status names another load balancer or has no address yet. When the status has only a host name, it is not known
 /// which load balancer serves the Service, so none counts as unused.
 ///
 /// `there` is the load balancer that the Service asks for. A plan that is refused has no changes. So when changes are
-/// added to a refused plan, it becomes a plan with changes, and the reason for the refusal is added to its findings.
+/// added to a refused plan, it becomes a plan with changes, and the reason for the refusal becomes one of its findings,
+/// which are reported to the user.
 pub(super) fn leave_unused(
     mut plan: LoadBalancerPlan,
     context: &PlanContext,
@@ -109,11 +110,13 @@ pub(super) fn leave_unused(
     with_leaves(plan, leaves)
 }
 
-/// Adds changes to a plan for a Service that stays on its present load balancer, because it can't have what it asks
-/// for. The Service has begun to move to `asked`. The changes remove its ports there that it does not want any more,
-/// because the node port of such a port may belong to another Service by now. Other ports stay, so that the move can
-/// continue. When none of its ports would stay on an external load balancer (one that somebody else made), the Service
-/// is taken off it, because its nodes would get only the traffic of other people's ports.
+/// Removes ports of a Service from the load balancer `asked`, which the Service asks for but can't have. The Service
+/// has begun to move there, but stays on its present load balancer. The changes for this are added to its plan. They
+/// remove the Service's ports on `asked` that it does not want any more, because the node port of such a port may
+/// belong to another Service by now. Its other ports on `asked` stay, so that the move can continue.
+///
+/// When `asked` is external (made by somebody else), and none of the Service's ports would stay there, the Service is
+/// taken off it. Otherwise its nodes would get only the traffic of other people's ports.
 pub(super) fn leave_unwanted_ports(
     mut plan: LoadBalancerPlan,
     context: &PlanContext,
@@ -144,7 +147,8 @@ pub(super) fn leave_unwanted_ports(
     with_leaves(plan, leaves)
 }
 
-/// Adds changes that are made last to a plan, even when the plan was refused.
+/// Adds to a plan the changes by which the Service leaves other load balancers. They are made after all other changes
+/// of the plan. When the plan was refused, they become its only changes.
 fn with_leaves(
     mut plan: LoadBalancerPlan,
     leaves: Vec<Box<dyn provider::Change>>,
@@ -178,8 +182,9 @@ fn unused<'a>(
     if !(is_named || service.addresses.is_empty()) || all().any(is_of_other_profile) {
         return Vec::new();
     }
-    // Annotations can leave all addresses of a load balancer out of the status. A status without addresses then does
-    // not show that the load balancer is unused.
+    // Whether the Service's status would have an address of this load balancer if the load balancer served the Service.
+    // Annotations can leave all its addresses out of the status. A status without addresses then does not show that the
+    // load balancer is unused.
     let would_be_named = |balancer: Labelled| !status::ingress(&balancer, desired).is_empty();
     let is_unused = |balancer: &Labelled| {
         Some(balancer.id) != there.map(|there| there.id)

@@ -23,7 +23,8 @@ const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// an older list, the list is read again, because the type may be new.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
-/// Lists that hardly ever change. They are cached, so that not every poll of the API reads them.
+/// Lists from earlier reads of the API that hardly ever change. They are cached, so that they are not read each time
+/// when the load balancers are read.
 #[derive(Default)]
 pub(in crate::hetzner) struct EarlierPolls {
     types: CachedList<BalancerType>,
@@ -78,7 +79,8 @@ pub(in crate::hetzner) fn observe(
     Ok(snapshot)
 }
 
-/// Whether the snapshot has all lists of the API from which plans for this Service are made.
+/// Whether all lists that are needed for a plan for this Service, e.g. the list of certificates, were read from the API
+/// when the snapshot was made.
 pub(super) fn covers(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let observed = &snapshot.observed;
     observed.is_for_manifests

@@ -39,8 +39,9 @@ impl BalancerSnapshot {
         };
         let (settled, found_meanwhile) = self.settle(of, Some(stays));
         let mut plan = settled.bring_in_order(found_meanwhile);
-        // The Service could not have the load balancer or ports that it asks for, because of other Services. So the
-        // list of Services may have to be read again before the plan is applied.
+        // The first attempt, `asked`, has shown that the Service can't have the load balancer or ports that it asks
+        // for, because of other Services. If its result depends on the list of Services, then so does this plan, and
+        // the list must be read again before the plan is applied.
         plan.needs.services |= asked.needs.services;
         let plan = leave_unwanted_ports(plan, &asked.context, stays.asked);
         leave_unused(plan, &asked.context, &asked.desired, stays.asked)
@@ -300,9 +301,9 @@ impl<'a> Settled<'a> {
         })
     }
 
-    /// Returns the differences between the load balancer and its desired state. The second value is needed when the
-    /// Service can have none of its ports on an external load balancer (one that somebody else made). It has the
-    /// changes that take the Service off this load balancer.
+    /// Returns the differences between the load balancer and its desired state. Also returns the changes that take the
+    /// Service off the load balancer. There are such changes only when the load balancer is external (made by somebody
+    /// else), and the Service can have none of its ports there.
     fn differences(
         &mut self,
         found: &FoundBalancer<'a>,
@@ -355,7 +356,8 @@ fn make_before_break(
     }
 }
 
-/// Returns the plan for a Service whose management on this load balancer has ended. It changes nothing.
+/// Returns the plan for a Service whose load balancer this program does not manage any more, because an operator ran
+/// `ccm lb release`. The plan changes nothing.
 fn released(balancer: Labelled, of: ServiceInput) -> LoadBalancerPlan {
     let message = format!(
         "ccm does not manage the Service's load balancer {} any more, because its management was ended; the load \
@@ -382,8 +384,8 @@ fn adopted(balancer: Labelled) -> Finding {
     Finding::info(Reason::LoadBalancerAdopted, message).by_provider()
 }
 
-/// Returns a plan that changes nothing, and that contains the reason. If the load balancer was already compared, users
-/// still see the differences.
+/// Returns a plan that changes nothing. It contains the problems because of which the load balancer is not changed. If
+/// the load balancer was already compared, users still see the differences.
 fn refused(
     plan: LoadBalancerPlan,
     mut parser: AnnotationParser,

@@ -53,8 +53,8 @@ pub(super) struct Stays<'a> {
 
 impl BalancerSnapshot {
     /// Finds out what the Service asks for, its load balancer, and the ports that it gets there. The first call has
-    /// `stays` as `None`. When it returns `Unsettled::Stays`, the caller calls again with this value as `stays`, and
-    /// the second call uses the Service's present load balancer.
+    /// `stays` as `None`. When it returns `Unsettled::Stays`, the Service must stay on its present load balancer. The
+    /// caller then calls again with this value as `stays`, and the second call is about the present load balancer.
     pub(super) fn settle<'a>(
         &'a self,
         of: ServiceInput<'a>,
@@ -147,8 +147,9 @@ fn settle_ports<'a>(
     }
 }
 
-/// Returns which data must be read again before the plan is applied. When the Services are read again, the servers are
-/// also read again. A newer list of Services can lead to an adoption, and an adopted load balancer gets targets.
+/// Returns which lists must be read again just before the plan is applied, because the plan depends on them. When the
+/// list of Services is read again, the list of servers is read again, too. A newer list of Services can lead to an
+/// adoption, and an adopted load balancer gets targets.
 fn needs(
     context: &PlanContext,
     desired: &Desired,

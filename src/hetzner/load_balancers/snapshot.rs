@@ -1,5 +1,6 @@
-//! Implements the questions that the controller of Services asks about a snapshot of load balancers, for example for
-//! the plan of a Service, the health of targets, and orphans.
+//! Answers the questions of the controller of Services about a snapshot: the load balancers and other objects of the
+//! API, as they were read at one time. The controller asks, for example, for the plan of a Service, for the health of
+//! targets, and for orphans (load balancers that no Service uses).
 
 use super::change::Purpose;
 use super::desired::uploads::shown;
@@ -24,8 +25,8 @@ impl provider::Snapshot for BalancerSnapshot {
         let observed = &self.observed;
         let certificates = observed.certificates.as_ref().map(Vec::len);
         let primary_ips = observed.primary_ips.as_ref().map(Vec::len);
-        // The lists that must be read again for a new snapshot. The list of certificates is here twice, because the
-        // search for unused certificates reads it once more.
+        // The lengths of the lists that must be read again for a new snapshot. The list of certificates is here twice,
+        // because the search for unused certificates reads it once more.
         let lists = [Some(observed.balancers.len()), certificates, certificates, primary_ips];
         lists.into_iter().flatten().map(pages::calls).sum()
     }
@@ -74,7 +75,8 @@ impl provider::Snapshot for BalancerSnapshot {
     }
 
     fn external(&self) -> Vec<Balancer> {
-        // An empty cluster is used here, because the names of its nodes are not needed for the result.
+        // The cluster would give only the names of nodes and Services, which are not needed for the result. So an empty
+        // cluster is used.
         let names = &Cluster::default();
         let all = self.balancers().all();
         let external = all.filter(|balancer| balancer.ownership.external.is_some());
@@ -82,7 +84,8 @@ impl provider::Snapshot for BalancerSnapshot {
     }
 
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth> {
-        // An empty cluster is used here, because the names of its nodes are not needed for the result.
+        // The cluster would give only the names of nodes and Services, which are not needed for the result. So an empty
+        // cluster is used.
         let names = &Cluster::default();
         let is_wanted = |uid: &&String| services.contains(uid.as_str());
         let is_ours = |balancer: &Labelled| {

@@ -213,7 +213,8 @@ struct RobotServer {
     paid_until: Option<String>,
 }
 
-/// Converts the web service's list of servers to instances. The error says which entry is invalid.
+/// Converts the web service's list of servers to [`Instance`], the type for servers of every kind. The error says which
+/// entry is invalid.
 fn instances(entries: Vec<Entry>) -> Result<Vec<Instance>, String> {
     let mut seen = HashSet::new();
     let read = |entry: Entry| {
@@ -485,7 +486,8 @@ mod tests {
         write("three");
         assert_eq!(fails(), ErrorKind::Unauthorized);
         assert!(robot.login_refused().is_some());
-        // After a third failed login Robot would block the IP, so these credentials are not sent.
+        // The passwords `one and only` and `three` were refused. After a third failed login Robot would block the IP,
+        // so the password `four` is not sent.
         write("four");
         assert_eq!(fails(), ErrorKind::Unauthorized, "not sent");
         assert_eq!(server.join().unwrap().len(), 3);

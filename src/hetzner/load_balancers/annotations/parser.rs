@@ -18,7 +18,8 @@ const SAID_AT_MOST: usize = 10;
 /// places for findings with other reasons.
 const FINDINGS_OF_A_REASON: usize = 5;
 
-/// The highest number of characters in the text of a problem or a finding.
+/// The highest number of characters in the text of a problem (which prevents a change) or of a finding (a remark for
+/// the user).
 const LONGEST_MESSAGE: usize = 1000;
 
 /// The annotations of a Service, and the mistakes that were found so far.
@@ -28,8 +29,8 @@ pub(crate) struct AnnotationParser<'a> {
     /// The texts of the problems because of which the load balancer is not changed.
     pub(crate) problems: Vec<String>,
     findings: Vec<Finding>,
-    /// The texts of all problems and findings that were added so far. A text that is added again, for example for
-    /// another port, is not reported twice.
+    /// The texts of all problems and findings (remarks for the user) that were added so far. A text that is added
+    /// again, for example for another port, is not reported twice.
     seen: HashSet<String>,
     /// Whether several Services share the load balancer.
     pub(crate) is_shared: bool,
@@ -37,12 +38,13 @@ pub(crate) struct AnnotationParser<'a> {
     /// problems, these settings are not changed. The list is used only when several Services share the load balancer.
     /// Otherwise such problems are in `problems`.
     pub(crate) whole_problems: Vec<String>,
-    /// What to do about the first problem whose text does not say this. `None` when there is no such problem.
+    /// The advice for the user, taken from the first problem that has one besides its text. `None` when no problem has
+    /// one.
     pub(crate) fix: Option<String>,
 }
 
-/// The name of an annotation without the prefix. The number is the TCP port for which the annotation is set, or `None`
-/// for an annotation that is set for all ports.
+/// The name of an annotation without the prefix, and the TCP port for which it is set. The second value is `None` for
+/// an annotation that is set for all ports.
 type Place = (&'static str, Option<u16>);
 
 /// An annotation that the Service has and that this program reads.
@@ -110,13 +112,13 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// When Services share a load balancer, some of its settings do not belong to a single port. This function replaces
-    /// this Service's own values of the annotations for these settings. For each annotation, the new value comes from
-    /// the oldest Service in `deciders` that has the annotation. `deciders` is sorted by age. On an external load
-    /// balancer (one that somebody else made), the Service keeps its own values of the annotations about targets.
+    /// Replaces this Service's values of the annotations that apply to the whole load balancer and not to a single
+    /// port. This is for Services that share a load balancer. Each new value is the value of the oldest Service in
+    /// `deciders` that has the annotation. `deciders` is sorted by age. On an external load balancer (one that somebody
+    /// else made), the Service keeps its own values of the annotations about targets.
     ///
-    /// A value of this Service that is not used is reported. When the new value comes from a Service of the same
-    /// namespace, the message names that Service. Otherwise the message contains the reason `why_not`.
+    /// When a value of this Service is not used, this is reported. If another Service of the same namespace sets the
+    /// new value, the message names that Service. Otherwise the message is `why_not`.
     pub(crate) fn join(&mut self, deciders: &[&'a Service], is_external: bool, why_not: &str) {
         let service = self.service;
         let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name, a::DEPARTING_DELAY.name];
@@ -158,8 +160,8 @@ impl<'a> AnnotationParser<'a> {
         self.place(annotation, port).is_some()
     }
 
-    /// Whether the annotation has a value that is neither empty nor `false`, for all ports or for a single port. The
-    /// value `false` is ignored because it is also the default.
+    /// Whether the Service asks for something by this annotation: the annotation has a value that is neither empty nor
+    /// `false`, for all ports or for a single port. The value `false` is also the default, so it asks for nothing.
     pub(crate) fn asks(&self, annotation: &'static Annotation) -> bool {
         let mut all = self.values(annotation);
         all.any(|set| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
@@ -250,8 +252,9 @@ impl<'a> AnnotationParser<'a> {
             *count += 1;
             *count <= FINDINGS_OF_A_REASON
         });
-        // When a Service has very many annotations, not all of their keys are kept in memory. `more_unknown` is the
-        // number of unknown annotations whose keys are not kept.
+        // Unknown annotations are reported by their keys. When there are very many, only some of the keys are kept in
+        // memory. `more_unknown` is the number of keys that are not kept, and is added here so that the reported number
+        // is right.
         if let Some(count) = counts.get_mut(&Reason::UnknownAnnotation) {
             *count += self.service.more_unknown;
         }

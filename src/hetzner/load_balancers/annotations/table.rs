@@ -6,7 +6,8 @@ use crate::provider::variables::*;
 /// The prefix in the keys of all annotations of Services that this program reads.
 pub const PREFIX: &str = "load-balancer.hetzner.cloud/";
 
-/// Returns whether this program reads the annotation with this key. The key can end in a dot and a port, as in
+/// Returns whether this program reads the annotation with this key, ignores it because it belongs to another program,
+/// or does not know it although the key has the prefix of this program. The key can end in a dot and a port, as in
 /// `NAME.443`. Upper and lower case make no difference.
 pub fn kind_of(key: &str) -> AnnotationKind {
     let Some(name) = key.strip_prefix(PREFIX) else {

@@ -191,9 +191,10 @@ fn choose<'a>(
         return None;
     }
     let named = Certificate::with_name(context.certificates, &wanted.name);
-    // The default name of a managed certificate contains the UID of the Service. A Service that was deleted and created
-    // again has a new UID, so no certificate has its default name. In this case, a certificate that was ordered for the
-    // earlier Service of the same name can be used.
+    // Whether a certificate of an earlier Service with the same name as this Service can be used. This is so when the
+    // Service has no certificate yet, and no annotation sets a name for it. When a Service is deleted and created
+    // again, it gets a new UID. The default name of a certificate contains the UID, so the certificate of the earlier
+    // Service is not found by its name.
     let is_free = named.is_none() && !wanted.is_named;
     let left = context.certificates.iter().filter(|certificate| {
         is_free
@@ -203,8 +204,8 @@ fn choose<'a>(
     for one in named.into_iter().chain(left) {
         all.rests_on_services |= one.service_uid().is_some();
         let Some(why) = why_not_free(one, context, wanted) else {
-            // When the Service is not allowed to use the certificate, the certificate is not taken over either. The
-            // caller of this function reports why.
+            // A certificate that the Service is not allowed to use is not taken over. The caller of this function
+            // reports why it is not allowed.
             if may_show(context, one).is_ok() {
                 take_over(context, one, all);
             }

@@ -182,12 +182,12 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     }
 }
 
-/// Removes from `ports` the ports that belong to somebody else on the load balancer `there`, and reports why the
-/// Service can't have them.
+/// Removes from `ports` the ports that the Service can't have on the load balancer `there`, because they belong to
+/// somebody else. Reports why, and returns `None`.
 ///
-/// The result is usually `None`. But when a port was removed, and the Service's status has an address of another load
-/// balancer, the Service must stay on that other load balancer for now. In this case the function returns that load
-/// balancer and the reasons, and does not report the reasons.
+/// There is one exception. When a port was removed, and the Service's status has an address of another load balancer of
+/// the Service, the Service stays on that one for now. The function then reports nothing, and returns that load
+/// balancer and the reasons.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -383,8 +383,8 @@ impl PortReader<'_, '_> {
             }
             None => self.uploaded(),
         };
-        // Some certificates of the port are not issued yet or are refused. When no other certificate can be used
-        // either, the port keeps its present certificates.
+        // Whether some certificates of the port are not issued yet or are refused. If so, and no other certificate can
+        // be used, the port keeps the certificates that it has now.
         let is_as_found = self.wanted.waits || !self.wanted.refused.is_empty();
         let certificates = certificates.filter(|ids| !is_as_found || !ids.value.is_empty());
         let enforced = self.context.project.enforced(&a::HTTP_CERTIFICATES);

@@ -128,9 +128,9 @@ pub(crate) fn upload(
     }
 }
 
-/// Returns the ID of the certificate that was uploaded from the Secret's present content. When there is none, the
-/// upload is planned, and the result is `None`. When the Secret was not read, the result is also `None`, but nothing is
-/// planned. The error says why the Secret can't be used.
+/// Returns the ID of the certificate that was uploaded from the Secret's present content. `None` means that there is no
+/// such certificate yet. Its upload is then planned, except when the Secret was not read. The error says why the Secret
+/// can't be used.
 fn upload_one(
     context: &PlanContext,
     secret: &SecretName,

@@ -82,9 +82,9 @@ pub(crate) struct Attach {
 #[derive(Default)]
 pub(crate) struct AskedIps {
     pub(crate) families: Vec<AskedIp>,
-    /// The value of `spec.loadBalancerIP`. When Services share the load balancer, the value comes from the oldest
-    /// Service that has this field, among the Services whose annotations decide about the load balancer. The text is
-    /// empty when no Service has the field.
+    /// The value of `spec.loadBalancerIP`, or an empty text. When Services share the load balancer, only the Services
+    /// whose annotations decide about its settings count. The value then comes from the oldest of them that has this
+    /// field.
     pub(crate) address: String,
 }
 
@@ -207,9 +207,9 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
     desired
 }
 
-/// Reads the desired settings that do not belong to a port. When Services share the load balancer, the settings come
-/// from the annotations of some of them, and `parser` already has these values. When no Service is allowed to decide
-/// about the settings, all settings are left unchanged.
+/// Reads the desired settings that do not belong to a port. When Services share the load balancer, these settings come
+/// from the Services that are allowed to decide about them, and `parser` already has the values of their annotations.
+/// When no Service is allowed to decide about the settings, all settings are left unchanged.
 fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     if context.group.has_no_decider() {
         return Whole::default();
@@ -266,8 +266,8 @@ fn allowed_labels(text: &str) -> Result<(Labels, Vec<String>), String> {
 }
 
 /// Returns the desired labels from the default in the settings and from the annotation. When both have a key, the
-/// annotation's value is used. A label by which another program finds its load balancers is left out, so an existing
-/// label with such a key stays unchanged.
+/// annotation's value is used. A label by which another program finds its load balancers is left out. So when the load
+/// balancer already has such a label, it stays unchanged.
 fn labels(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -394,8 +394,8 @@ fn way_to_targets(
 enum AskedNodes {
     All,
     Selected(Selector),
-    /// The nodes that are targets now. This is used when it can't be known which nodes another Service asks for. No
-    /// present target of that Service is then removed.
+    /// The nodes that are targets now. This is used for another Service when it is not known which nodes it asks for,
+    /// for example because its selector is invalid. No present target is then removed.
     Present,
 }
 
@@ -453,9 +453,10 @@ pub(crate) fn asked_delay(annotations: &mut dyn Iterator<Item = (&str, &str)>) -
 
 /// Returns how long a node that will stop soon stays a target. `None` when it stays a target like any other node.
 ///
-/// On an external load balancer (one that somebody else made), each Service with a port there must have a delay, by the
-/// annotation `departing-delay` or the default in the settings, and the longest delay counts. When a group of Services
-/// shares a load balancer under the name `NAMESPACE/NAME`, only the Services in this namespace decide.
+/// On an external load balancer (one that somebody else made), each Service with a port there must ask for a delay, by
+/// the annotation `departing-delay` or by the default in the settings. The longest of these delays is then used. When a
+/// group of Services shares a load balancer under the name `NAMESPACE/NAME`, only the Services in this namespace
+/// decide.
 fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Duration> {
     let (group, default) = (&context.group, &context.project.defaults.departing_delay);
     let set = parser.read(&a::DEPARTING_DELAY, None, v::departing_delay);

@@ -20,13 +20,15 @@ pub(crate) struct TargetCandidate {
     /// Whether the load balancer has the target now.
     pub(crate) is_present: bool,
     pub(crate) departure: Departure,
-    /// Which of the Services in [`ChoiceRules::services`] have pods on the node.
+    /// Which Services have pods on the node. Only the Services whose pods decide which nodes are preferred as targets
+    /// are among them.
     pub(crate) pods: PodsOnNode,
 }
 
-/// What decides which candidates become targets.
+/// The limits and settings by which targets are chosen from the nodes that the Services want as targets.
 pub(crate) struct ChoiceRules<'a> {
-    /// How many of the candidates can be targets.
+    /// The highest number of nodes that can be chosen. It is the limit of the load balancer's type without the places
+    /// that other targets take.
     pub(crate) room: usize,
     /// How long a node that will stop soon stays a target. `None` when it stays a target like any other node.
     pub(crate) delay: Option<Duration>,
@@ -37,19 +39,19 @@ pub(crate) struct ChoiceRules<'a> {
     /// [`PodNodes::services`](crate::provider::PodNodes::services). Zero when no Service asks for that, or when it is
     /// not known where their pods run.
     pub(crate) services: u64,
-    /// How many targets may lose their places to nodes with pods now. An exchange does not count when it gives a
-    /// Service its first target that runs one of its ready pods.
+    /// How many targets are allowed to lose their places to nodes with pods now. This number does not limit the
+    /// exchanges that give a Service its first target with a ready pod of the Service.
     pub(crate) exchanges: usize,
-    /// Returns the reason why a target must stay, or `None` when it can be removed. The set has the other targets that
-    /// are removed. The last argument says whether the removal can wait.
+    /// Returns the reason why a target must stay, or `None` when it can be removed. The arguments are the node, the
+    /// other targets that are removed at the same time, and whether the removal can wait while few API calls are left.
     pub(crate) why_kept: &'a WhyKeptFn<'a>,
 }
 
 pub(crate) type WhyKeptFn<'a> =
     dyn Fn(&TargetCandidate, &BTreeSet<TargetId>, CanWait) -> Option<WhyKept> + 'a;
 
-/// Whether a removal waits while the project has few API calls left. It does not wait when it makes room for the first
-/// target that runs a ready pod of a Service.
+/// Whether the removal of a target waits while few calls of the project's API rate limit remain. A removal does not
+/// wait when it makes room for the first target that runs a ready pod of a Service.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CanWait {
     Yes,
@@ -164,8 +166,9 @@ struct Exchange<'a> {
     /// The nodes that are left out, because the load balancer can't have more targets.
     beyond: Vec<TargetCandidate>,
     is_departing: &'a dyn Fn(&TargetCandidate) -> bool,
-    /// The targets that have lost their places to nodes with pods, and those that keep them for a reason. The last
-    /// value says whether this counts for the limit of such exchanges in a minute.
+    /// The targets without pods that have lost their places to nodes with pods, and the targets without pods that keep
+    /// their places for a reason that the state names. The last value says whether a lost place counts for the limit of
+    /// such exchanges in a minute.
     gone: Vec<((TargetId, String), LeftOutState, bool)>,
 }
 
@@ -229,8 +232,8 @@ impl Exchange<'_> {
         places
     }
 
-    /// Notes why targets without pods keep their places, although nodes with ready pods are left out. As many such
-    /// targets are noted as such nodes are left out.
+    /// Notes why targets without pods keep their places, although nodes with ready pods are left out. Each of these
+    /// nodes needs the place of one target. So no more targets are noted than nodes with ready pods are left out.
     fn note_rest(&mut self) {
         let count = self.with_ready_pod(self.rules.services).count();
         for place in self.without_pods().into_iter().take(count) {

@@ -28,9 +28,9 @@ const NO_NODE: Source = Source::Rule("no node that gets traffic has this target"
 const DEPARTS: Source = Source::Rule("the node will stop soon");
 const EXCHANGED: Source = Source::Rule("a node with pods takes its place");
 
-/// Decides by which address each node is reached as a target: private or public. The decision depends on the existing
-/// targets that are nodes. When the plan detaches the load balancer from its Network, existing targets with private IPs
-/// are ignored, because Hetzner removes them.
+/// Decides by which address each node is reached as a target: private or public. Some targets keep the address by which
+/// they are reached now, so the decision depends on the existing targets that are nodes. When the plan detaches the
+/// load balancer from its Network, existing targets with private IPs are ignored, because Hetzner removes them.
 struct Ways<'a> {
     context: &'a PlanContext<'a>,
     desired: &'a Desired,
@@ -189,9 +189,10 @@ impl<'a> Ways<'a> {
     }
 
     /// Returns the additions and removals, in their order, that give the load balancer exactly the targets `fit`.
-    /// Targets are added before others are removed. When the load balancer already has `room` targets, one target is
-    /// removed before each addition. At the end, each target that is reached by the wrong kind of address is removed
-    /// and added again, because a server can't be a target twice.
+    /// `room` is the highest number of these targets at any time. Below this number, targets are added before others
+    /// are removed. When the number is reached, one target is removed before each addition. At the end, each target
+    /// that is reached by the wrong kind of address is removed and added again, because a server can't be a target
+    /// twice.
     fn steps(&self, fit: &[TargetId], room: usize) -> Vec<(BalancerAction, TargetId)> {
         let set: BTreeSet<TargetId> = fit.iter().copied().collect();
         let new = fit.iter().filter(|id| !self.there.contains_key(id));
@@ -366,7 +367,8 @@ impl Diff<'_, '_> {
 
     /// Returns the Services whose pods decide which nodes become targets, as a mask (each bit stands for a Service, see
     /// `PodNodes`). The mask is zero when all wanted nodes can be targets (`is_over` is false), when no Service asks
-    /// for such a decision, or when it is not known where the pods run. In the last case, a warning says why.
+    /// that nodes with pods are preferred, or when it is not known where the pods run. In the last case, a warning says
+    /// why.
     fn services_with_pods(&mut self, is_over: bool) -> u64 {
         let (asked, pods) = (&self.desired.targets.pods_of, &self.context.cluster.history.pods);
         if !is_over {
@@ -384,8 +386,8 @@ impl Diff<'_, '_> {
         pods.mask(asked).unwrap_or_default()
     }
 
-    /// Returns how many targets of the load balancer may lose their places to nodes with pods now, without exceeding
-    /// the limits of such exchanges in a minute.
+    /// Returns how many targets of the load balancer are allowed to lose their places to nodes with pods now. There are
+    /// limits for the number of such exchanges in a minute.
     fn exchanges_left(&self) -> usize {
         let all = &self.context.cluster.history.exchanged;
         let of_this = self.balancer.and_then(|balancer| all.get(&balancer.id)).copied();

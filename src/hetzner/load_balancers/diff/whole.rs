@@ -58,8 +58,8 @@ pub(crate) struct Differences {
     /// Whether a node is not a target, or is not reached as desired, because its server lacks the desired kind of
     /// address. The server may get such an address soon, so the Service is planned again.
     pub(crate) is_unfinished: bool,
-    /// The wanted nodes that are not targets. Also the targets that should be removed or will be removed, because their
-    /// nodes will stop soon or run no pods.
+    /// The wanted nodes that are not targets, and the targets whose nodes will stop soon or run no pods. Each has a
+    /// state that says whether the target is removed, is removed later, or stays for a reason.
     pub(crate) left_out: Vec<LeftOutNode>,
     /// The Services whose EndpointSlices must be read, because their pods decide which nodes become targets.
     pub(crate) pods_of: Vec<ServiceName>,
@@ -97,8 +97,8 @@ impl Diff<'_, '_> {
         zone: Option<&str>,
     ) {
         // On a load balancer that is shared or external (made by somebody else), a label names the owner of each port.
-        // A port without a label looks like the port of somebody else. So when a port is removed, its label must still
-        // exist, and labels are changed after the ports are removed.
+        // A port without a label can look like the port of somebody else, and would then not be removed. So the ports
+        // are removed before the labels are changed.
         let is_own = self.context.group.is_own();
         if !is_own {
             self.remove_ports();
@@ -108,8 +108,8 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // On an external load balancer (one that somebody else made), only the targets are compared here, and not the
-        // settings of the load balancer.
+        // This program does not compare the settings of an external load balancer (one that somebody else made), but it
+        // compares its targets. This is done here.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }
@@ -250,9 +250,9 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
-            // Profile `hcloud` takes over load balancers from hcloud-cloud-controller-manager. With this profile, an
-            // existing load balancer that one Service uses alone gets only the labels `service-uid` and `keep`, because
-            // it does not need the other labels.
+            // Whether the label is written. With profile `hcloud`, this program takes over load balancers from
+            // hcloud-cloud-controller-manager. An existing load balancer that one Service already uses alone then gets
+            // only the labels `service-uid` and `keep`, because it does not need the other labels.
             let counts = counts_upstream(&key)
                 || !context.project.preserves_unset()
                 || !context.group.is_own()

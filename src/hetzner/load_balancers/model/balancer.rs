@@ -283,8 +283,8 @@ pub struct PrimaryIp {
 }
 
 impl PrimaryIp {
-    /// Returns `"name" (id, address)` as text for messages. The name is quoted, because it can be a word such as
-    /// `free`.
+    /// Returns `"name" (id, address)` as text for messages. The name is quoted, because a name such as `free` would
+    /// look like a word of the message.
     pub fn shown(&self) -> String {
         format!("{:?} ({}, {})", self.name, self.id, self.ip)
     }
@@ -319,7 +319,8 @@ impl BalancerType {
 }
 
 impl LoadBalancer {
-    /// Returns `"name" (id)` as text for messages. The name is quoted, because it can be a word such as `old`.
+    /// Returns `"name" (id)` as text for messages. The name is quoted, because a name such as `old` would look like a
+    /// word of the message.
     pub fn shown(&self) -> String {
         format!("{:?} ({})", self.name, self.id)
     }
@@ -350,8 +351,9 @@ impl LoadBalancer {
         price.price_monthly.net.parse().ok()
     }
 
-    /// Returns the number of targets that other people added in a form that this program never changes, e.g. the
-    /// servers of a label selector. They count towards the limit of targets that the load balancer's type has.
+    /// Returns the number of targets that this program never changes, because they are not single servers or IPs. They
+    /// are, for example, the servers of a label selector that a person added. They count towards the limit of targets
+    /// that the load balancer's type has.
     pub fn other_targets(&self) -> usize {
         let count = |target: &ApiTarget| match target {
             ApiTarget::Server { .. } | ApiTarget::Ip { .. } => 0,

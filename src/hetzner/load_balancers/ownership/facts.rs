@@ -127,10 +127,11 @@ pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
     balancer.ownership.released.as_ref().is_some_and(|of| of != uid)
 }
 
-/// Returns the UID of another cluster that owns the load balancer, according to a label. The result is `None` when all
-/// targets are nodes of this cluster, because this cluster was then restored and has a new UID. While this program does
-/// not know the UID of this cluster, the result is also `None` when there is no target, or when one target is a node of
-/// this cluster.
+/// Returns the UID of another cluster that owns the load balancer, according to a label. There are two exceptions, in
+/// which the result is `None`. When all targets are nodes of this cluster, the UID in the label is an earlier UID of
+/// this cluster, which was restored and has a new UID now. While this program does not know the UID of this cluster, a
+/// load balancer without targets, or with a node of this cluster as a target, does not count as owned by another
+/// cluster.
 pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Option<&'a str> {
     let Some(uid) = &balancer.ownership.cluster_uid else {
         return cluster_on_external(balancer, cluster);
@@ -158,8 +159,8 @@ pub(crate) fn other_service<'a>(
 }
 
 /// Returns a text for messages about the first target that is not certainly a node of this cluster. `None` means that
-/// all targets are nodes of this cluster. A label selector is certain only when the API lists the selected servers,
-/// there is at least one, and all of them are nodes.
+/// all targets are nodes of this cluster. A label selector counts as nodes of this cluster only when the API lists the
+/// selected servers, there is at least one, and all of them are nodes.
 pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<String> {
     balancer.targets.iter().find_map(|target| foreign_part(target, cluster))
 }

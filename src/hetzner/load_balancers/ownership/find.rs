@@ -50,7 +50,8 @@ pub(crate) enum Unfound {
 }
 
 /// Returns the error for a load balancer that the Service asks for, but is not allowed to adopt. Its message says why,
-/// and what an operator can do. `named` is the annotation, if the Service asks for the load balancer by its name.
+/// and what an operator can do. `named` is the annotation `name` of the Service, if the load balancer was found by this
+/// annotation.
 fn not_adopted(
     service: &Service,
     balancer: Labelled,
@@ -125,8 +126,8 @@ pub(crate) fn find<'a>(
     }
 }
 
-/// Returns the load balancer if the Service is allowed to adopt it, and otherwise an error. `named` is the annotation,
-/// if the Service asks for the load balancer by its name.
+/// Returns the load balancer if the Service is allowed to adopt it, and otherwise an error. `named` is the annotation
+/// `name` of the Service, if the load balancer was found by this annotation.
 fn adopt<'a>(
     context: &PlanContext<'a>,
     balancer: Labelled<'a>,
@@ -200,9 +201,10 @@ fn by_name<'a>(
     }
 }
 
-/// Finds a load balancer with the default name, for a Service without the annotation `name`. The default name may
-/// belong to a load balancer that the Service is not allowed to adopt. In this case, the default name with a hash at
-/// its end is used instead.
+/// Finds a load balancer for a Service without the annotation `name`. The load balancer must have the default name, or
+/// the default name with a hash at its end. When the Service is not allowed to adopt a load balancer with one of these
+/// two names, the result is the name for a new load balancer: the first of the two that is free. When both names are
+/// taken, an error is returned.
 fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let (first, hashed) = match context.group.of {
@@ -308,8 +310,8 @@ pub(crate) fn rests_on_services(
 }
 
 /// Returns the load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses. A
-/// load balancer without the label `group` takes precedence over one with this label. The error names the load
-/// balancers when there are several without the label `group`, or none without it but several with it.
+/// load balancer without the label `group` takes precedence over one with this label. When several load balancers have
+/// the same precedence, it is not known which of them belongs to the Service, and the error names them.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,
@@ -327,9 +329,10 @@ pub(crate) fn by_label<'a>(
     }
 }
 
-/// Returns why a load balancer whose label `adopt` names the Service is not adopted: the Service already has the load
-/// balancer `own`. The result is `None` when there is no such load balancer. A load balancer that another label already
-/// gives to the Service does not count, because the Service is about to leave it.
+/// Returns a text for messages when a load balancer is not adopted although its label `adopt` names the Service. The
+/// reason is that the Service already has the load balancer `own`. The result is `None` when the label `adopt` of no
+/// other load balancer names the Service. A load balancer that also has the Service's UID in a label does not count,
+/// because the Service is about to leave it.
 pub(crate) fn why_asked_too_late(
     balancers: Balancers,
     service: &Service,
@@ -352,9 +355,12 @@ pub(crate) fn why_asked_too_late(
 }
 
 /// Plans the labels that make the load balancer belong to the Service, because a person asked for this. Returns the
-/// ownership after the change, and a description of the change, or `None` when the labels need no change. Labels are
-/// not enough when other Services use the load balancer, or when it is external (made by somebody else). The Service
-/// must then ask for the load balancer by an annotation.
+/// ownership that the labels state after the change, and a description of the change, or `None` when no label must
+/// change.
+///
+/// When other Services use the load balancer, or when it is external (made by somebody else), a label can't make it
+/// belong to the Service. The Service must then ask for it by an annotation, and only the label `released` is removed
+/// here.
 pub(crate) fn assign(
     balancer: Labelled,
     service: &Service,

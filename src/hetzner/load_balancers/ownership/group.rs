@@ -50,9 +50,9 @@ const NONE: &str = "none";
 pub(crate) struct Group<'a> {
     pub(crate) of: GroupUse<'a>,
     /// The Services that are allowed to share the load balancer, the oldest first. The Service for which the plan is
-    /// made is always among them. Other Services can have ports on the load balancer without being in this list: their
-    /// management has ended, another controller manages them, they could not be read, or their namespace is not allowed
-    /// to share it any more.
+    /// made is always among them. Some Services with ports on the load balancer are not in this list: an operator ended
+    /// their management with `ccm lb release`, another controller manages them, they could not be read, or their
+    /// namespace is not allowed to share it any more.
     pub(crate) members: Vec<&'a Service>,
     /// The Services whose annotations decide about the settings that do not belong to a port, the oldest first. When
     /// the Service uses a load balancer alone, this is the Service itself. When Services share the load balancer under
@@ -62,9 +62,9 @@ pub(crate) struct Group<'a> {
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether Services of several namespaces have ports on the shared load balancer, or will get ports there.
     pub(crate) is_of_several_namespaces: bool,
-    /// The namespace in the group name `NAMESPACE/NAME` of a shared load balancer, if no Service in this namespace
-    /// allows the namespace of the Service for which the plan is made. That Service then keeps its ports on the load
-    /// balancer, but gets no new ones. The value is `None` when the Service is allowed to get new ports.
+    /// The namespace in the group name `NAMESPACE/NAME` of a shared load balancer, if no Service there allows the
+    /// namespace of the Service for which the plan is made to share it. The Service for which the plan is made then
+    /// keeps its ports on the load balancer, but gets no new ones. `None` when it is allowed to get new ports.
     closed_by: Option<&'a str>,
     /// The reason why the Service can't have the load balancer that it asks for. `None` when it can have this load
     /// balancer.
@@ -109,8 +109,10 @@ pub(crate) enum Owner {
 
 /// Finds out from the annotations which load balancer the Service asks for, and which Services share it. When the
 /// Service can't have this load balancer, [`Group::refused`] says why. `parser` collects other mistakes. `balancers` is
-/// `None` when annotations are checked without the load balancers, for example by `ccm lint`. When a first attempt has
-/// shown that the Service must stay on its present load balancer, `stays_on` is that load balancer.
+/// `None` when annotations are checked without the load balancers, for example by `ccm lint`.
+///
+/// `stays_on` is given when an earlier call has shown that the Service must stay on its present load balancer. It is
+/// that load balancer, and its labels are then used instead of the annotations.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -175,8 +177,9 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
     balancer.ownership.ports.values().any(is_guest)
 }
 
-/// Whether the labels of the load balancer say that it is external (made by somebody else), or that a Service from
-/// outside the namespace in its group name `NAMESPACE/NAME` has a port on it.
+/// Whether the labels of the load balancer say that its ports can belong to several owners. This is so when it is
+/// external (made by somebody else), or when a Service has a port there that is in another namespace than the one in
+/// the group name `NAMESPACE/NAME`.
 pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
     let ownership = balancer.ownership;
     let namespace = ownership.group.as_deref().and_then(namespace_of);
@@ -316,10 +319,12 @@ impl<'a> Group<'a> {
         self.members.extend(members.into_iter().flatten());
     }
 
-    /// Completes the list of Services that are allowed to share the load balancer, and sorts it by age. Also determines
-    /// whose annotations decide about the settings that do not belong to a port. The Service for which the plan is made
-    /// is always in the list, in its newest version. When this Service asks for another load balancer, but must stay on
-    /// `stays_on`, its annotations decide only if no other Service uses `stays_on`.
+    /// Completes the list of Services that are allowed to share the load balancer, and sorts it by age. The Service for
+    /// which the plan is made is always in the list, in its newest version.
+    ///
+    /// Also determines whose annotations decide about the settings that do not belong to a port. `stays_on` is the
+    /// present load balancer of a Service that asks for another one, but must stay. The annotations of this Service
+    /// decide only if no other Service uses `stays_on`.
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {
@@ -469,9 +474,9 @@ impl<'a> Group<'a> {
         all
     }
 
-    /// Whether annotations of Services other than this one decide about settings of the load balancer. On an external
-    /// load balancer (one that somebody else made), this is possible only for settings about targets. There, only
-    /// Services with a port on the load balancer decide.
+    /// Whether annotations of Services other than this one decide about settings of the load balancer. On a shared load
+    /// balancer, this is so when another Service shares it. On an external load balancer (one that somebody else made),
+    /// this is so when another Service has a port there. Its annotations can then decide only about the targets.
     pub(crate) fn others_decide(&self, balancer: Labelled, service: &Service) -> bool {
         let served = self.served_on(balancer);
         let has_port = |uid: &str| served.iter().any(|served| served.uid == uid);
@@ -523,8 +528,9 @@ impl<'a> Group<'a> {
         !self.is_external() && !balancer.ownership.uids().all(is_known)
     }
 
-    /// Whether a Service that is not allowed to share the load balancer any more, or asks for another one, still has a
-    /// port on it. The port is removed by a plan for that Service, and not by this one.
+    /// Whether a Service still has a port on the load balancer although it is not allowed to share it any more, or asks
+    /// for another one. The plan for that Service will remove the port. The present plan, which is for another Service,
+    /// does not.
     pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
         let stays = |uid: &String| self.has_member(uid) || self.cluster.untouched.contains_key(uid);
         let leaves = |uid: &String| self.cluster.service_uids.contains(uid) && !stays(uid);
@@ -657,8 +663,9 @@ impl<'a> Group<'a> {
         (to, shown)
     }
 
-    /// Whether the shared load balancer must be without the label `service-uid`. This is so when several Services use
-    /// it or have used it, or when the Service is not in the namespace of the group name `NAMESPACE/NAME`. With the
+    /// Whether the shared load balancer must be without the label `service-uid`, because the Service is not its only
+    /// owner. This is so when other Services use it, when it still has the ports of a Service for which it is not
+    /// managed any more, or when the Service is not in the namespace of the group name `NAMESPACE/NAME`. With the
     /// label, hcloud-cloud-controller-manager and this program would regard the Service as the only owner, and would
     /// remove the ports of the other Services.
     fn is_of_several(&self, balancer: Option<Labelled>) -> bool {
@@ -696,10 +703,11 @@ impl<'a> Group<'a> {
         labels
     }
 
-    /// Returns the port numbers whose labels the plan removes. These are the labels that name this Service as the owner
-    /// of a port that it does not ask for any more. When the Service does not share its load balancer, no port needs
-    /// such a label, so all labels that name this Service are removed. On a load balancer of this cluster, the labels
-    /// that name Services that were deleted are removed, too.
+    /// Returns the port numbers whose labels the plan removes. There are three kinds of such labels:
+    ///
+    /// - The label names this Service as the owner of a port that it does not ask for any more.
+    /// - The label names this Service, which does not share its load balancer. No port needs such a label then.
+    /// - The label names a Service that was deleted, and the load balancer is not external (made by somebody else).
     fn unwanted_labels(&self, ownership: &Ownership) -> BTreeSet<u16> {
         let (own, is_external) = (&self.service.uid, self.is_external());
         let has = |number: u16| tcp(self.service).any(|(own, _)| own == number);
@@ -723,9 +731,9 @@ impl<'a> Group<'a> {
         let is_ours = |port| matches!(self.owner(balancer, port), Owner::This | Owner::Member);
         let targets = balancer.single_targets().map(|(target, _)| in_label(target));
         let all = targets.collect::<Vec<_>>().join("_");
-        // The list can't be written in two cases. This cluster already has a port here, so the label existed and was
-        // removed, and it is not known any more which targets were there before. Or the list has a form that is not
-        // allowed for a label.
+        // The label does not get the list, but the value `ALL`, in two cases. This cluster already has a port here, so
+        // the label existed and was removed, and it is not known any more which targets were there before. Or the list
+        // has a form that is not allowed for a label.
         if balancer.services.iter().any(is_ours) || all.len() > LONGEST || all.contains(':') {
             ALL.to_owned()
         } else if all.is_empty() {

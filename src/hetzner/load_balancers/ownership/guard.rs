@@ -15,8 +15,8 @@ pub(crate) struct Guard {
     /// The labels to set and to remove. A request to the API always replaces all labels. So the write also sends all
     /// other labels, with the values that were read just before.
     change: WantedLabels,
-    /// The targets that are the reason for the write. The write is refused when none of them is there any more. An empty
-    /// set means that the write has another reason.
+    /// The targets because of which the write is made. When the load balancer has none of these targets any more just
+    /// before the write, the write is refused. The set is empty when the write has another reason.
     reasons: BTreeSet<String>,
 }
 
@@ -47,7 +47,8 @@ impl Guard {
         Guard { seen, change: from.change_to(to), ..Guard::default() }
     }
 
-    /// Makes these targets the reason for the write, if there are any.
+    /// Makes these targets the reason for the write. The check then refuses the write when all of them are gone.
+    /// Without targets, the check stays as it is.
     pub(crate) fn because_of<'a>(mut self, targets: impl Iterator<Item = &'a ApiTarget>) -> Guard {
         self.reasons = targets.flat_map(stands_for).collect();
         self

@@ -26,7 +26,7 @@
 //!
 //! | row | the load balancer | label `adopt` | annotation `name` | default name |
 //! |--:|---|---|---|---|
-//! | 1 | it is external | no | no | no |
+//! | 1 | it has the label `external`: somebody else made it, and allows Services to use it | no | no | no |
 //! | 2 | other living Services use it | `next row` | no | no |
 //! | 3 | one of its labels has the UID of another living Service | no | no | no |
 //! | 4 | its label `adopt` names another Service | impossible | no | no |
@@ -137,8 +137,8 @@ pub(crate) enum WhyNot<'a> {
 pub(crate) enum Leftover {
     Kept,
     Orphan {
-        /// The reason why this orphan must not be deleted, as a text for messages. `None` means that it is deleted when
-        /// an operator asks for this.
+        /// The reason why this load balancer must not be deleted although no Service uses it, as a text for messages.
+        /// `None` means that it is deleted when an operator asks for this.
         stays: Option<String>,
     },
 }

@@ -5,8 +5,9 @@ use super::labels::{Labelled, Ownership, RELEASED};
 use crate::provider::{Cluster, Service};
 
 /// Returns the ownership that the labels should state when the Service has left the load balancer. `is_last` means that
-/// no other Service uses the load balancer. All labels of this program are removed in this case. But when the load
-/// balancer is external (made by somebody else), only the labels of this cluster are removed.
+/// no other Service uses the load balancer. Then all labels of this program are removed, or, when the load balancer is
+/// external (made by somebody else), only the labels of this cluster. Otherwise only the labels about this Service are
+/// removed.
 pub(crate) fn without_service(
     balancer: Labelled,
     service: &Service,
