@@ -33,7 +33,7 @@ pub struct SandboxAccess {
     pub other_token: String,
     /// The URL of the Robot web service. `None` when the sandbox does not serve Robot.
     robot: Option<String>,
-    /// The logins to the Robot web service. Each has the kind of its credentials, its user and its password.
+    /// The logins to the Robot web service, each with its kind, its user and its password.
     logins: Vec<(Credentials, (String, String))>,
 }
 
@@ -155,7 +155,8 @@ impl SandboxAccess {
     }
 
     /// Returns the time-outs of API calls. For a sandbox in memory they are as long as in production. When the APIs
-    /// listen on sockets, a call takes real time, so a time-out lasts five real seconds at any time scale.
+    /// listen on sockets, a call needs real time, so its time-out is five real seconds, which the time scale does not
+    /// shorten.
     pub fn timing(&self) -> Timing {
         if self.kube_token.is_none() {
             let timeout = clock::from_machine(Duration::from_secs(5));

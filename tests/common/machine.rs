@@ -3,7 +3,8 @@
 //!
 //! One thread runs a whole test. Simulated time passes when a program makes an API call or waits, and when the test
 //! says so. A simulated process is sometimes paused when it reads a clock, like a process in a virtual machine that is
-//! moved to another host. The time then jumps, and other processes, e.g. another `ccm`, do their work during the pause.
+//! moved to another host. A pause lasts up to a minute of simulated time, in which other processes, e.g. another `ccm`,
+//! do their work.
 
 use super::library::SCALE;
 use super::random::Random;
@@ -43,7 +44,7 @@ pub struct Machine {
     /// The programs that run on the simulated computer as simulated processes. There are none when the test only calls
     /// functions of the `ccm` library.
     pub processes: Processes,
-    /// How many of a thousand clock readings, chosen at random, pause the simulated process that reads the clock.
+    /// The probability, in thousandths, that a simulated process is paused when it reads a clock.
     pauses_per_thousand: Cell<u64>,
     /// The function that does the work of other processes while a process is paused. With `None`, no other process
     /// works during a pause.

@@ -302,9 +302,9 @@ impl Daemon {
     }
 
     /// Starts `ccm run` as a process, and kills it with SIGKILL when it makes a certain API call. The function `calls`
-    /// chooses this call: it gets a fault rule that matches all calls, and returns the rule limited to the wanted call,
-    /// e.g. by a method and a path. When `is_before` is true, the process dies just before the API handles the call,
-    /// else just afterwards.
+    /// chooses this call: it gets a fault rule that matches all calls, and returns the rule with conditions, e.g. a
+    /// method and a path, so that only the wanted call matches. When `is_before` is true, the process dies just before
+    /// the API handles the call, else just afterwards.
     pub fn killed_at(
         sandbox: &Sandbox,
         env: &Env,

@@ -144,7 +144,8 @@ impl Effect {
         Effect::AfterAll(html(200, "Welcome"))
     }
 
-    /// Returns an effect that answers with status 200 and the JSON of another service. The request takes effect.
+    /// Returns an effect that answers with status 200 and with JSON that has nothing to do with the API, as if the
+    /// client had reached a different web service. The request takes effect.
     pub fn other_json() -> Effect {
         Effect::AfterAll(Response::json(200, &json!({"status": "ok", "data": [1, 2, 3]})))
     }

@@ -2,9 +2,9 @@
 //!
 //! A [`Rule`] says which [`Effect`] a fault has, and on which API calls. [`Faults::random`] gives random effects to a
 //! share of all calls. For each request, the HTTP server asks [`Faults`] for a `Plan`, which says what happens to the
-//! request. The delays of faults are real durations, which the time scale of the sandbox does not shorten. A sandbox
-//! without sockets ([`Builder::in_memory`](crate::Builder::in_memory)) does not wait for a delay itself, but calls the
-//! function `pause` that a test passes.
+//! request. The delays of faults are real durations, which the time scale of the sandbox does not shorten. In a sandbox
+//! without sockets ([`Builder::in_memory`](crate::Builder::in_memory)), a test makes an API call by a function call and
+//! passes a closure `pause`. The sandbox calls this closure instead of waiting for a delay.
 
 mod effect;
 mod random;
@@ -99,7 +99,7 @@ impl Faults {
     }
 
     /// Returns what the faults do to an API call. `half` is the simulated API that received the call. Each fault rule
-    /// that matches the call also raises its count of matching calls by one.
+    /// counts the calls that it matches, so this function must be called exactly once for each call.
     pub(crate) fn plan(&self, half: Half, request: &Request) -> Plan {
         let mut state = self.state();
         let mut effects: Vec<Effect> =

@@ -14,7 +14,8 @@ const IPV4_RANGES: [(Ipv4Addr, u8); 4] = [
     (Ipv4Addr::new(198, 18, 0, 0), 15),
 ];
 
-/// Gives out public addresses. No address is given out twice, so that two servers in a log never have the same address.
+/// Gives out public addresses. An address is never given out again, even after its server was deleted, so that nobody
+/// who reads the output of a test takes one server for another.
 #[derive(Debug, Default)]
 pub struct Pool {
     ipv4_used: u32,

@@ -86,9 +86,9 @@ struct Kubelet {
     hangs: bool,
 }
 
-/// What a check of all simulated kubelets does in addition to its usual work. The usual work is to make the reports
-/// that are due, and to set the conditions of a Node to `Unknown` when its kubelet was silent for the whole
-/// [`GRACE_PERIOD`].
+/// The kind of a check of all simulated kubelets. Every check makes the reports that are due, and sets the conditions
+/// of a Node to `Unknown` when its kubelet was silent for the whole [`GRACE_PERIOD`]. `Report` and `Expire` do more
+/// than this.
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
     /// A kubelet reports only when its report is due, and the conditions of a Node become `Unknown` only after its
@@ -132,8 +132,8 @@ impl Kubelets {
         Ok(())
     }
 
-    /// Makes the reports that are due by now. Does nothing when a thread makes the reports. A kubelet whose server has
-    /// stopped counts as silent only from the first check that notices this.
+    /// Lets each simulated kubelet whose report is due report the conditions of its Node. Does nothing when a thread
+    /// does this work. A kubelet whose server has stopped counts as silent only from the first check that notices this.
     pub fn catch_up(&self) {
         let mut next_look = self.next_look.lock().unwrap_or_else(PoisonError::into_inner);
         let now = time::now();

@@ -187,8 +187,8 @@ impl Robot {
 }
 
 impl DedicatedServer {
-    /// Returns the number of the physical machine. The kubelet's [`NodeSpec`](crate::kubelet::NodeSpec) contains this
-    /// number.
+    /// Returns the number that identifies the physical machine. It stays the same when a test changes the server's
+    /// number. The [`NodeSpec`](crate::kubelet::NodeSpec) of the kubelet on this machine contains it.
     pub fn machine(&self) -> u64 {
         self.machine
     }

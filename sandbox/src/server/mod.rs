@@ -146,8 +146,8 @@ impl Server {
             let shared = shared.clone();
             thread::Builder::new().name("sandbox-accept".into()).spawn(move || {
                 accept(&listener, &shared);
-                // A process that another thread starts at this moment can inherit a copy of the socket. Closing the
-                // socket here would then leave that copy listening, so the socket itself is shut down.
+                // When another thread starts a process at this moment, the process can inherit a copy of the socket.
+                // After a mere close of the socket, the copy would still listen. The socket is therefore shut down.
                 let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
             })?
         };

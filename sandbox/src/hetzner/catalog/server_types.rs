@@ -47,9 +47,9 @@ pub struct Deprecation {
 }
 
 impl ServerType {
-    /// Returns the JSON of the server type. It is computed only once, because every server in a list contains the JSON of
-    /// its type with all prices. The JSON also says whether the type is still sold, which depends on the date. So there are
-    /// two results: one for tests with the simulated date, and one for tests with the real date.
+    /// Returns the JSON of the server type. It is computed only once, because a list of servers contains it in every
+    /// server, with all prices. The JSON says whether the type is still sold, which depends on the date. It is
+    /// therefore kept twice: once for tests with simulated time, and once for the real date.
     pub fn json(&self) -> &'static Text {
         static SHOWN: [OnceLock<BTreeMap<u64, Text>>; 2] = [OnceLock::new(), OnceLock::new()];
         static NONE: Text = Text::none();

@@ -1,7 +1,7 @@
 //! The allocation of cluster IPs and node ports, each of which only one Service can have.
 //!
-//! The cluster has one address family, IPv4, like the real cluster whose recorded answers the tests replay. There is no
-//! separate record of allocations: an address or port is in use while a Service contains it.
+//! The cluster has only IPv4 addresses, like the real cluster whose recorded answers the tests compare with those of
+//! the sandbox. An address or port is in use while a Service contains it. There is no other record of what is in use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
