@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `api` | one request: authentication, authorization, verb and resource |
 //! | `request_info`, `access`, `status` | the meaning of a path; users and RBAC; `Status` errors |
-//! | `resource`, `schema`, `rules` | the kinds of objects: names, fields, defaults, allocated IPs and ports, validation |
+//! | `resource`, `schema`, `rules` | the kinds: names, fields, defaults, allocated IPs and ports, validation |
 //! | `store` | the objects, and the revision, which every write raises |
 //! | `read`, `view`, `selector` | GET and LIST: pages, selectors, answers with whole objects or metadata only |
 //! | `body`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
