@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// In tests whose APIs listen on sockets, one second on the clock of the `ccm` library lasts this many real seconds.
+/// The speed of the clock of the `ccm` library in tests whose APIs listen on sockets: one second on this clock lasts
+/// this many real seconds. Waits are therefore short.
 pub const SCALE: f64 = 0.002;
 
 /// A duration that is longer than any test, even after it was multiplied by [`SCALE`].
@@ -92,15 +93,16 @@ pub struct WriteLimit {
 }
 
 impl SandboxAccess {
-    /// Returns the addresses and credentials of a sandbox's APIs. When the APIs listen on sockets, one second on the
-    /// clock of the `ccm` library lasts [`SCALE`] real seconds from now on.
+    /// Returns the addresses and credentials of a sandbox's APIs. When the APIs listen on sockets, this function makes
+    /// the clock of the `ccm` library run faster: one of its seconds lasts [`SCALE`] real seconds.
     pub fn new(sandbox: &Sandbox) -> SandboxAccess {
         SandboxAccess::at(sandbox, SCALE)
     }
 
-    /// Returns the addresses and credentials of a sandbox's APIs. When the APIs listen on sockets, one second on the
-    /// clock of the `ccm` library lasts `scale` real seconds from now on. The scale holds for the whole process, so all
-    /// tests of a crate must use the same `scale`. A sandbox in memory ignores `scale`.
+    /// Returns the addresses and credentials of a sandbox's APIs. When the APIs listen on sockets, this function
+    /// changes the speed of the clock of the `ccm` library: one of its seconds lasts `scale` real seconds. The speed
+    /// holds for the whole process, so all tests of a crate must use the same `scale`. A sandbox in memory ignores
+    /// `scale`.
     pub fn at(sandbox: &Sandbox, scale: f64) -> SandboxAccess {
         if sandbox.is_in_memory() {
             return SandboxAccess::in_memory(sandbox);

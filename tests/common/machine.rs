@@ -54,8 +54,8 @@ pub struct Machine {
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub pauses: Cell<u64>,
     calls: Cell<u64>,
-    /// How many real seconds one second on the clock of the tested programs lasts, when the test uses real time and
-    /// sockets. `None` means that time and network are simulated.
+    /// The speed of the clock of the tested programs when the test uses real time and sockets: one second on this clock
+    /// lasts this many real seconds. `None` means that time and network are simulated.
     scale: Option<f64>,
 }
 
@@ -70,8 +70,8 @@ impl fmt::Debug for Machine {
 }
 
 impl Machine {
-    /// Creates a simulated computer whose random numbers depend on `seed`. When `is_real` is true, it uses sockets and
-    /// real time, and all waits are shortened by the factor [`SCALE`].
+    /// Creates a computer whose random numbers depend on `seed`. When `is_real` is true, time and network are real and
+    /// not simulated, but each wait lasts only [`SCALE`] times its usual time.
     pub fn new(seed: u64, is_real: bool) -> Rc<Machine> {
         let beginning = Duration::from_secs(sandbox::time::BEGINNING_S.unsigned_abs());
         Rc::new(Machine {
@@ -106,8 +106,8 @@ impl Machine {
         Duration::from_nanos(self.time.load(Ordering::Relaxed))
     }
 
-    /// Returns how many real seconds one second on the clock of the tested programs lasts. The value is 1 when the time
-    /// is simulated.
+    /// Returns the speed of the clock of the tested programs: one second on this clock lasts this many real seconds.
+    /// The result is 1 when the time is simulated.
     pub fn scale(&self) -> f64 {
         self.scale.unwrap_or(1.0)
     }

@@ -78,9 +78,9 @@ impl Faults {
 
     /// Makes a share of all API calls fail at random. The share is `rate` (0 to 1).
     ///
-    /// The effect on a call depends on the seed, on the call's API, method and path, and on how often such a call was
-    /// made before. It does not depend on the order of different calls. A program that makes the same calls again
-    /// therefore gets the same faults with the same seed.
+    /// The effect on a call depends on the seed, on the call's API, method and path, and on how many calls with the
+    /// same API, method and path came before. It does not depend on other calls. A program that makes the same calls
+    /// again therefore gets the same faults with the same seed.
     pub fn random(&self, seed: u64, rate: f64) {
         self.state().random = Some(Random::new(seed, rate));
     }

@@ -42,7 +42,7 @@ impl Pool {
         }
     }
 
-    /// Returns a new /64 of 2001:db8::/32 (RFC 3849).
+    /// Returns a new /64 of 2001:db8::/32 (RFC 3849), or `None` when all of them are used up.
     pub fn ipv6(&mut self) -> Option<Ipv6Net> {
         loop {
             let next = self.next_ipv6()?;

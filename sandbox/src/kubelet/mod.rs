@@ -82,7 +82,7 @@ struct Kubelet {
     silent: Option<Instant>,
     /// Whether the node controller has already set the node's conditions to `Unknown`.
     unknown: bool,
-    /// Whether the kubelet hangs. It then reports nothing, although its server runs.
+    /// Whether the kubelet hangs. It then reports nothing about its Node, although its server runs.
     hangs: bool,
 }
 
@@ -91,8 +91,8 @@ struct Kubelet {
 /// than this.
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
-    /// A kubelet reports only when its report is due, and the conditions of a Node become `Unknown` only after its
-    /// kubelet was silent for the whole [`GRACE_PERIOD`].
+    /// The check only makes the reports that are due. The conditions of a Node become `Unknown` only after its kubelet
+    /// was silent for the whole [`GRACE_PERIOD`].
     Due,
     /// Every kubelet reports its Node now, even if no report is due. The only exceptions are kubelets that hang or
     /// whose server does not run.
@@ -118,8 +118,9 @@ impl Kubelets {
         Kubelets { shared, thread: None, next_look: Mutex::default() }
     }
 
-    /// Starts the regular reports of the kubelets. When `with_thread` is true, a thread makes the reports. Otherwise
-    /// each call of [`catch_up`](Kubelets::catch_up) makes those that are due.
+    /// Starts the regular reports of the kubelets, in which they write the conditions of their Nodes. When
+    /// `with_thread` is true, a thread makes the reports. Otherwise each call of [`catch_up`](Kubelets::catch_up) makes
+    /// the reports that are due.
     pub(crate) fn run(&mut self, with_thread: bool) -> std::io::Result<()> {
         if !with_thread {
             self.next_look = Mutex::new(Some(time::now() + self.shared.period()));
@@ -159,14 +160,15 @@ impl Kubelets {
         self.shared.state().kubelets.len()
     }
 
-    /// Makes the kubelet of this Node hang: the kubelet no longer reports, although its server runs.
+    /// Makes the kubelet of this Node hang: it no longer reports the conditions of the Node, although its server runs.
     pub fn hang(&self, node: &str) {
         let mut state = self.shared.state();
         let named = |kubelet: &&mut Kubelet| kubelet.spec.name == node;
         state.kubelets.iter_mut().filter(named).for_each(|kubelet| kubelet.hangs = true);
     }
 
-    /// Makes every kubelet report now, except when it hangs or when its server does not run.
+    /// Makes every kubelet report the conditions of its Node now, except when the kubelet hangs or when its server does
+    /// not run.
     pub fn heartbeat(&self) {
         self.shared.pass(Pass::Report);
     }

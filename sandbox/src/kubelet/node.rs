@@ -13,7 +13,7 @@ pub struct NodeSpec {
     /// The ID of the cloud server on which the kubelet runs. `None` when it runs on no cloud server. A kubelet without
     /// a cloud server and without a dedicated server always reports.
     pub server: Option<u64>,
-    /// The machine number of the dedicated server on which the kubelet runs, see
+    /// The number of the physical machine on which the kubelet runs, when it runs on a dedicated server. See
     /// [`DedicatedServer::machine`](crate::robot::DedicatedServer::machine). `None` when it runs on no dedicated
     /// server.
     pub machine: Option<u64>,

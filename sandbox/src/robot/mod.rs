@@ -348,7 +348,7 @@ impl DedicatedServer {
     }
 }
 
-/// Returns the user and the password of a request with HTTP basic authentication.
+/// Returns the user and the password of a request with HTTP basic authentication, or `None` for any other request.
 fn basic(request: &Request) -> Option<(String, String)> {
     let (scheme, text) = request.header("authorization")?.split_once(' ')?;
     let bytes = BASE64_STANDARD.decode(text.trim()).ok()?;

@@ -75,9 +75,9 @@ pub struct Limits {
     /// The largest number of connections that are open at the same time. Further connections wait until another one
     /// ends.
     pub connections: usize,
-    /// How long a connection can be idle between two requests before the server closes it. Go's HTTP client closes idle
-    /// connections after 90 s, which is earlier. A client therefore never sends a request just when the server closes
-    /// the connection.
+    /// How long a connection can be idle between two requests before the server closes it. The default is longer than
+    /// the 90 s after which Go's HTTP client closes an idle connection itself. Such a client therefore never sends a
+    /// request just when the server closes the connection.
     pub idle: Duration,
     /// How long a request can take from its first byte to its last. A slower request gets the status 408. A TLS
     /// handshake has this limit, too.

@@ -57,8 +57,8 @@ pub trait Entry: Sized + 'static {
     /// The name of the kind in errors and answers, e.g. `location`. With an `s` at the end it is the name of the list
     /// and of its path.
     const KIND: &'static str;
-    /// The query parameters that a list accepts. The API's documentation has `sort` only for locations and images, but
-    /// the program `hcloud` sends `sort` for all lists.
+    /// The query parameters that a list accepts. The API's documentation has `sort` only for locations and images. Here
+    /// all lists accept it, because the program `hcloud` sends it for all lists.
     const PARAMETERS: &'static [&'static str] = &["name", "sort", "page", "per_page"];
 
     /// Returns all entries of this kind, in the order in which a list shows them.

@@ -32,7 +32,7 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) {
     world.load_balancers.insert(id, one);
 }
 
-/// Adds a load balancer to the simulated cloud from the JSON in which the API shows it.
+/// Adds a load balancer to the simulated cloud. `shown` is the JSON in which the API shows it.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let location = shown["location"]["name"].as_str().and_then(Location::find);
     let size = shown["load_balancer_type"]["name"].as_str();
