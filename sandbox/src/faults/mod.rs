@@ -141,8 +141,8 @@ pub(crate) enum Outcome {
 }
 
 impl Plan {
-    /// Combines all effects on one API call. All functions that the test has given to these effects are called, and all
-    /// delays are added up. When several effects change the answer, only the first of them is used.
+    /// Combines all effects on one API call. Each function that a test has given to one of the effects is called, and
+    /// all delays are added up. When several effects change the answer, only the first of them is used.
     fn new(effects: Vec<Effect>) -> Plan {
         let mut plan = Plan {
             names: Vec::new(),

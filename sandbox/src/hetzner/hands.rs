@@ -164,8 +164,9 @@ impl Cloud {
         self.lock().circumstances.dedicated.insert(ip, project);
     }
 
-    /// Makes the owner of a Cloud project also the owner of all dedicated servers in this Robot. The project's load
-    /// balancers can then have the servers' addresses as targets, and such a target is healthy while its server runs.
+    /// Makes the owner of a Cloud project also the owner of all dedicated servers in the simulated Robot `robot`. The
+    /// project's load balancers can then have the servers' addresses as targets, and such a target is healthy while its
+    /// server runs.
     pub fn set_robot(&self, project: u64, robot: Arc<Robot>) {
         self.lock().circumstances.robot = Some((project, robot));
     }

@@ -218,8 +218,8 @@ impl Cluster {
         if let Some(corner) = &self.corner {
             let mut directory = self.state().directory.clone();
             directory.grant_in_namespace(user, namespace, rules.clone());
-            // `bind` replaces the whole Role on the real API server. The new Role must therefore also contain the rules
-            // from earlier calls of this function.
+            // The function `bind` replaces the whole Role on the real API server. The new Role must therefore also
+            // contain the rules that earlier calls have granted.
             let all = directory.granted_in_namespace(user, namespace);
             corner.bind(&directory, user, &[], namespace, &all);
         }

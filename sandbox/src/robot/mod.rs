@@ -38,7 +38,7 @@ pub struct Robot {
     state: Mutex<State>,
 }
 
-/// A dedicated server with the facts that the Robot API shows, and some that it does not show.
+/// A dedicated server: the facts that the Robot API shows, and a few that the API does not show.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DedicatedServer {
     pub number: u64,

@@ -62,8 +62,8 @@ impl ServerType {
 
     fn new_json(&self) -> Text {
         let locations = self.offers.iter().map(Offer::json).collect::<Vec<_>>();
-        // The API's old field `deprecation` belongs to the type and not to one of its locations. The field is only set
-        // when all locations have the same deprecation.
+        // The API's old field `deprecation` describes the server type in general. It is only set when the type has the
+        // same deprecation in all locations.
         let everywhere = self.offers.first().and_then(|first| first.deprecation);
         let everywhere = everywhere
             .filter(|found| self.offers.iter().all(|offer| offer.deprecation == Some(*found)));

@@ -229,9 +229,8 @@ impl Corner {
         let cached = format!("{path}?resourceVersion=0");
         roles::poll("the cache to know of a deletion", || {
             let (status, object) = self.server.json("GET", &cached, None);
-            // The server's watch cache knows of the deletion when it no longer contains the object. An object with
-            // finalizers still exists after a DELETE, so for such an object the watch cache must show a
-            // `deletionTimestamp`.
+            // The server's watch cache shows the deletion in one of two ways: the object is missing, or it has a
+            // `deletionTimestamp`, because finalizers keep it.
             status == 404 || !object["metadata"]["deletionTimestamp"].is_null()
         });
         was_there
