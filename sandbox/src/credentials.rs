@@ -40,8 +40,8 @@ enum Keys {
     Seeded(Mutex<SplitMix64>),
 }
 
-/// A certificate and its private key. All fields are empty in a sandbox in memory, whose APIs listen on no port and
-/// which makes no certificates.
+/// A certificate and its private key. All fields are empty in a sandbox in memory
+/// ([`Builder::in_memory`](crate::Builder::in_memory)), which has no TLS and therefore makes no certificates.
 #[derive(Clone, Default)]
 pub struct Identity {
     pub certificate_pem: String,

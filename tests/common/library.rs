@@ -34,7 +34,7 @@ pub struct SandboxAccess {
     pub other_token: String,
     /// The URL of the Robot web service. `None` when the sandbox does not serve Robot.
     robot: Option<String>,
-    /// The logins to the Robot web service, each with its kind, its user and its password.
+    /// The logins to the Robot web service: the kind of the credentials, the user and the password of each login.
     logins: Vec<(Credentials, (String, String))>,
 }
 

@@ -575,14 +575,14 @@ pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
 }
 
 /// Returns how many seconds have passed on the clock of the tested programs since `begun`, which is a result of
-/// [`clock::now`]. The clock of programs that are processes runs faster than real time.
+/// [`clock::now`]. When the programs are processes, their clock runs faster than real time.
 pub fn seconds_since(sandbox: &Sandbox, begun: Instant) -> f64 {
     let second = lasting(sandbox, Duration::from_secs(1));
     clock::since(begun).div_duration_f64(second)
 }
 
-/// Waits until this duration has passed on the clock of the tested programs. The clock of programs that are processes
-/// runs faster than real time.
+/// Waits until this duration has passed on the clock of the tested programs. When the programs are processes, their
+/// clock runs faster than real time.
 pub fn pass(sandbox: &Sandbox, time: Duration) {
     match simulated::machine() {
         Some(machine) => drop(simulated::holds_within(&machine, time, || false)),

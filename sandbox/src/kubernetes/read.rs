@@ -39,7 +39,7 @@ const MOST_SNAPSHOTS: usize = 64;
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 /// The revision in a `continue` token that a client gets together with the error 410, when the list that it was reading
 /// has expired. With this token the client can read the rest of the list as the objects are now, and not as they were
-/// in the first page.
+/// when the first page was read.
 const INCONSISTENT: i64 = -1;
 const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start \
     a new list without the continue parameter, or use the continue token in this response to retrieve the remainder \

@@ -146,8 +146,8 @@ impl Server {
             let shared = shared.clone();
             thread::Builder::new().name("sandbox-accept".into()).spawn(move || {
                 accept(&listener, &shared);
-                // When another thread starts a process at this moment, the process can inherit a copy of the socket.
-                // After a mere close of the socket, the copy would still listen. The socket is therefore shut down.
+                // When another thread starts a process at this moment, the process can inherit a copy of the socket. If
+                // the socket were only closed here, the copy would still listen. The socket is therefore shut down.
                 let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
             })?
         };
@@ -172,8 +172,8 @@ pub struct KeptPort {
 }
 
 impl KeptPort {
-    /// Takes the port. This is possible even when connections of a server that has just ended on this port are still
-    /// closing.
+    /// Takes the port of this address. This is possible even when connections of a server that has just ended on this
+    /// port are still closing.
     ///
     /// # Errors
     /// Returns an error when the port is in use, or when this process is not allowed to use it.

@@ -1,7 +1,7 @@
 //! OpenAPI v3 documents, made from the schema tables by which the sandbox also decodes requests.
 //!
-//! The documents contain only what kubectl reads. A path has the kind of its objects and the parameter
-//! `fieldValidation`. A type has its fields and their merge keys.
+//! The documents contain only what kubectl reads: for each path, the kind of the objects and the parameter
+//! `fieldValidation`, and for each type, the fields and their merge keys.
 
 use std::collections::BTreeMap;
 
