@@ -53,8 +53,8 @@ const REST: u32 = 9;
 pub struct Kubelets {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// The time at which [`catch_up`](Kubelets::catch_up) checks all servers again. `None` when `catch_up` makes no
-    /// checks, because a thread makes them or because the regular reports were not started.
+    /// The time at which [`catch_up`](Kubelets::catch_up) checks again which servers run. `None` when `catch_up` makes
+    /// no checks, because a thread makes them or because the regular reports were not started.
     next_look: Mutex<Option<Instant>>,
 }
 
@@ -94,8 +94,8 @@ enum Pass {
     /// The check only makes the reports that are due. The conditions of a Node become `Unknown` only after its kubelet
     /// was silent for the whole [`GRACE_PERIOD`].
     Due,
-    /// Every kubelet reports its Node now, even if no report is due. The only exceptions are kubelets that hang or
-    /// whose server does not run.
+    /// Every kubelet reports the conditions of its Node now, even if no report is due. The only exceptions are kubelets
+    /// that hang or whose server does not run.
     Report,
     /// Each kubelet that does not report is treated as if it had been silent for the whole [`GRACE_PERIOD`].
     Expire,

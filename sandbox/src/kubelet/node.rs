@@ -10,8 +10,9 @@ use super::weight::pad;
 #[derive(Clone, Debug, Default)]
 pub struct NodeSpec {
     pub name: String,
-    /// The ID of the cloud server on which the kubelet runs. `None` when it runs on no cloud server. A kubelet without
-    /// a cloud server and without a dedicated server always reports.
+    /// The ID of the cloud server on which the kubelet runs. `None` when it runs on no cloud server. A kubelet that
+    /// runs neither on a cloud server nor on a dedicated server never stops reporting, because no server can be
+    /// switched off.
     pub server: Option<u64>,
     /// The number of the physical machine on which the kubelet runs, when it runs on a dedicated server. See
     /// [`DedicatedServer::machine`](crate::robot::DedicatedServer::machine). `None` when it runs on no dedicated

@@ -1,5 +1,5 @@
-//! The rules of `EndpointSlice`. They follow the reference of the API and `pkg/apis/discovery/validation` of
-//! Kubernetes. No test compares the texts of the errors with those of a real API server.
+//! Defaults and validation of `EndpointSlice`. They follow the reference of the API and `pkg/apis/discovery/validation`
+//! of Kubernetes. No test compares the texts of the errors with those of a real API server.
 
 use std::net::IpAddr;
 
