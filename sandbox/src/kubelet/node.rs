@@ -11,8 +11,7 @@ use super::weight::pad;
 pub struct NodeSpec {
     pub name: String,
     /// The ID of the cloud server on which the kubelet runs. `None` when it runs on no cloud server. A kubelet that
-    /// runs neither on a cloud server nor on a dedicated server never stops reporting, because no server can be
-    /// switched off.
+    /// runs neither on a cloud server nor on a dedicated server behaves as if its server always ran.
     pub server: Option<u64>,
     /// The number of the physical machine on which the kubelet runs, when it runs on a dedicated server. See
     /// [`DedicatedServer::machine`](crate::robot::DedicatedServer::machine). `None` when it runs on no dedicated
