@@ -19,8 +19,8 @@ pub struct Call {
     pub method: String,
     pub path: String,
     pub query: Vec<(String, String)>,
-    /// The headers of the request, with names in lower case. `authorization` is left out, because logs are printed and
-    /// this header contains a secret.
+    /// The headers of the request, with names in lower case. `authorization` is left out, because it contains a secret,
+    /// and the program `sandbox` can print its calls.
     pub headers: Vec<(String, String)>,
     /// The name of the caller that a test has set with [`CallLog::name_caller`]. For a caller without such a name it is
     /// the kind of the credential: `bearer`, `basic`, `certificate`, `other`, or `none`.

@@ -40,7 +40,8 @@ enum Keys {
     Seeded(Mutex<SplitMix64>),
 }
 
-/// A certificate and its private key. All fields are empty in a sandbox without sockets, which makes no certificates.
+/// A certificate and its private key. All fields are empty in a sandbox in memory
+/// ([`Builder::in_memory`](crate::Builder::in_memory)), which has no TLS and therefore makes no certificates.
 #[derive(Clone, Default)]
 pub struct Identity {
     pub certificate_pem: String,
@@ -50,7 +51,8 @@ pub struct Identity {
     key_der: Vec<u8>,
 }
 
-/// The user and group in a client certificate, from which Kubernetes takes the user and group of a request.
+/// The user and the group that a client certificate contains. For a Kubernetes API server, they are the user and the
+/// group of each request with this certificate.
 #[derive(Clone, Debug, Default)]
 pub struct Subject {
     /// The name of the user, which is the common name of the certificate.
@@ -81,8 +83,8 @@ impl Authority {
         Authority::with(name, Keys::Random)
     }
 
-    /// Creates an authority whose keys and certificates are computed from the seed and the current date. A test that is
-    /// repeated with the same simulated date therefore gets exactly the same keys and certificates.
+    /// Creates an authority whose keys and certificates are computed from the seed and the current date. In a test with
+    /// simulated time the date is the same in every run, so the test always gets the same keys and certificates.
     pub fn seeded(name: &str, seed: u64) -> Result<Authority, Error> {
         Authority::with(name, Keys::Seeded(Mutex::new(SplitMix64::new(seed))))
     }

@@ -11,7 +11,8 @@ use sandbox::{Builder, Half, Sandbox};
 /// over the defaults.
 #[derive(Debug, Default)]
 pub struct Flags {
-    /// The values of the flags that set the same things as fields of a scenario file, e.g. the number of nodes.
+    /// The values of those flags that a scenario file (a YAML file that describes a sandbox) can also set, e.g. the
+    /// number of nodes.
     pub typed: Scenario,
     pub only: Option<Half>,
     pub address: Option<IpAddr>,

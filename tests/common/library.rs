@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// In tests whose APIs listen on sockets, one second on the clock of the `ccm` library lasts this many real seconds.
+/// The speed of the clock of the `ccm` library in tests whose APIs listen on sockets: one second on this clock lasts
+/// this many real seconds. Waits are therefore short.
 pub const SCALE: f64 = 0.002;
 
 /// A duration that is longer than any test, even after it was multiplied by [`SCALE`].
@@ -33,7 +34,7 @@ pub struct SandboxAccess {
     pub other_token: String,
     /// The URL of the Robot web service. `None` when the sandbox does not serve Robot.
     robot: Option<String>,
-    /// The logins to the Robot web service. Each has the kind of its credentials, its user and its password.
+    /// The logins to the Robot web service: the kind of the credentials, the user and the password of each login.
     logins: Vec<(Credentials, (String, String))>,
 }
 
@@ -92,15 +93,16 @@ pub struct WriteLimit {
 }
 
 impl SandboxAccess {
-    /// Returns the addresses and credentials of a sandbox's APIs. When the APIs listen on sockets, one second on the
-    /// clock of the `ccm` library lasts [`SCALE`] real seconds from now on.
+    /// Returns the addresses and credentials of a sandbox's APIs. When the APIs listen on sockets, this function makes
+    /// the clock of the `ccm` library run faster: one of its seconds lasts [`SCALE`] real seconds.
     pub fn new(sandbox: &Sandbox) -> SandboxAccess {
         SandboxAccess::at(sandbox, SCALE)
     }
 
-    /// Returns the addresses and credentials of a sandbox's APIs. When the APIs listen on sockets, one second on the
-    /// clock of the `ccm` library lasts `scale` real seconds from now on. The scale holds for the whole process, so all
-    /// tests of a crate must use the same `scale`. A sandbox in memory ignores `scale`.
+    /// Returns the addresses and credentials of a sandbox's APIs. When the APIs listen on sockets, this function
+    /// changes the speed of the clock of the `ccm` library: one of its seconds lasts `scale` real seconds. The speed
+    /// holds for the whole process, so all tests of a crate must use the same `scale`. A sandbox in memory ignores
+    /// `scale`.
     pub fn at(sandbox: &Sandbox, scale: f64) -> SandboxAccess {
         if sandbox.is_in_memory() {
             return SandboxAccess::in_memory(sandbox);
@@ -155,7 +157,8 @@ impl SandboxAccess {
     }
 
     /// Returns the time-outs of API calls. For a sandbox in memory they are as long as in production. When the APIs
-    /// listen on sockets, a call takes real time, so a time-out lasts five real seconds at any time scale.
+    /// listen on sockets, a call needs real time, so its time-out is five real seconds, which the time scale does not
+    /// shorten.
     pub fn timing(&self) -> Timing {
         if self.kube_token.is_none() {
             let timeout = clock::from_machine(Duration::from_secs(5));

@@ -3,7 +3,8 @@
 //!
 //! One thread runs a whole test. Simulated time passes when a program makes an API call or waits, and when the test
 //! says so. A simulated process is sometimes paused when it reads a clock, like a process in a virtual machine that is
-//! moved to another host. The time then jumps, and other processes, e.g. another `ccm`, do their work during the pause.
+//! moved to another host. A pause lasts up to a minute of simulated time, in which other processes, e.g. another `ccm`,
+//! do their work.
 
 use super::library::SCALE;
 use super::random::Random;
@@ -43,7 +44,7 @@ pub struct Machine {
     /// The programs that run on the simulated computer as simulated processes. There are none when the test only calls
     /// functions of the `ccm` library.
     pub processes: Processes,
-    /// How many of a thousand clock readings, chosen at random, pause the simulated process that reads the clock.
+    /// The probability, in thousandths, that a simulated process is paused when it reads a clock.
     pauses_per_thousand: Cell<u64>,
     /// The function that does the work of other processes while a process is paused. With `None`, no other process
     /// works during a pause.
@@ -53,8 +54,8 @@ pub struct Machine {
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub pauses: Cell<u64>,
     calls: Cell<u64>,
-    /// How many real seconds one second on the clock of the tested programs lasts, when the test uses real time and
-    /// sockets. `None` means that time and network are simulated.
+    /// The speed of the clock of the tested programs when the test uses real time and sockets: one second on this clock
+    /// lasts this many real seconds. `None` means that time and network are simulated.
     scale: Option<f64>,
 }
 
@@ -69,8 +70,8 @@ impl fmt::Debug for Machine {
 }
 
 impl Machine {
-    /// Creates a simulated computer whose random numbers depend on `seed`. When `is_real` is true, it uses sockets and
-    /// real time, and all waits are shortened by the factor [`SCALE`].
+    /// Creates a computer whose random numbers depend on `seed`. When `is_real` is true, time and network are real and
+    /// not simulated, but each wait lasts only [`SCALE`] times its usual time.
     pub fn new(seed: u64, is_real: bool) -> Rc<Machine> {
         let beginning = Duration::from_secs(sandbox::time::BEGINNING_S.unsigned_abs());
         Rc::new(Machine {
@@ -105,8 +106,8 @@ impl Machine {
         Duration::from_nanos(self.time.load(Ordering::Relaxed))
     }
 
-    /// Returns how many real seconds one second on the clock of the tested programs lasts. The value is 1 when the time
-    /// is simulated.
+    /// Returns the speed of the clock of the tested programs: one second on this clock lasts this many real seconds.
+    /// The result is 1 when the time is simulated.
     pub fn scale(&self) -> f64 {
         self.scale.unwrap_or(1.0)
     }

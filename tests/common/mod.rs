@@ -302,9 +302,9 @@ impl Daemon {
     }
 
     /// Starts `ccm run` as a process, and kills it with SIGKILL when it makes a certain API call. The function `calls`
-    /// chooses this call: it gets a fault rule that matches all calls, and returns the rule limited to the wanted call,
-    /// e.g. by a method and a path. When `is_before` is true, the process dies just before the API handles the call,
-    /// else just afterwards.
+    /// chooses this call: it gets a fault rule that matches all calls, and returns the rule with conditions, e.g. a
+    /// method and a path, so that only the wanted call matches. When `is_before` is true, the process dies just before
+    /// the API handles the call, else just afterwards.
     pub fn killed_at(
         sandbox: &Sandbox,
         env: &Env,
@@ -565,8 +565,8 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
     calls.iter().filter(is_such).map(shown).collect()
 }
 
-/// Converts a duration on the clock of the tested programs into the duration that passes for the test and for the
-/// sandbox's APIs. This is less than `time` when the programs are processes whose waits are shortened.
+/// Returns how long the test must wait until `time` has passed on the clock of the tested programs. This is less than
+/// `time` when the programs are processes, because their clock runs faster than real time.
 pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
     match sandbox.is_in_memory() {
         true => time,
@@ -575,13 +575,14 @@ pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
 }
 
 /// Returns how many seconds have passed on the clock of the tested programs since `begun`, which is a result of
-/// [`clock::now`].
+/// [`clock::now`]. When the programs are processes, their clock runs faster than real time.
 pub fn seconds_since(sandbox: &Sandbox, begun: Instant) -> f64 {
     let second = lasting(sandbox, Duration::from_secs(1));
     clock::since(begun).div_duration_f64(second)
 }
 
-/// Waits until this duration has passed on the clock of the tested programs.
+/// Waits until this duration has passed on the clock of the tested programs. When the programs are processes, their
+/// clock runs faster than real time.
 pub fn pass(sandbox: &Sandbox, time: Duration) {
     match simulated::machine() {
         Some(machine) => drop(simulated::holds_within(&machine, time, || false)),

@@ -256,7 +256,7 @@ fn unwrap_tls(
     }
 }
 
-/// Passes bytes in both directions, until both have ended.
+/// Passes bytes between two connections in both directions, until both directions have ended.
 fn pump(here: TcpStream, there: TcpStream) -> io::Result<()> {
     let (mut from_here, mut to_there) = (here.try_clone()?, there.try_clone()?);
     let up = std::thread::spawn(move || {

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
 pub const HCLOUD: &str = "--cloud-provider=hcloud";
-/// Two flags for `ccm`. With the first flag, `ccm` writes provider IDs and labels in the formats of this project. With
-/// the second flag, `ccm` writes them in the formats of hcloud-cloud-controller-manager.
+/// The two profiles of `ccm`, as flags. A profile decides in which formats `ccm` writes provider IDs and labels: in
+/// those of this project, or in those of hcloud-cloud-controller-manager.
 pub const PROFILES: [&str; 2] = ["--cloud-provider=ccm-from-scratch", HCLOUD];
 
 /// An address in the range of the Network that belongs to no server.

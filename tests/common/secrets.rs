@@ -24,8 +24,8 @@ impl Secrets {
         Secrets { pieces }
     }
 
-    /// Returns the first 16 consecutive characters of the text that are also in a secret, or `None` when the text
-    /// contains no such part of a secret. A part that is written with escaped characters is found, too.
+    /// Returns the first 16 characters in a row that the text has in common with a secret, or `None` when there are
+    /// none. Escaped characters in the text, e.g. `\u006b`, are found too.
     pub fn leak(&self, text: &str) -> Option<String> {
         self.piece(text).or_else(|| self.piece(&unescaped(text)))
     }
@@ -72,9 +72,9 @@ fn unescaped(text: &str) -> String {
 fn forms(secret: &str) -> Vec<String> {
     let lines = secret.lines().filter(|line| !line.starts_with("-----"));
     let mut forms: Vec<String> = lines.map(str::to_owned).collect();
-    // Base64 encodes three bytes at a time. When a text stands before the secret and both are encoded together, the
-    // result depends on the length of that text. The three possible results are the base64 of the secret without its
-    // first 0, 1 or 2 bytes.
+    // A secret can be a part of a longer text that is encoded in Base64. Base64 encodes groups of three bytes, and the
+    // secret can begin at the first, second or third byte of a group. The encodings of the secret without its first 0,
+    // 1 and 2 bytes cover these three cases.
     forms.extend((0..3).map(|skipped| STANDARD.encode(secret.get(skipped..).unwrap_or_default())));
     forms
 }

@@ -179,8 +179,8 @@ impl Drop for Daemon {
     }
 }
 
-/// All simulated processes of a [`Machine`]. While one process is in the middle of its work, other processes can run.
-/// The processes with unfinished work therefore form a stack.
+/// All simulated processes of a [`Machine`]. When a process waits in the middle of its work, another process can run,
+/// and the first one continues only after it. The processes with unfinished work therefore form a stack.
 #[derive(Default)]
 pub struct Processes {
     all: RefCell<Vec<Rc<Process>>>,
@@ -278,9 +278,9 @@ impl Processes {
         true
     }
 
-    /// Returns the thread whose work is due first, if that work is due by `until`. While a thread of a process has begun
-    /// its work and not finished it, the other threads of this process are left out, because they could wait for its locks
-    /// for ever. Threads that use no lock are not left out.
+    /// Returns the thread whose work is due first, if that work is due by `until`. While one thread of a process is in
+    /// the middle of its work, the other threads of this process are not chosen, because they could wait for its locks
+    /// for ever. Threads that share no lock with other threads are chosen even then.
     fn next(&self, until: Duration) -> Option<(Rc<Process>, Rc<Thread>)> {
         let stack = self.stack.borrow();
         let mut first: Option<(Rc<Process>, Rc<Thread>)> = None;

@@ -15,8 +15,8 @@ pub const NO_REFRESH: &str = "--node-status-update-frequency=100h";
 /// would be counted too.
 const NODES_ALONE: &str = "--controllers=*,-service";
 
-/// How an API call reads nodes: all nodes as a table, which is the format for `kubectl get`, all nodes as whole
-/// objects, or one node by its name.
+/// How an API call reads nodes: as a table of all nodes, which is the format for `kubectl get`, as a list of all Node
+/// objects, or as one Node by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     Table,

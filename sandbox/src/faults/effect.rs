@@ -89,8 +89,8 @@ impl Effect {
         Effect::Instead(Response::json(status, &body))
     }
 
-    /// Returns an effect that answers with Robot's rate limit error, as after more than `max_request` requests within
-    /// `interval_s` seconds.
+    /// Returns an effect that answers with Robot's rate limit error, which says that a client has sent more than
+    /// `max_request` requests within `interval_s` seconds.
     pub fn robot_rate_limit(max_request: u32, interval_s: u32) -> Effect {
         let body = json!({"error": {
             "status": 403, "code": "RATE_LIMIT_EXCEEDED", "message": "rate limit exceeded",
@@ -144,7 +144,8 @@ impl Effect {
         Effect::AfterAll(html(200, "Welcome"))
     }
 
-    /// Returns an effect that answers with status 200 and the JSON of another service. The request takes effect.
+    /// Returns an effect that answers with status 200 and with JSON that has nothing to do with the API, as if the
+    /// client had reached a different web service. The request takes effect.
     pub fn other_json() -> Effect {
         Effect::AfterAll(Response::json(200, &json!({"status": "ok", "data": [1, 2, 3]})))
     }

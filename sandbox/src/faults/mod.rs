@@ -2,9 +2,9 @@
 //!
 //! A [`Rule`] says which [`Effect`] a fault has, and on which API calls. [`Faults::random`] gives random effects to a
 //! share of all calls. For each request, the HTTP server asks [`Faults`] for a `Plan`, which says what happens to the
-//! request. The delays of faults are real durations, which the time scale of the sandbox does not shorten. A sandbox
-//! without sockets ([`Builder::in_memory`](crate::Builder::in_memory)) does not wait for a delay itself, but calls the
-//! function `pause` that a test passes.
+//! request. The delays of faults are real durations, which the time scale of the sandbox does not shorten. In a sandbox
+//! without sockets ([`Builder::in_memory`](crate::Builder::in_memory)), a test makes an API call by a function call and
+//! passes a closure `pause`. The sandbox calls this closure instead of waiting for a delay.
 
 mod effect;
 mod random;
@@ -78,9 +78,9 @@ impl Faults {
 
     /// Makes a share of all API calls fail at random. The share is `rate` (0 to 1).
     ///
-    /// The effect on a call depends on the seed, on the call's API, method and path, and on how often such a call was
-    /// made before. It does not depend on the order of different calls. A program that makes the same calls again
-    /// therefore gets the same faults with the same seed.
+    /// The effect on a call depends on the seed, on the call's API, method and path, and on how many calls with the
+    /// same API, method and path came before. It does not depend on other calls. A program that makes the same calls
+    /// again therefore gets the same faults with the same seed.
     pub fn random(&self, seed: u64, rate: f64) {
         self.state().random = Some(Random::new(seed, rate));
     }
@@ -99,7 +99,7 @@ impl Faults {
     }
 
     /// Returns what the faults do to an API call. `half` is the simulated API that received the call. Each fault rule
-    /// that matches the call also raises its count of matching calls by one.
+    /// counts the calls that it matches, so this function must be called exactly once for each call.
     pub(crate) fn plan(&self, half: Half, request: &Request) -> Plan {
         let mut state = self.state();
         let mut effects: Vec<Effect> =
@@ -141,8 +141,8 @@ pub(crate) enum Outcome {
 }
 
 impl Plan {
-    /// Combines all effects on one API call. All functions that the test has given to these effects are called, and all
-    /// delays are added up. When several effects change the answer, only the first of them is used.
+    /// Combines all effects on one API call. Each function that a test has given to one of the effects is called, and
+    /// all delays are added up. When several effects change the answer, only the first of them is used.
     fn new(effects: Vec<Effect>) -> Plan {
         let mut plan = Plan {
             names: Vec::new(),

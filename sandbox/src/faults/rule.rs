@@ -116,7 +116,7 @@ impl Rule {
     }
 
     /// Counts an API call if the rule matches it. Returns the effect if the call is also one of the matching calls to
-    /// which the rule applies, e.g. the n-th.
+    /// which the rule applies, e.g. the n-th. Otherwise returns `None`, and the rule does nothing to this call.
     pub(super) fn hit(&mut self, half: Half, request: &Request) -> Option<Effect> {
         if !self.matches(half, request) {
             return None;

@@ -14,7 +14,8 @@ const IPV4_RANGES: [(Ipv4Addr, u8); 4] = [
     (Ipv4Addr::new(198, 18, 0, 0), 15),
 ];
 
-/// Gives out public addresses. No address is given out twice, so that two servers in a log never have the same address.
+/// Gives out public addresses. An address is never given out again, even after its server was deleted, so that nobody
+/// who reads the output of a test takes one server for another.
 #[derive(Debug, Default)]
 pub struct Pool {
     ipv4_used: u32,
@@ -41,7 +42,7 @@ impl Pool {
         }
     }
 
-    /// Returns a new /64 of 2001:db8::/32 (RFC 3849).
+    /// Returns a new /64 of 2001:db8::/32 (RFC 3849), or `None` when all of them are used up.
     pub fn ipv6(&mut self) -> Option<Ipv6Net> {
         loop {
             let next = self.next_ipv6()?;

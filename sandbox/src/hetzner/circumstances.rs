@@ -17,8 +17,8 @@ pub struct Circumstances {
     /// The simulated Robot, and the ID of the Cloud project whose owner owns all dedicated servers in Robot. `None`
     /// when no simulated Robot belongs to this cloud.
     pub robot: Option<(u64, Arc<Robot>)>,
-    /// Answers health checks for the simulated programs that listen on servers. With `None`, no such programs are
-    /// simulated.
+    /// Simulates the programs that listen on the ports of servers, e.g. kube-proxy, as far as health checks see them.
+    /// `None` when no such programs are simulated.
     pub port_checks: Option<Weak<dyn PortChecks>>,
     /// Whether Hetzner Cloud cannot reach Robot. The Cloud API then refuses new load balancer targets of type `ip`.
     pub robot_unavailable: bool,

@@ -1,5 +1,5 @@
-//! The time scale of the simulated cloud. With it, everything takes a fraction of its real time, for example an action
-//! 10 ms instead of a second. The times of day in answers, e.g. of `created`, are real.
+//! The time scale of the simulated cloud, by which all durations are multiplied. With the scale 0.01, for example, an
+//! action takes 10 ms instead of a second. Timestamps in answers, e.g. in the field `created`, are not scaled.
 
 use std::time::{Duration, Instant};
 

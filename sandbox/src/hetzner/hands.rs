@@ -100,9 +100,9 @@ impl Cloud {
     }
 
     /// Sets the result of a load balancer's health checks of one target. The result applies to one listen port, or to
-    /// all of them when `listen_port` is `None`. When `health` is `None`, the result depends on the target's server
-    /// again. Nothing happens when there is no such load balancer. Panics when the result is one that the API cannot
-    /// show.
+    /// all of them when `listen_port` is `None`. When `health` is `None`, the API shows again the result that the
+    /// simulation computes from the state of the target's server. Nothing happens when there is no such load balancer.
+    /// Panics when the result is one that the API cannot show.
     pub fn set_health(
         &self,
         load_balancer: u64,
@@ -164,8 +164,9 @@ impl Cloud {
         self.lock().circumstances.dedicated.insert(ip, project);
     }
 
-    /// Makes the owner of a Cloud project also the owner of all dedicated servers in this Robot. The project's load
-    /// balancers can then have the servers' addresses as targets, and such a target is healthy while its server runs.
+    /// Makes the owner of a Cloud project also the owner of all dedicated servers in the simulated Robot `robot`. The
+    /// project's load balancers can then have the servers' addresses as targets, and such a target is healthy while its
+    /// server runs.
     pub fn set_robot(&self, project: u64, robot: Arc<Robot>) {
         self.lock().circumstances.robot = Some((project, robot));
     }

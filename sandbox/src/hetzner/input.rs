@@ -95,7 +95,7 @@ impl Fields {
         self.read(name, "must be a boolean", Value::as_bool)
     }
 
-    /// Reads a field that contains the ID or the name of a resource.
+    /// Reads a field that contains the ID or the name of a resource. Returns `None` when the field is missing.
     pub fn id_or_name(&mut self, name: &str) -> Result<Option<String>> {
         self.read(name, "must be an ID or a name", |value| match value {
             Value::String(text) => Some(text.clone()),
@@ -133,7 +133,7 @@ impl Fields {
         self.read(name, "must be an IPv4 address", |value| value.as_str()?.parse().ok())
     }
 
-    /// Reads a field that contains an IPv4 CIDR whose host bits are zero.
+    /// Reads a field that contains an IPv4 CIDR whose host bits are zero. Returns `None` when the field is missing.
     pub fn range(&mut self, name: &str) -> Result<Option<Ipv4Net>> {
         self.read(name, "must be an IPv4 range in CIDR notation without host bits", |value| {
             let range: Ipv4Net = value.as_str()?.parse().ok()?;
@@ -141,7 +141,7 @@ impl Fields {
         })
     }
 
-    /// Reads the field `labels` of a request, and checks the labels.
+    /// Reads the field `labels` of a request, and checks the labels. Returns `None` when the field is missing.
     pub fn labels(&mut self) -> Result<Option<BTreeMap<String, String>>> {
         let Some(map) =
             self.read("labels", "must be an object", |value| value.as_object().cloned())?
@@ -151,8 +151,8 @@ impl Fields {
         labels::parse(&map).map_err(|problem| self.invalid("labels", problem)).map(Some)
     }
 
-    /// Reads a field that contains an object. An error about a field of this object shows the field's name as
-    /// `NAME.FIELD`.
+    /// Reads a field that contains an object, or returns `None` when the field is missing. An error about a field of
+    /// this object shows the field's name as `NAME.FIELD`.
     pub fn object(&mut self, name: &str) -> Result<Option<Fields>> {
         let values = self.read(name, "must be an object", |value| value.as_object().cloned())?;
         Ok(values.map(|values| Fields { values, prefix: format!("{}{name}.", self.prefix) }))
@@ -184,7 +184,7 @@ impl Fields {
         })
     }
 
-    /// Reads a field that contains one of the strings in `allowed`.
+    /// Reads a field that contains one of the strings in `allowed`. Returns `None` when the field is missing.
     pub fn word(&mut self, name: &str, allowed: &[&'static str]) -> Result<Option<&'static str>> {
         let problem = format!("must be one of {}", allowed.join(", "));
         self.read(name, &problem, |value| allowed.iter().copied().find(|word| value == word))

@@ -1,5 +1,5 @@
-//! Adds resources to a project from the JSON in which the API shows them, and returns the JSON of a project's
-//! resources. Added resources keep their IDs.
+//! Adds resources to a project. Each resource is given as the JSON in which the API shows it, and keeps the ID in this
+//! JSON. This module also returns the JSON of a project's resources.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,8 +13,9 @@ use super::world::World;
 use super::{Cloud, ServerSpec, certificates, load_balancers, primary_ips, servers};
 
 impl Cloud {
-    /// Adds one resource to a project from the JSON in which the API shows it: `{"load_balancer": {"id": 7, …}}`. The
-    /// kinds are `server`, `network`, `certificate`, `primary_ip` and `load_balancer`.
+    /// Adds one resource to a project. `document` is an object with one field, which contains the resource as the API
+    /// shows it: `{"load_balancer": {"id": 7, …}}`. The field is `server`, `network`, `certificate`, `primary_ip` or
+    /// `load_balancer`.
     ///
     /// Fields that the simulation computes itself, such as the health of targets, are ignored. Of a server only four
     /// facts are used: its name, its labels, its private addresses, and whether it has public addresses. A network must

@@ -14,8 +14,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug)]
 pub struct Budget {
     limit: u32,
-    /// The number of requests that are left. It refills continuously, so it can have a fraction. A fraction alone does
-    /// not allow a request.
+    /// The number of requests that are left. It rises continuously, so it is not always a whole number. A request is
+    /// only allowed when the number is at least 1.
     remaining: f64,
     updated: Instant,
 }

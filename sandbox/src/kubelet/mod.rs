@@ -53,8 +53,8 @@ const REST: u32 = 9;
 pub struct Kubelets {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// The time at which [`catch_up`](Kubelets::catch_up) checks all servers again. `None` when `catch_up` makes no
-    /// checks, because a thread makes them or because the regular reports were not started.
+    /// The time at which [`catch_up`](Kubelets::catch_up) checks again which servers run. `None` when `catch_up` makes
+    /// no checks, because a thread makes them or because the regular reports were not started.
     next_look: Mutex<Option<Instant>>,
 }
 
@@ -82,20 +82,20 @@ struct Kubelet {
     silent: Option<Instant>,
     /// Whether the node controller has already set the node's conditions to `Unknown`.
     unknown: bool,
-    /// Whether the kubelet hangs. It then reports nothing, although its server runs.
+    /// Whether the kubelet hangs. It then reports nothing about its Node, although its server runs.
     hangs: bool,
 }
 
-/// What a check of all simulated kubelets does in addition to its usual work. The usual work is to make the reports
-/// that are due, and to set the conditions of a Node to `Unknown` when its kubelet was silent for the whole
-/// [`GRACE_PERIOD`].
+/// The kind of a check of all simulated kubelets. Every check makes the reports that are due, and sets the conditions
+/// of a Node to `Unknown` when its kubelet was silent for the whole [`GRACE_PERIOD`]. `Report` and `Expire` do more
+/// than this.
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
-    /// A kubelet reports only when its report is due, and the conditions of a Node become `Unknown` only after its
-    /// kubelet was silent for the whole [`GRACE_PERIOD`].
+    /// The check only makes the reports that are due. The conditions of a Node become `Unknown` only after its kubelet
+    /// was silent for the whole [`GRACE_PERIOD`].
     Due,
-    /// Every kubelet reports its Node now, even if no report is due. The only exceptions are kubelets that hang or
-    /// whose server does not run.
+    /// Every kubelet reports the conditions of its Node now, even if no report is due. The only exceptions are kubelets
+    /// that hang or whose server does not run.
     Report,
     /// Each kubelet that does not report is treated as if it had been silent for the whole [`GRACE_PERIOD`].
     Expire,
@@ -118,8 +118,9 @@ impl Kubelets {
         Kubelets { shared, thread: None, next_look: Mutex::default() }
     }
 
-    /// Starts the regular reports of the kubelets. When `with_thread` is true, a thread makes the reports. Otherwise
-    /// each call of [`catch_up`](Kubelets::catch_up) makes those that are due.
+    /// Starts the regular reports of the kubelets, in which they write the conditions of their Nodes. When
+    /// `with_thread` is true, a thread makes the reports. Otherwise each call of [`catch_up`](Kubelets::catch_up) makes
+    /// the reports that are due.
     pub(crate) fn run(&mut self, with_thread: bool) -> std::io::Result<()> {
         if !with_thread {
             self.next_look = Mutex::new(Some(time::now() + self.shared.period()));
@@ -132,8 +133,8 @@ impl Kubelets {
         Ok(())
     }
 
-    /// Makes the reports that are due by now. Does nothing when a thread makes the reports. A kubelet whose server has
-    /// stopped counts as silent only from the first check that notices this.
+    /// Lets each simulated kubelet whose report is due report the conditions of its Node. Does nothing when a thread
+    /// does this work. A kubelet whose server has stopped counts as silent only from the first check that notices this.
     pub fn catch_up(&self) {
         let mut next_look = self.next_look.lock().unwrap_or_else(PoisonError::into_inner);
         let now = time::now();
@@ -159,14 +160,15 @@ impl Kubelets {
         self.shared.state().kubelets.len()
     }
 
-    /// Makes the kubelet of this Node hang: the kubelet no longer reports, although its server runs.
+    /// Makes the kubelet of this Node hang: it no longer reports the conditions of the Node, although its server runs.
     pub fn hang(&self, node: &str) {
         let mut state = self.shared.state();
         let named = |kubelet: &&mut Kubelet| kubelet.spec.name == node;
         state.kubelets.iter_mut().filter(named).for_each(|kubelet| kubelet.hangs = true);
     }
 
-    /// Makes every kubelet report now, except when it hangs or when its server does not run.
+    /// Makes every kubelet report the conditions of its Node now, except when the kubelet hangs or when its server does
+    /// not run.
     pub fn heartbeat(&self) {
         self.shared.pass(Pass::Report);
     }

@@ -10,10 +10,10 @@ use super::weight::pad;
 #[derive(Clone, Debug, Default)]
 pub struct NodeSpec {
     pub name: String,
-    /// The ID of the cloud server on which the kubelet runs. `None` when it runs on no cloud server. A kubelet without
-    /// a cloud server and without a dedicated server always reports.
+    /// The ID of the cloud server on which the kubelet runs. `None` when it runs on no cloud server. A kubelet that
+    /// runs neither on a cloud server nor on a dedicated server behaves as if its server always ran.
     pub server: Option<u64>,
-    /// The machine number of the dedicated server on which the kubelet runs, see
+    /// The number of the physical machine on which the kubelet runs, when it runs on a dedicated server. See
     /// [`DedicatedServer::machine`](crate::robot::DedicatedServer::machine). `None` when it runs on no dedicated
     /// server.
     pub machine: Option<u64>,

@@ -44,8 +44,9 @@ impl Shared {
     }
 }
 
-/// Whether the kubelet has this address, either from its flag `--node-ip` or as its internal address. When the
-/// simulated Robot does not know the server of a load balancer target, its Node is found by this address.
+/// Whether the kubelet has this address, either from its flag `--node-ip` or as its internal address. The Node of a
+/// load balancer target of type `ip` is found by this address when the simulated Robot does not know the target's
+/// server.
 fn has_address(spec: &NodeSpec, ip: IpAddr) -> bool {
     let given = spec.node_ip.iter().flat_map(|ips| ips.split(','));
     let mut all = given.chain(spec.internal_ip.as_deref());

@@ -108,8 +108,8 @@ fn resource_answer(
 
 /// Returns the namespace of the requested objects, or an empty text for cluster-scoped objects.
 ///
-/// `asked.namespace` alone would be wrong for a request about a Namespace object. A Namespace is cluster-scoped, but
-/// `asked.namespace` then contains its own name, because RBAC rules are checked with that name.
+/// This is not always `asked.namespace`. In a request about a Namespace, which is a cluster-scoped object,
+/// `asked.namespace` is the name of this Namespace, because RBAC rules are checked with that name.
 fn request_namespace<'a>(row: &Resource, asked: &'a ResourceRequest) -> &'a str {
     if row.namespaced { &asked.namespace } else { "" }
 }

@@ -98,8 +98,8 @@ pub fn delete_object(state: &mut State, asked: &DeleteRequest) -> Result<Deleted
     Ok(Deleted::Terminating(marked))
 }
 
-/// Whether an object can be removed now: it is marked for deletion and has no finalizers. For a namespace in the phase
-/// `Terminating` the answer is always false, because it can still contain objects.
+/// Whether an object can be removed now, because it is marked for deletion and has no finalizers. Returns false for
+/// each namespace in the phase `Terminating`, because it can still contain objects.
 pub fn is_finished(object: &Value) -> bool {
     let metadata = &object["metadata"];
     let finalizers = metadata["finalizers"].as_array().map_or(0, Vec::len);

@@ -4,16 +4,16 @@
 //! |---|---|
 //! | `api` | one request: authentication, authorization, verb and resource |
 //! | `request_info`, `access`, `status` | the meaning of a path; users and RBAC; `Status` errors |
-//! | `resource`, `schema`, `rules` | the kinds, one row each: fields, defaults, allocation, validation |
-//! | `store` | objects and the revision that counts every write |
+//! | `resource`, `schema`, `rules` | the kinds: names, fields, defaults, allocated IPs and ports, validation |
+//! | `store` | the objects, and the revision, which every write raises |
 //! | `read`, `view`, `selector` | GET and LIST: pages, selectors, answers with whole objects or metadata only |
 //! | `body`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
 //! | `node_ports` | what kube-proxy answers on the ports of the nodes |
 //! | `node_marks`, `pods` | changes by tests: conditions, taints and cordons of Nodes; the pods of a Service |
 //! | `others` | requests of clients other than ccm: tables, discovery, OpenAPI, protobuf, JSON patches |
-//! | `real` | a part of a real cluster, whose API server answers instead of the simulation |
+//! | `real` | the use of a real cluster, whose API server then answers instead of the simulation |
 //!
-//! Two features of a real API server are missing. A watch is refused with 405, so `ccm` polls instead, and kubectl
+//! Some features of a real API server are missing. A watch is refused with 405, so `ccm` polls instead, and kubectl
 //! lists again with a warning. Server-side apply is refused with 415, so objects have no `managedFields`. Answers are
 //! never protobuf. This module does not simulate the controllers of kube-controller-manager either, with one exception:
 //! it deletes the contents of a deleted namespace.
@@ -68,7 +68,8 @@ pub struct Backup(Store);
 /// answer, but not while it writes these objects as JSON.
 pub struct Cluster {
     state: Mutex<State>,
-    /// The part of a real cluster that stores the objects of this sandbox. `None` when this process stores the objects.
+    /// The part of a real cluster in which this sandbox keeps its objects. `None` when the cluster is simulated, and
+    /// its objects are in `state`.
     corner: Option<Corner>,
 }
 
@@ -217,8 +218,8 @@ impl Cluster {
         if let Some(corner) = &self.corner {
             let mut directory = self.state().directory.clone();
             directory.grant_in_namespace(user, namespace, rules.clone());
-            // `bind` replaces the whole Role on the real API server. The new Role must therefore also contain the rules
-            // from earlier calls of this function.
+            // The function `bind` replaces the whole Role on the real API server. The new Role must therefore also
+            // contain the rules that earlier calls have granted.
             let all = directory.granted_in_namespace(user, namespace);
             corner.bind(&directory, user, &[], namespace, &all);
         }

@@ -1,7 +1,7 @@
 //! The ports on which kube-proxy listens on the nodes: the node ports of Services, and their health check node ports.
 //!
-//! kube-proxy sends connections to endpoints that are ready. Without any, it sends them to endpoints that still serve
-//! while they terminate (KEP-1669). A health check node port only counts endpoints that are ready.
+//! kube-proxy sends connections to endpoints that are ready. When no endpoint is ready, it sends them to endpoints that
+//! terminate and still serve (KEP-1669). A health check node port only counts endpoints that are ready.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ enum Purpose {
     HealthCheck,
 }
 
-/// What a client sees at a port of a node.
+/// What happens when a client connects to a port of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortAnswer {
     /// A pod accepts the connection.
@@ -44,7 +44,7 @@ pub enum PortAnswer {
     Refused,
     /// kube-proxy drops the packets, because only other nodes have endpoints.
     Dropped,
-    /// kube-proxy itself answers by HTTP with this status.
+    /// The port is a health check node port, on which kube-proxy answers each HTTP request with this status.
     Status(u16),
 }
 
@@ -61,7 +61,7 @@ pub struct NodePorts {
 type Slices<'a> = HashMap<(&'a str, &'a str), Vec<&'a Value>>;
 
 impl NodePort {
-    /// Returns what a client sees at this port of a node.
+    /// Returns what happens when a client connects to this port on the node `node`.
     pub fn answer(&self, node: &str) -> PortAnswer {
         match self.purpose {
             Purpose::HealthCheck if self.ready.contains(node) => PortAnswer::Status(200),

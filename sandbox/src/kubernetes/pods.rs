@@ -221,8 +221,8 @@ fn slice_of(service: &Value, family: Family, endpoints: &[Value]) -> Value {
         "metadata": {"generateName": format!("{name}-"), "labels": labels, "ownerReferences": [owner]},
         "addressType": family.name(), "endpoints": null, "ports": null,
     });
-    // A slice without endpoints has no ports, as in a real cluster: there the controller copies the port numbers from the
-    // pods, so without pods it knows none.
+    // A slice without endpoints has no ports, as in a real cluster. There, the endpointslice controller takes the port
+    // numbers from the pods, so it knows no numbers when there are no pods.
     if !endpoints.is_empty() {
         slice["endpoints"] = endpoints.into();
         slice["ports"] = ports_of(service);
@@ -230,8 +230,8 @@ fn slice_of(service: &Value, family: Family, endpoints: &[Value]) -> Value {
     slice
 }
 
-/// Returns the ports of the pods of a Service. When `targetPort` is a name, the number in `port` is used instead,
-/// because only a pod could say which number the name stands for, and there are no pods here.
+/// Returns the ports of the pods of a Service. When `targetPort` is a name, only the containers of a pod say which
+/// number it stands for. No pods are simulated, so the number in `port` is used then.
 fn ports_of(service: &Value) -> Value {
     let ports = service["spec"]["ports"].as_array().into_iter().flatten();
     let ports: Vec<Value> = ports

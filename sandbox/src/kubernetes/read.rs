@@ -37,8 +37,9 @@ struct Snapshot {
 /// are then answered with 410, as after a compaction of etcd.
 const MOST_SNAPSHOTS: usize = 64;
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
-/// The revision in a `continue` token that a client gets when its list has expired (410). The token has no snapshot, so
-/// its next page shows the objects as they are now.
+/// The revision in a `continue` token that a client gets together with the error 410, when the list that it was reading
+/// has expired. With this token the client can read the rest of the list as the objects are now, and not as they were
+/// when the first page was read.
 const INCONSISTENT: i64 = -1;
 const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start \
     a new list without the continue parameter, or use the continue token in this response to retrieve the remainder \
@@ -248,8 +249,8 @@ fn pick(
     check_not_ahead(query.resource_version, store)?;
     let current = store.revision();
     if query.exact && query.resource_version.is_some_and(|version| version != current) {
-        // The sandbox keeps no old versions of objects. An exact read of an older revision therefore gets the error
-        // that kube-apiserver has after a compaction.
+        // The sandbox keeps no old versions of objects. A list with `resourceVersionMatch=Exact` and an older revision
+        // therefore gets the error that kube-apiserver returns after a compaction of etcd.
         let why = "The resourceVersion for the provided list is too old.";
         return Err(Refusal::expired(why, None));
     }

@@ -47,8 +47,8 @@ impl FieldError {
     }
 
     /// Returns an error about a duplicate item of a list. Its message shows `value`, which is the item as JSON, and
-    /// then `detail`. The caller writes this JSON itself, because kube-apiserver shows its internal Go struct, whose
-    /// fields have other names and another order than in the API.
+    /// then `detail`. The caller writes `value` itself, because kube-apiserver shows its internal Go struct there. In
+    /// that struct, fields have other names and another order than in the API.
     pub fn duplicate(field: impl Into<String>, value: &str, detail: &str) -> FieldError {
         let message = if detail.is_empty() {
             format!("Duplicate value: {value}")

@@ -84,8 +84,8 @@ pub fn update(
             &0.into(),
             "must be specified for an update",
         );
-        // kube-apiserver names the resource, e.g. `nodes`, in the message about a missing `resourceVersion`. Other
-        // validation messages name the kind, e.g. `Node`.
+        // The message about a missing `resourceVersion` names the resource, e.g. `nodes`, as in kube-apiserver. All
+        // other validation messages name the kind, e.g. `Node`.
         let resource = target.resource;
         return Err(Refusal::invalid_as(resource.group, resource.plural, target.name, &[error]));
     }

@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 use crate::exchange::{Handler, Request, Response};
 use crate::time;
 
-/// After this number of failed logins, the caller's IP address is blocked for the duration `BLOCK`. All callers of a
-/// sandbox share one address. A failed login is forgotten after the duration `BLOCK`, but not because of a successful
-/// login. Robot's documentation does not say when a failed login is forgotten.
+/// The number of failed logins after which Robot blocks the caller's IP address for the duration `BLOCK`. All callers
+/// of a sandbox share one address. Each failed login counts for the duration `BLOCK`, even when a later login succeeds.
+/// Robot's documentation does not say how long a failed login counts.
 const FAILURES: usize = 3;
 const BLOCK: Duration = Duration::from_secs(600);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -38,7 +38,7 @@ pub struct Robot {
     state: Mutex<State>,
 }
 
-/// A dedicated server with the facts that the Robot API shows, and some that it does not show.
+/// A dedicated server: the facts that the Robot API shows, and a few that the API does not show.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DedicatedServer {
     pub number: u64,
@@ -69,8 +69,7 @@ pub struct DedicatedServer {
     /// The server's private address in the vSwitch of a Hetzner Cloud Network, or `None` when it has none. The Robot
     /// API does not show this address.
     pub private_ip: Option<Ipv4Addr>,
-    /// A number that stands for the physical machine. After an edit by a test, the same server number can belong to
-    /// another machine.
+    /// A number that identifies the physical machine. It stays the same when a test changes the server's number.
     machine: u64,
     /// The time at which the machine was switched on. `None` while the machine is off.
     on: Option<Instant>,
@@ -349,7 +348,7 @@ impl DedicatedServer {
     }
 }
 
-/// Returns the user and the password of a request with HTTP basic authentication.
+/// Returns the user and the password of a request with HTTP basic authentication, or `None` for any other request.
 fn basic(request: &Request) -> Option<(String, String)> {
     let (scheme, text) = request.header("authorization")?.split_once(' ')?;
     let bytes = BASE64_STANDARD.decode(text.trim()).ok()?;

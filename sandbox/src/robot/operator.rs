@@ -150,8 +150,8 @@ impl Robot {
         self.lock().logins
     }
 
-    /// Returns the numbers of the machines that are switched on. Simulated kubelets call this function often, so the
-    /// function copies nothing else.
+    /// Returns the numbers of the physical machines that are switched on. Simulated kubelets call this function often,
+    /// so the function copies nothing else.
     pub(crate) fn running_machines(&self) -> HashSet<u64> {
         let state = self.lock();
         let running = state.servers.values().filter(|server| server.on.is_some());
@@ -171,7 +171,7 @@ impl Robot {
         self.at_address(ip, |server| server.on)?
     }
 
-    /// Returns the machine number of the server with this public or private address.
+    /// Returns the number of the physical machine that has this public or private address.
     pub(crate) fn machine_with(&self, ip: IpAddr) -> Option<u64> {
         self.at_address(ip, |server| server.machine)
     }
@@ -187,8 +187,8 @@ impl Robot {
 }
 
 impl DedicatedServer {
-    /// Returns the number of the physical machine. The kubelet's [`NodeSpec`](crate::kubelet::NodeSpec) contains this
-    /// number.
+    /// Returns the number that identifies the physical machine. It stays the same when a test changes the server's
+    /// number. The [`NodeSpec`](crate::kubelet::NodeSpec) of the kubelet on this machine contains it.
     pub fn machine(&self) -> u64 {
         self.machine
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-/// A source of request bytes, which are read through a buffer, and a destination of answer bytes.
+/// Reads the bytes of requests through a buffer, and writes the bytes of answers.
 pub(super) trait Bytes {
     /// Returns the bytes in the buffer that no request has used yet.
     fn buffered(&self) -> &[u8];

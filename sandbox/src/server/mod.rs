@@ -75,9 +75,9 @@ pub struct Limits {
     /// The largest number of connections that are open at the same time. Further connections wait until another one
     /// ends.
     pub connections: usize,
-    /// How long a connection can be idle between two requests before the server closes it. Go's HTTP client closes idle
-    /// connections after 90 s, which is earlier. A client therefore never sends a request just when the server closes
-    /// the connection.
+    /// How long a connection can be idle between two requests before the server closes it. The default is longer than
+    /// the 90 s after which Go's HTTP client closes an idle connection itself. Such a client therefore never sends a
+    /// request just when the server closes the connection.
     pub idle: Duration,
     /// How long a request can take from its first byte to its last. A slower request gets the status 408. A TLS
     /// handshake has this limit, too.
@@ -146,8 +146,8 @@ impl Server {
             let shared = shared.clone();
             thread::Builder::new().name("sandbox-accept".into()).spawn(move || {
                 accept(&listener, &shared);
-                // A process that another thread starts at this moment can inherit a copy of the socket. Closing the
-                // socket here would then leave that copy listening, so the socket itself is shut down.
+                // When another thread starts a process at this moment, the process can inherit a copy of the socket. If
+                // the socket were only closed here, the copy would still listen. The socket is therefore shut down.
                 let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
             })?
         };
@@ -172,8 +172,8 @@ pub struct KeptPort {
 }
 
 impl KeptPort {
-    /// Takes the port. This is possible even when connections of a server that has just ended on this port are still
-    /// closing.
+    /// Takes the port of this address. This is possible even when connections of a server that has just ended on this
+    /// port are still closing.
     ///
     /// # Errors
     /// Returns an error when the port is in use, or when this process is not allowed to use it.

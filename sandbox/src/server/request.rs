@@ -117,8 +117,9 @@ fn parse_head(head: &str) -> Result<Received, Refusal> {
     Ok(Received { request, keep_alive })
 }
 
-/// Parses `Name: value`, and returns the name in lower case. Header lines that continue on the next line, and a space
-/// before the colon, are refused. Both can be used to smuggle a second request past a proxy.
+/// Parses `Name: value`, and returns the name in lower case. Returns `None` for a malformed line. Header lines that
+/// continue on the next line, and a space before the colon, count as malformed, because both can be used to smuggle a
+/// second request past a proxy.
 fn parse_header(line: &str) -> Option<(String, String)> {
     let (name, value) = line.split_once(':')?;
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -128,7 +129,7 @@ fn parse_header(line: &str) -> Option<(String, String)> {
 }
 
 /// Splits `/path?query` into the path and the parameters of the query. Also accepts `http://host/path?query`, which
-/// clients send to a proxy.
+/// clients send to a proxy. Returns `None` for a malformed target.
 fn parse_target(target: &str) -> Option<(String, Vec<(String, String)>)> {
     let origin = match target.split_once("://") {
         Some(("http" | "https", rest)) => rest.find('/').map_or("/", |slash| &rest[slash..]),

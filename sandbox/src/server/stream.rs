@@ -70,8 +70,8 @@ impl Stream {
         Stream { transport, buffer: Vec::new(), used: 0, client_certificate, tls }
     }
 
-    /// Whether a test has replaced the server's TLS certificates since the connection began. Such a connection is
-    /// closed after the next answer.
+    /// Whether a test has replaced the server's TLS certificates since the connection began. `now` contains the present
+    /// certificates. An outdated connection is closed after its next answer.
     pub fn is_outdated(&self, now: Option<&ServerTls>) -> bool {
         match (&self.tls, now) {
             (Some(then), Some(now)) => !Arc::ptr_eq(then, &now.now()),

@@ -129,9 +129,9 @@ impl Builder {
 
     /// Makes a sandbox in memory, whose APIs listen on no port. [`Sandbox::exchange`] answers requests in the caller's
     /// thread. There are no threads, no TLS and no client certificates. Files are only written when the caller asks for
-    /// them. At each request, the simulated kubelets first do the work that is due. Tokens, UIDs and names depend only
-    /// on the requests and on the last byte of the [`address`](Builder::address). With simulated time, a test therefore
-    /// always gets the same answers.
+    /// them. At each request, the simulated kubelets first do the work that is due. Tokens, UIDs and names are computed
+    /// from a seed, which is the last byte of the IPv4 [`address`](Builder::address). With simulated time, a test
+    /// therefore always gets the same answers to the same requests.
     pub fn in_memory(mut self) -> Builder {
         self.in_memory = true;
         self
@@ -341,8 +341,8 @@ impl Projects {
         projects
     }
 
-    /// Returns a new log of API calls. It shows a caller with one of the sandbox's Hetzner Cloud tokens by a name that
-    /// belongs to the token, e.g. `read-only`.
+    /// Returns a new log of API calls. For a call with one of the sandbox's Hetzner Cloud tokens, it shows one of these
+    /// names as the caller: `project`, `read-only` or `foreign`.
     fn calls(&self) -> crate::calls::CallLog {
         let calls = crate::calls::CallLog::default();
         calls.name_caller(self.token.as_str(), "project");

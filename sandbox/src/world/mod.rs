@@ -91,7 +91,8 @@ struct Ports {
 pub struct Projects {
     /// The ID of the project that contains the sandbox's servers.
     pub own: u64,
-    /// The ID of a project that belongs to somebody else.
+    /// The ID of a second project, to which the sandbox's servers do not belong. Tests use it as the project of
+    /// somebody else.
     pub foreign: u64,
     pub token: String,
     pub read_only_token: String,

@@ -82,8 +82,8 @@ impl Entry for LoadBalancerType {
         self.name
     }
 
-    /// Whether the load balancer type is still sold. Only such types are in the list of load balancer types, as in the
-    /// list of server types.
+    /// Whether the load balancer type is still sold. The API lists only load balancer types and server types that are
+    /// sold.
     fn is_offered(&self, world: &World) -> bool {
         self.is_sold(world)
     }

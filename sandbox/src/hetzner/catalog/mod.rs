@@ -40,8 +40,8 @@ struct Catalog {
 struct Prices {
     /// The German VAT in percent, by which a gross price is higher than the net price.
     vat_percent: f64,
-    /// A number of hours. The hourly price is the monthly price divided by this number. A resource never costs more
-    /// than the monthly price, although most months have more hours than this.
+    /// The number of hours by which the monthly price is divided to get the hourly price. Most months have more hours,
+    /// but a resource never costs more than the monthly price.
     hours_a_month: f64,
     /// The price of traffic beyond the included traffic, in euro cents without VAT.
     cents_per_terabyte: f64,
@@ -57,8 +57,8 @@ pub trait Entry: Sized + 'static {
     /// The name of the kind in errors and answers, e.g. `location`. With an `s` at the end it is the name of the list
     /// and of its path.
     const KIND: &'static str;
-    /// The query parameters that a list accepts. The API's documentation has `sort` only for locations and images, but
-    /// the program `hcloud` sends `sort` for all lists.
+    /// The query parameters that a list accepts. The API's documentation has `sort` only for locations and images. Here
+    /// all lists accept it, because the program `hcloud` sends it for all lists.
     const PARAMETERS: &'static [&'static str] = &["name", "sort", "page", "per_page"];
 
     /// Returns all entries of this kind, in the order in which a list shows them.
@@ -67,8 +67,8 @@ pub trait Entry: Sized + 'static {
     fn id(&self) -> u64;
     fn name(&self) -> &'static str;
 
-    /// Whether a list of this kind contains the entry. An entry that is not offered is never in a list, not even when a
-    /// request asks for its name.
+    /// Whether the list of all entries of this kind contains this entry. When it does not, the entry is also missing in
+    /// a list that a request limits to the entry's name.
     fn is_offered(&self, _world: &World) -> bool {
         true
     }

@@ -47,9 +47,9 @@ pub struct Deprecation {
 }
 
 impl ServerType {
-    /// Returns the JSON of the server type. It is computed only once, because every server in a list contains the JSON of
-    /// its type with all prices. The JSON also says whether the type is still sold, which depends on the date. So there are
-    /// two results: one for tests with the simulated date, and one for tests with the real date.
+    /// Returns the JSON of the server type. It is computed only once, because a list of servers contains it in every
+    /// server, with all prices. The JSON says whether the type is still sold, which depends on the date. It is
+    /// therefore kept twice: once for tests with simulated time, and once for the real date.
     pub fn json(&self) -> &'static Text {
         static SHOWN: [OnceLock<BTreeMap<u64, Text>>; 2] = [OnceLock::new(), OnceLock::new()];
         static NONE: Text = Text::none();
@@ -62,8 +62,8 @@ impl ServerType {
 
     fn new_json(&self) -> Text {
         let locations = self.offers.iter().map(Offer::json).collect::<Vec<_>>();
-        // The API's old field `deprecation` belongs to the type and not to one of its locations. The field is only set
-        // when all locations have the same deprecation.
+        // The API's old field `deprecation` describes the server type in general. It is only set when the type has the
+        // same deprecation in all locations.
         let everywhere = self.offers.first().and_then(|first| first.deprecation);
         let everywhere = everywhere
             .filter(|found| self.offers.iter().all(|offer| offer.deprecation == Some(*found)));

@@ -64,7 +64,7 @@ fn unreadable(problem: impl Display) -> String {
 }
 
 fn fingerprint(der: &[u8]) -> String {
-    // The hash function comes from the TLS library, so that the program needs no further library for it.
+    // The SHA-256 hash is computed by the TLS library, so that the program needs no other library for hashes.
     let suite = cipher_suite::TLS13_AES_128_GCM_SHA256.tls13();
     let hash = suite.map(|suite| suite.common.hash_provider.hash(der));
     let bytes = hash.as_ref().map_or(&[][..], |hash| hash.as_ref());

@@ -133,8 +133,8 @@ pub fn retry_by_hand(world: &mut World, id: u64) {
 }
 
 fn end(world: &mut World, id: u64, outcome: Outcome) {
-    // This function is called at the end of the certificate's newest action. When the action has failed, its error
-    // becomes the reason of the failed issuance.
+    // This is the error of the certificate's newest action, which is the action that ends now. When the action has
+    // failed, its error becomes the reason of the failed issuance.
     let failure = world.actions.last_error(resource(id)).cloned();
     let Some(certificate) = world.certificates.get_mut(&id) else {
         return;

@@ -33,7 +33,8 @@ pub struct Certificate {
     created: Timestamp,
     pub labels: Labels,
     domain_names: Vec<String>,
-    /// The certificate chain and the facts in it. `None` until a managed certificate has been issued.
+    /// The certificate chain, and facts from its first certificate, e.g. the domain names. `None` until a managed
+    /// certificate has been issued.
     content: Option<Content>,
     /// The state of the issuance of a managed certificate. `None` for an uploaded certificate.
     managed: Option<Managed>,

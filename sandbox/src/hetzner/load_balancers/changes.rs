@@ -15,8 +15,8 @@ use crate::hetzner::{Call, Reply};
 const TAKES: Duration = Duration::from_millis(1000);
 
 type Change = Box<dyn FnOnce(&mut World, u64) + Send>;
-/// A function that checks a request against a load balancer and returns the requested change. The change is made at the
-/// end of the action that the request starts.
+/// A function that checks whether a requested change of a load balancer is possible, and returns the change. The
+/// request starts an action, which makes the change when it ends.
 type Read = fn(Fields, &World, &LoadBalancer) -> Result<Change, ApiError>;
 
 /// The commands that change a load balancer. Each has the last segment of the path, the `command` of its action, and
@@ -58,8 +58,9 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
     Ok(call.world.action_reply(201, action))
 }
 
-/// Returns the function that changes the load balancer at the end of an action: it calls `change`, and then forgets the
-/// value that a test has set for `field`. The API therefore shows the new value.
+/// Returns a function that an action calls when it ends, to change the load balancer. The function calls `change`. If a
+/// test had set its own value for the JSON field `field`, this value is dropped, so that the API shows the changed
+/// value.
 fn on(field: &'static str, change: impl FnOnce(&mut LoadBalancer) + Send + 'static) -> Change {
     Box::new(move |world, id| {
         if let Some(one) = world.load_balancers.get_mut(&id) {

@@ -38,8 +38,9 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let order = read(call)?;
     let private_net = order.planned.private_net;
     let id = build(call.world, order)?;
-    // The load balancer gets its private interface only when the action `create_load_balancer` ends. The interface is
-    // therefore removed here, but its private address stays reserved in the network.
+    // A load balancer has its private interface only after the action `create_load_balancer` has ended. The interface
+    // is therefore taken away here, and the action gives it back when it ends. Its address stays reserved in the
+    // network.
     if let Some(one) = call.world.load_balancers.get_mut(&id) {
         one.private_net = None;
     }

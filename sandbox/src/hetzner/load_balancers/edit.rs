@@ -32,7 +32,7 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) {
     world.load_balancers.insert(id, one);
 }
 
-/// Adds a load balancer to the simulated cloud from the JSON in which the API shows it.
+/// Adds a load balancer to the simulated cloud. `shown` is the JSON in which the API shows it.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let location = shown["location"]["name"].as_str().and_then(Location::find);
     let size = shown["load_balancer_type"]["name"].as_str();
@@ -121,9 +121,8 @@ impl LoadBalancer {
     fn understand_targets(&mut self, wanted: &Value) {
         let before = std::mem::take(&mut self.targets);
         for entry in wanted.as_array().into_iter().flatten() {
-            // The target is read by the function that also reads targets from requests. It accepts only the fields that
-            // a request can have, so only these are copied. In the JSON that the API shows, a target also has other
-            // fields.
+            // These are the fields of a target that a request can contain. Only they are copied, because the function
+            // that reads targets from requests also reads this target, and it accepts no other fields.
             let names = ["type", "server", "ip", "label_selector", "use_private_ip"];
             let asked: Value = names.iter().fold(json!({}), |mut asked, name| {
                 if let Some(value) = entry.get(*name) {

@@ -65,7 +65,7 @@ pub struct LoadBalancer {
     pub targets: Vec<Target>,
     pub private_net: Option<PrivateNet>,
     pub public_enabled: bool,
-    /// The ID of the Primary IP of version 4. The field `ipv6` is the ID of the Primary IP of version 6.
+    /// The ID of the load balancer's IPv4 Primary IP. The field `ipv6` is the ID of its IPv6 Primary IP.
     pub ipv4: u64,
     pub ipv6: u64,
     pub protected: bool,

@@ -149,8 +149,8 @@ impl Network {
         self.addresses.retain(|_, held_by| *held_by != holder);
     }
 
-    /// Adds a subnet of type `vswitch` for dedicated servers, and returns its range. This is the first /24 of the
-    /// network that is free.
+    /// Adds a subnet of type `vswitch` for dedicated servers, and returns its range, which is the first /24 of the
+    /// network that is free. Returns `None` when no /24 is free.
     pub fn add_vswitch(&mut self, vswitch: u64) -> Option<Ipv4Net> {
         let subnet = Subnet {
             kind: SubnetType::Vswitch,

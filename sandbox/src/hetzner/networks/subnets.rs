@@ -140,7 +140,8 @@ impl Subnet {
     }
 }
 
-/// Returns the first /24 of the network that overlaps no subnet and no destination of a route.
+/// Returns the first /24 of the network that overlaps no subnet and no destination of a route, or `None` when there is
+/// none.
 pub fn free_range(network: &Network) -> Option<Ipv4Net> {
     network.ip_range.subnets(DEFAULT_PREFIX).ok()?.find(|range| !is_occupied(network, *range))
 }

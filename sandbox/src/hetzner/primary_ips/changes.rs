@@ -33,8 +33,8 @@ pub fn start(call: &mut Call, primary: &PrimaryIp, command: &str) -> Result<Repl
     Ok(call.world.action_reply(201, action))
 }
 
-/// Checks that a Primary IP of this IP version can be assigned to a server: the server must be off, and must have no
-/// address of this version. Returns the server's location.
+/// Checks that a Primary IP of this IP version can be assigned to a server, and returns the server's location. The
+/// server must be off, and must not have a public address of this version yet.
 pub fn check_assignable(
     call: &Call,
     server: u64,

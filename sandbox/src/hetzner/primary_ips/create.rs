@@ -57,7 +57,7 @@ pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiEr
     read(&mut call).map(|(id, _)| id)
 }
 
-/// Adds a Primary IP to the simulated cloud from the JSON in which the API shows it.
+/// Adds a Primary IP to the simulated cloud. `shown` is the JSON in which the API shows it.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let mut fields = Fields::of(shown);
     let text = fields.string("ip")?.unwrap_or_default();

@@ -169,7 +169,8 @@ pub fn check_free(
     if primary.address.version() != version {
         return refused("primary_ip_version_mismatch", "has the wrong IP version");
     }
-    // The name of the error code still contains the word `datacenter`, although the API no longer has datacenters.
+    // The error code of a wrong location still contains the word `datacenter`, although the API no longer has
+    // datacenters.
     if primary.location != location {
         return refused("primary_ip_datacenter_mismatch", "is in another location");
     }

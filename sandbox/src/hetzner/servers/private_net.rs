@@ -173,8 +173,8 @@ pub fn connect(world: &mut World, server: u64, attachment: Attachment) {
     server.edited.forget("private_net");
 }
 
-/// Makes the reserved addresses of all networks agree with the server's private interfaces: releases all private
-/// addresses of the server, and then reserves those of its present interfaces.
+/// Makes the reserved addresses of all networks agree with the server's private interfaces. First releases all private
+/// addresses of the server, and then reserves the addresses of its present interfaces.
 pub fn hold_what_is_shown(world: &mut World, id: u64) {
     let Some(server) = world.servers.get(&id) else {
         return;

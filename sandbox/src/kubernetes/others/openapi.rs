@@ -1,7 +1,7 @@
 //! OpenAPI v3 documents, made from the schema tables by which the sandbox also decodes requests.
 //!
-//! The documents contain only what kubectl reads: the paths of a group with their kinds and the parameter
-//! `fieldValidation`, and the types with their fields and merge keys.
+//! The documents contain only what kubectl reads: for each path, the kind of the objects and the parameter
+//! `fieldValidation`, and for each type, the fields and their merge keys.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
-//! Strategic merge patch. It differs from a JSON merge patch by merging lists.
+//! Strategic merge patch. Unlike a JSON merge patch, it can merge the items of lists.
 //!
 //! The schema says how a list is merged: by a key field of its items, or as a set. All other lists are replaced by the
 //! list in the patch. The patch can contain these directives: `$patch` (`replace`, `delete`, `merge`),
-//! `$deleteFromPrimitiveList/FIELD`, `$setElementOrder/FIELD` and `$retainKeys`. In a merged list the items of the
-//! patch have the order of the patch, and all other items keep their place.
+//! `$deleteFromPrimitiveList/FIELD`, `$setElementOrder/FIELD` and `$retainKeys`. In a merged list, the items that the
+//! patch contains come in the order that they have in the patch. All other items keep their place.
 
 use serde_json::{Map, Value};
 
@@ -203,11 +203,11 @@ fn position(items: &[Value], wanted: &Value, merge: Merge) -> Option<usize> {
     items.iter().position(|item| same(item, wanted, merge))
 }
 
-/// Sorts a merged list. The items that `order` contains come in the order of `order`, and all other items keep their
-/// order among themselves.
+/// Sorts a merged list. The items that `order` contains come in the order of `order`. All other items keep their order
+/// among themselves.
 ///
-/// `live` is the list before the patch, and decides where the other items are put. If such an item stood before an item
-/// of `order` in `live`, it stands before that item in the result, too.
+/// `live` is the list before the patch. Each of the other items is put before the first item of `order` that came after
+/// it in `live`. Items for which there is no such item come at the end.
 fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], merge: Merge) -> Vec<Value> {
     let (mut named, others): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| position(order, item, merge).is_some());

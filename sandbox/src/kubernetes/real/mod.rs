@@ -67,9 +67,9 @@ impl Corner {
         Ok(Corner { server, names, roles })
     }
 
-    /// Gives a user these RBAC rules, in one namespace, or in the whole cluster when `namespace` is empty. `directory`
-    /// must already contain the rules. The function then asks the real API server about the user's rights, until its
-    /// answers agree with `directory`.
+    /// Gives a user these RBAC rules on the real API server, in one namespace, or in the whole cluster when `namespace`
+    /// is empty. `directory` contains the users of this sandbox, and must already contain the rules. The function waits
+    /// until the real API server answers questions about the user's rights in agreement with `directory`.
     ///
     /// # Panics
     /// Panics when the server refuses the Role, or when the rules are not in force in time.
@@ -87,8 +87,8 @@ impl Corner {
         }
     }
 
-    /// Answers a request of a client. `identity` is the result of authenticating the client with the users in
-    /// `directory`.
+    /// Answers a request of a client. `directory` contains the users of this sandbox. `identity` is the user whose
+    /// credentials the request contains, or the error for wrong credentials.
     pub fn answer(
         &self,
         directory: &Directory,
@@ -229,9 +229,8 @@ impl Corner {
         let cached = format!("{path}?resourceVersion=0");
         roles::poll("the cache to know of a deletion", || {
             let (status, object) = self.server.json("GET", &cached, None);
-            // The server's watch cache knows of the deletion when it no longer contains the object. An object with
-            // finalizers still exists after a DELETE, so for such an object the watch cache must show a
-            // `deletionTimestamp`.
+            // The server's watch cache shows the deletion in one of two ways: the object is missing, or it has a
+            // `deletionTimestamp`, because finalizers keep it.
             status == 404 || !object["metadata"]["deletionTimestamp"].is_null()
         });
         was_there

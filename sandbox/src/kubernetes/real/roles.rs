@@ -14,8 +14,8 @@ use crate::kubernetes::request_info::ResourceRequest;
 /// The Roles and bindings that this sandbox has created on the real API server. They must be deleted when the sandbox
 /// ends.
 pub struct Roles {
-    /// Whether the API server has no RBAC API, because a test uses another sandbox in the place of a real cluster. This
-    /// process then enforces the RBAC rules itself.
+    /// Whether the API server has no RBAC API. This is so when a test uses a second sandbox in the place of a real
+    /// cluster. This process then checks the RBAC rules itself.
     missing: OnceLock<bool>,
     /// The paths of the created Roles and bindings, in the order in which they are deleted: a binding comes before its
     /// Role.
@@ -40,7 +40,8 @@ impl Roles {
         roles
     }
 
-    /// Whether this process must enforce the RBAC rules itself, because the API server has no RBAC API.
+    /// Whether this process must check the RBAC rules itself, because the API server has no RBAC API. This is so when a
+    /// test uses a second sandbox in the place of a real cluster.
     pub fn are_ours(&self, server: &Server) -> bool {
         let ask = || server.json("GET", &format!("/apis/{GROUP}/v1"), None).0 == 404;
         *self.missing.get_or_init(ask)

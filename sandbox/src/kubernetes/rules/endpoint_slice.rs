@@ -1,5 +1,5 @@
-//! The rules of `EndpointSlice`. They follow the reference of the API and `pkg/apis/discovery/validation` of
-//! Kubernetes. No test compares the texts of the errors with those of a real API server.
+//! Defaults and validation of `EndpointSlice`. They follow the reference of the API and `pkg/apis/discovery/validation`
+//! of Kubernetes. No test compares the texts of the errors with those of a real API server.
 
 use std::net::IpAddr;
 
@@ -128,7 +128,8 @@ fn one_endpoint(endpoint: &Value, kind: &str, index: usize) -> Vec<FieldError> {
     errors
 }
 
-/// Returns what is wrong with an address of an endpoint. An address of an unknown type is not checked.
+/// Returns what is wrong with an address of an endpoint. `kind` is the field `addressType` of the EndpointSlice. Any
+/// address is accepted when `kind` is not `IPv4`, `IPv6` or `FQDN`.
 fn address(address: &str, kind: &str) -> Vec<String> {
     let is_wanted: fn(&IpAddr) -> bool = match kind {
         "IPv4" => IpAddr::is_ipv4,

@@ -81,8 +81,8 @@ fn annotations(metadata: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut bytes = 0;
     for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
-        // The prefix of a key must be in lower case, but an annotation's key is allowed to have upper case there. The
-        // key is therefore converted to lower case before the check.
+        // The check requires a prefix in lower case. Kubernetes also allows upper case in the prefix of an annotation's
+        // key, so the key is converted to lower case before the check.
         let wrong = names::qualified(&key.to_lowercase());
         errors.extend(
             wrong

@@ -28,8 +28,8 @@ pub use service::Service;
 use super::status::FieldError;
 use super::store::Store;
 
-/// The defaults, the allocation and the validation of one kind of object. In all functions, `new` is the decoded object
-/// that is written, and `old` is the stored one.
+/// The default values of one kind of object, the addresses and ports that the server allocates to an object, and the
+/// validation. In all functions, `new` is the decoded object that is written, and `old` is the stored one.
 pub trait Rules: Sync {
     /// Sets the default values that the API documentation gives for missing fields. This function runs whenever an
     /// object of this kind is decoded.
@@ -72,7 +72,7 @@ pub trait Rules: Sync {
     }
 }
 
-/// A kind that has no defaults, allocation or validation of its own. Only the rules that all kinds share apply.
+/// A kind without default values, allocated addresses or checks of its own. Only the rules that all kinds share apply.
 pub struct Plain;
 
 impl Rules for Plain {}

@@ -1,7 +1,7 @@
 //! The allocation of cluster IPs and node ports, each of which only one Service can have.
 //!
-//! The cluster has one address family, IPv4, like the real cluster whose recorded answers the tests replay. There is no
-//! separate record of allocations: an address or port is in use while a Service contains it.
+//! The cluster has only IPv4 addresses, like the real cluster whose recorded answers the tests compare with those of
+//! the sandbox. An address or port is in use while a Service contains it. There is no other record of what is in use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -71,8 +71,9 @@ impl Taken {
         self.node_ports.contains(&(number, protocol.to_string()))
     }
 
-    /// Returns a free node port: no other Service has it for any protocol, and it is not among `ours`, the node ports
-    /// of this Service. `seed` decides at which port the search begins.
+    /// Returns a free node port, or `None` when there is none. A node port is free when no other Service has it for any
+    /// protocol, and when it is not among `ours`, the node ports of this Service. `seed` decides at which port the
+    /// search begins.
     fn free_port(&self, ours: &[i64], seed: u32) -> Option<i64> {
         let count = NODE_PORTS.1 - NODE_PORTS.0 + 1;
         let candidates = (0..count).map(|step| NODE_PORTS.0 + (i64::from(seed) + step) % count);

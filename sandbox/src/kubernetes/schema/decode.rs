@@ -171,8 +171,8 @@ impl Decoder {
 }
 
 impl DecodeError {
-    /// Returns this error with the Go struct of `object` as the expected type. A value that should have been an object
-    /// gets such an error.
+    /// Returns this error with another expected type: the Go struct of `object`. It is the error for a value that
+    /// should be an object and is, for example, a number.
     fn of_struct(self, object: &Object) -> DecodeError {
         match self.0.rsplit_once(" of type ") {
             Some((start, _)) => DecodeError(format!("{start} of type {}", object.go())),

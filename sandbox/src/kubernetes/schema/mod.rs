@@ -1,8 +1,8 @@
 //! The schemas of the kinds that are served. A schema lists the fields of a type, their types, and how patches merge
 //! them.
 //!
-//! Each schema is used for three purposes: decoding of objects (with unknown fields, wrong types and empty fields as in
-//! Go), strategic merge patches, and the OpenAPI documents.
+//! Each schema is used for three purposes: to decode objects, to apply strategic merge patches, and to write the
+//! OpenAPI documents. Decoding treats unknown fields, wrong types and empty fields as Go does.
 
 mod decode;
 mod endpoint_slice;
@@ -39,7 +39,7 @@ pub struct Field {
 /// The condition under which an answer contains a field. In Go, the type of the field and its `omitempty` decide this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// The field is shown when its value is not zero. In Go such a field is a value with `omitempty`.
+    /// The field is shown when its value is not zero. In Go such a field has `omitempty` and is not a pointer.
     NonZero,
     /// The field is shown when the client wrote it, even if its value is zero. In Go such a field is a pointer.
     Given,
