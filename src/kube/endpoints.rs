@@ -146,5 +146,8 @@ impl KubeClient {
 /// allow it.
 pub fn without_endpoint_rights(error: &KubeError) -> String {
     let apply = shell_command("kubectl apply -k", &[&"manifests/components/endpointslices"]);
-    format!("{error}: run {apply}, or set preferNodesWithPods: true in the values of the chart")
+    format!(
+        "the right to list EndpointSlices is missing: run {apply}, or set preferNodesWithPods: true in the values of \
+         the chart ({error})"
+    )
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// most), but other programs store kilobytes in annotations.
 const VALUE_CHARACTERS: usize = 256;
 
-/// The longest value of the annotation [`SERVER_LABELS`] that is kept, in characters.
+/// The length to which a value of the annotation [`SERVER_LABELS`] is cut, in characters.
 const SERVER_LABELS_CHARACTERS: usize = 2_048;
 
 /// The largest size of the annotations that the API server accepts for one object, in bytes. A Service's annotations

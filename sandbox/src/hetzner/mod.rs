@@ -117,8 +117,8 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Returns a call for a method by which a test changes this project directly, without an HTTP request. The call is
-    /// a `POST` with this body.
+    /// Returns a call by which a test changes this project directly, without an HTTP request. The call is handled like
+    /// a `POST` request with this body.
     fn by_hand(world: &'a mut World, project: u64, body: &'a [u8]) -> Call<'a> {
         Call { world, project, method: "POST", query: &[], body }
     }

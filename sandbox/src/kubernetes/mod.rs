@@ -124,11 +124,12 @@ impl Cluster {
     /// Creates a `Cluster` whose requests a real cluster answers. The user of this kubeconfig must have all rights
     /// there.
     ///
-    /// Clients see and change only Namespaces and the objects that were created through this `Cluster`. Dropping the
-    /// `Cluster` deletes these objects. A Service `kubernetes` is created as the first object, because its UID
-    /// identifies the cluster for `ccm`.
+    /// Clients see and change only objects that were created through this `Cluster`. Namespaces are the exception,
+    /// because they belong to the real cluster. Dropping the `Cluster` deletes the created objects. The first of them
+    /// is a Service with the name `kubernetes`, because `ccm` identifies a cluster by the UID of this Service.
     ///
     /// # Errors
+    ///
     /// An error means that the kubeconfig has no credentials, or that no server answers there.
     pub fn real(kubeconfig: &Path) -> io::Result<Arc<Cluster>> {
         let cluster = Cluster::empty(Some(Corner::new(kubeconfig)?), 0);

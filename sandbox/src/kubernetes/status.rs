@@ -46,9 +46,9 @@ impl FieldError {
         FieldError { reason: "FieldValueInvalid", field: field.into(), message }
     }
 
-    /// Returns an error about a duplicate item of a list. Its message shows `value`, which is the item as JSON, and
-    /// then `detail`. The caller writes `value` itself, because kube-apiserver shows its internal Go struct there. In
-    /// that struct, fields have other names and another order than in the API.
+    /// Returns an error about a duplicate item of a list. Its message shows `value`, which is the duplicate item, and
+    /// then `detail`. The caller formats `value`, because kube-apiserver shows its internal Go struct there, in which
+    /// fields have other names and another order than in the JSON of the API.
     pub fn duplicate(field: impl Into<String>, value: &str, detail: &str) -> FieldError {
         let message = if detail.is_empty() {
             format!("Duplicate value: {value}")

@@ -128,9 +128,10 @@ struct Planner<'a> {
     is_anchored: bool,
     /// Whether a needed route is blocked by a route that may belong to another cluster in the same Network.
     is_in_doubt: bool,
-    /// Whether the next plan will probably be allowed to replace the routes that block others. This is so when all
-    /// routes that may belong to another cluster lead to one server, and this plan adds a route that nothing blocks.
-    /// Once that route exists, it proves that the Network belongs to this cluster.
+    /// Whether the next plan will probably be allowed to replace the routes that stand in the way of this plan's
+    /// routes. This is so in one case: all routes that may belong to another cluster have the same gateway, and this
+    /// plan adds a route for which no other route stands in the way. The added route then proves that the Network
+    /// belongs to this cluster.
     may_become_clear: bool,
 }
 

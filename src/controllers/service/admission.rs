@@ -68,7 +68,8 @@ impl Admission {
         let changed = listed.iter().zip(&mut shown);
         let mut changed: Vec<_> =
             changed.filter(|(service, _)| self.is_changed(service, agenda)).collect();
-        // The namespace has calls only for some of the changes. The changes that have waited longest come first.
+        // The calls that are left for this namespace suffice only for some of the changes. The changes that have waited
+        // longest come first.
         changed.sort_by_key(|(service, _)| {
             self.waiting.get(&service.metadata.uid).copied().unwrap_or(now)
         });

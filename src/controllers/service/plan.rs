@@ -478,8 +478,9 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// An estimate, before all data were read, of whether the plan is right only if the API token belongs to the right
-    /// project. After the data were read, a new plan is made, and `rests_on_project` gives the exact answer.
+    /// Returns an estimate, before all data were read, of whether the plan would be wrong if the API token belonged to
+    /// another Hetzner project. For example, a load balancer that is missing in another project would be created a
+    /// second time. After the data were read, a new plan is made, and `rests_on_project` gives the exact answer.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)

@@ -356,8 +356,8 @@ mod tests {
             let sent = now();
             pass_time(&clock, monotonic_s, wall_s);
             assert_eq!(lease.answer(), expected, "{name}");
-            // A renewal was requested before the time of this case passed, and its answer arrives only now. Such a late
-            // answer must not change whether a write may start.
+            // The leader requested a renewal of the Lease before the time of this test case passed, and the answer
+            // arrives only now. Such a late answer must not change whether a write may start.
             lease.renewed(sent);
             assert_eq!(lease.answer(), expected, "{name}");
             assert!(!lease.is_lost(), "{name}: leadership does not end with it");

@@ -105,7 +105,8 @@ impl Names {
         self.owns(&row["object"]) || cell.is_some_and(|name| name.starts_with(&self.prefix))
     }
 
-    /// Removes the prefix of this sandbox from all texts of an object that the real API server has sent.
+    /// Removes this sandbox's prefix, which keeps the names of several sandboxes apart, from all strings of an object
+    /// that the real API server has sent.
     pub fn value(&self, object: &Value) -> Value {
         match object {
             Value::String(text) => text.replace(&self.prefix, "").into(),
