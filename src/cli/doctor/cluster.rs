@@ -82,8 +82,8 @@ pub(super) fn lease(view: &DoctorView) -> CheckResult {
     Ok(vec![CheckOutcome::warn(
         format!("{key}: {found}"),
         format!(
-            "start the daemon, or find out why it does not run: {pods}; if a CronJob does the work of the daemon, it is normal that \
-             there is no leader between two runs"
+            "start the daemon, or find out why it does not run: {pods}; if a CronJob does the work of the \
+             daemon, it is normal that there is no leader between two runs"
         ),
     )])
 }
