@@ -173,9 +173,9 @@ fn read(
 mod tests {
     use super::*;
 
-    /// Tries to put all names of all namespaces into an empty cache, three times one after the other. Each element of
-    /// `asked` is a namespace and the number of its names. Returns how many names of each namespace are in the cache
-    /// after that.
+    /// Simulates the cache of Secrets, without their contents. Tries three times to put all Secrets of all namespaces
+    /// into an empty cache. Each element of `asked` is a namespace and the number of its Secrets. Returns how many
+    /// Secrets of each namespace are in the cache in the end.
     fn places(asked: &[(&str, usize)]) -> Vec<usize> {
         let mut places = BTreeMap::new();
         for _ in 0..3 {

@@ -42,8 +42,8 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(output::print(output, || &screen, text).fail_if(doctor::is_failed(&all)))
 }
 
-/// The content of the screen, as it is printed with `-o json` and `-o yaml`. A field is null when its value is not
-/// known or does not exist. The outcomes in `document` then say why.
+/// The content of the screen of `ccm status`, as it is printed with `-o json` and `-o yaml`. A field is null when its
+/// value is not known or does not exist. The check results in `document` then say why.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Screen<'a> {

@@ -252,9 +252,9 @@ pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> Stri
         let (left, right) = row.unwrap_or((content, ""));
         let right = right.trim_start();
         let mut column = length(line) - length(right);
-        // The right side of this row begins in the same column as that of the row above, or further to the left if the
-        // source of the text has it there. When the left side leaves too little space, the right side is printed on the
-        // next line.
+        // Usually, the right side of this row begins in the same column as in the row above. If it begins further to
+        // the left in the source of the text, it is also printed there. When the left side leaves too little space, the
+        // right side is printed on the next line.
         if let Some((_, above)) = last.filter(|(of, _)| *of == indent) {
             column = column.min(above);
         } else if column > FURTHEST {

@@ -44,18 +44,18 @@ pub(super) struct Payer {
 }
 
 impl CallShare {
-    /// Creates a namespace's share of API calls that is full.
+    /// Creates the share of API calls of a namespace, with all calls that the namespace may use at once.
     pub(super) fn full(now: Instant) -> CallShare {
         CallShare { bucket: Mutex::new(ShareBucket { left: AT_ONCE.into(), at: now, reads: 0.0 }) }
     }
 
-    /// Subtracts this number of API calls from the share.
+    /// Subtracts this number of API calls from those that the Services of the namespace may still use.
     pub(super) fn charge(&self, calls: f64, now: Instant) {
         self.at(now, |bucket| bucket.left -= calls);
     }
 
-    /// Subtracts the calls that have read the data for a plan from the share. Also stores their number, because the
-    /// next plan will probably need as many.
+    /// Subtracts the API calls that have read the data for a plan from the calls that the namespace may still use. Also
+    /// stores their number, because the next plan will probably need as many.
     pub(super) fn charge_reads(&self, calls: u64, now: Instant) {
         let calls = calls as f64;
         self.at(now, |bucket| {

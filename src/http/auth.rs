@@ -23,8 +23,8 @@ pub trait Issuer: Send + Sync {
     /// Returns the current credentials. The error is a message for the user, and the call is then not sent.
     fn current(&self) -> Result<Credentials, String>;
 
-    /// Tells the issuer that the API has refused the credentials with this sequence number. By default, this does
-    /// nothing.
+    /// Tells this object that the API has refused the credentials with the sequence number `_number`. The object can
+    /// then stop sending them, for example. By default, this function does nothing.
     fn refused(&self, _number: u64) {}
 }
 
@@ -187,7 +187,8 @@ pub(super) fn raise(what: &str, why: String) {
     }
 }
 
-/// Forgets why `what` could not be read. The next failure is then logged, even if it has the same reason.
+/// Forgets the logged reason why the file of `what`, a secret or the TLS settings, could not be read. The next failure
+/// is then logged, even if it has the same reason.
 pub(super) fn resolved(what: &str) {
     lock(&COMPLAINTS).remove(what);
 }

@@ -36,8 +36,9 @@ pub struct Tls {
 /// client read them at once.
 pub(super) const READ_EVERY: Duration = Duration::from_secs(15);
 
-/// The word for the TLS settings in log lines about their files. All clients use the same word, so that
-/// each problem is logged once.
+/// The name of the TLS settings in log lines which say that a file of these settings can't be read. Log lines with the
+/// same name and the same reason are not repeated. All clients use this name, so a problem of several clients is logged
+/// once.
 const TLS: &str = "TLS";
 
 /// The TLS settings, and how to read them again from their files.

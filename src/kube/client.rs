@@ -493,9 +493,9 @@ impl KubeClient {
         Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))
     }
 
-    /// Reads one page. `token` gets the parsed answer, and returns the token of the next page, or an error that says
-    /// why the answer is not a page. When `token` returns `None`, this function returns `None` as well. This means that
-    /// the answer was read as `null`, usually because it equals an earlier answer.
+    /// Reads one page of a list. The function `token` gets the parsed answer. It returns the token of the next page, or
+    /// an error that says why the answer is not a page. It returns `None` when the answer was read as `null`, usually
+    /// because the answer equals an earlier one. Then the result is `None` as well.
     pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,

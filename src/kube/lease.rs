@@ -72,8 +72,9 @@ struct IdentityNote {
 #[serde(try_from = "Map<String, Value>")]
 pub struct Lease(Map<String, Value>);
 
-/// The fields of leader election. Their times are measured by the clock of the holder. They only show whether the Lease
-/// was renewed, and are never compared with our clock.
+/// The fields in `spec` of a Lease, which leader election uses. The times in these fields come from the clock of the
+/// holder. This process only looks whether the times have changed, because this shows a renewal, and never compares
+/// them with its own clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseSpec {
@@ -152,8 +153,10 @@ impl Lease {
         Ok(Some(known))
     }
 
-    /// Returns the Lease with an annotation that contains the UIDs which the Service `default/kubernetes` has had over
-    /// time. The next leader reads them there. A Lease that itself has no UID is returned unchanged.
+    /// Returns the Lease with an annotation that lists the present and earlier UIDs of the Service
+    /// `default/kubernetes`. They identify this cluster in the labels of load balancers. The next leader reads them
+    /// from the Lease, because Kubernetes does not keep the earlier UIDs. A Lease that itself has no UID is returned
+    /// unchanged.
     pub fn noting_identities(self, known: &Identities) -> Lease {
         let Some(lease) = self.uid().map(str::to_owned) else {
             return self;

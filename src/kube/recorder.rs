@@ -259,9 +259,10 @@ impl Queue {
             return NextEvent::At(until);
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
-        // Each written warning moves `warned_until` later by [`ONE_WARNING_EACH`]. A further warning may be written
-        // only if `warned_until` is at most `ahead` in the future, so that at most [`BURST`] warnings are written at
-        // once. While the process is ending, there is no such limit, because no more events are added then.
+        // `warned_until` limits the rate of warnings. Each written warning moves it later by [`ONE_WARNING_EACH`]. A
+        // further warning can be written only if it is at most `ahead` later than now, so that at most [`BURST`]
+        // warnings are written at once. While the process is ending, there is no such limit, because no more events are
+        // added then.
         let warned_until = self.warned_until.map_or(now, |until| until.max(now));
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {

@@ -457,7 +457,8 @@ impl Default for PlanOutcome {
 }
 
 impl PlanOutcome {
-    /// Returns the outcome of a plan that makes these changes. Nothing is done after them.
+    /// Returns the result of a plan that consists of these changes. They give the load balancer its desired state, so
+    /// that the Service need not be planned again.
     pub fn of(changes: Vec<Box<dyn Change>>) -> PlanOutcome {
         let then = Then::Done;
         PlanOutcome::Change { changes, then }
@@ -495,8 +496,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Returns the changes that remove the Service from load balancers that it does not need any more, and removes
-    /// these changes from the outcome. [`is_unfinished`](PlanOutcome::is_unfinished) still returns `true`, because the
+    /// Takes out of this result of a plan the changes that remove the Service from load balancers that it does not need
+    /// any more, and returns them. [`is_unfinished`](PlanOutcome::is_unfinished) still returns `true`, because the
     /// Service must be planned again after these changes.
     pub fn take_leaves(&mut self) -> Vec<Box<dyn Change>> {
         match self {
@@ -581,9 +582,10 @@ impl LoadBalancerPlan {
         self
     }
 
-    /// Whether a target stays that should be removed, because its node will stop soon or a node with pods needs its
-    /// place. The Service is then planned again soon. A target that only has to wait for a fixed time does not count.
-    /// This time is the Service's `departing-delay`, or the minute after the target's node last ran pods.
+    /// Whether a target is kept for now although it should be removed. It should be removed because its node will stop
+    /// soon, or because a node with pods should become a target instead. The Service is then planned again soon. A
+    /// target that only has to wait for a fixed time does not count. This time is the Service's `departing-delay`, or
+    /// the minute after the target's node last ran pods.
     pub fn keeps_targets(&self) -> bool {
         let is_kept = |state| match state {
             LeftOutState::Kept(_) => true,

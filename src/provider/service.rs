@@ -125,8 +125,8 @@ pub enum Reach {
         /// before the controller began its present run, because the server may have been created after that request.
         is_certain: bool,
     },
-    /// The list has the server. A load balancer can reach it at its public IPv4 address, if it has one, and at its
-    /// addresses in these private networks.
+    /// The cloud's list of servers contains this server. A load balancer can reach it at its public IPv4 address, if it
+    /// has one, and at its addresses in these private networks.
     By {
         has_public_ipv4: bool,
         /// The IDs of the private networks in which the server has an address.
@@ -138,11 +138,11 @@ pub enum Reach {
 /// certificate was valid when it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TlsPair {
-    /// The chain in PEM form. It begins with the certificate to which the private key belongs.
+    /// The certificate chain in PEM form. It begins with the certificate to which the private key belongs.
     pub chain: String,
     /// The number of certificates in the chain.
     pub certificates: usize,
-    /// The SHA-256 digest of the chain, in hexadecimal digits.
+    /// The SHA-256 digest of the certificate chain, in hexadecimal digits.
     pub digest: String,
     /// The private key in PEM form.
     pub key: Secret,

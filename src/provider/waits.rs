@@ -26,7 +26,8 @@ pub struct Open {
 #[must_use]
 pub struct Waiting(Option<u64>);
 
-/// Begins to record waits. Before this call, [`longest_wait`] always returns `None`.
+/// Begins to record what this process waits for, e.g. the answer to an API call. Before this call, [`longest_wait`]
+/// always returns `None`.
 pub fn note_waits() {
     IS_NOTED.store(true, Ordering::Relaxed);
 }

@@ -65,8 +65,8 @@ pub(in crate::cli) enum Gap {
     /// The read was tried and failed. The values are the error, and what the user can do about it, when the error shows
     /// this.
     Failed(String, Option<String>),
-    /// The API refused these credentials, so later reads do not send them. The other values are the error, and what the
-    /// user can do about it, when the error shows this.
+    /// The API refused these credentials, so later reads do not send them. The second value is the text of the error.
+    /// The third value is advice for the user, if the error shows what the user can do.
     Refused(Credential, String, Option<String>),
 }
 

@@ -194,9 +194,9 @@ impl NodeController {
             Some(named) => AllServers::named(named, apis.dedicated(None, urgency)),
             None => apis.servers(None, &ServerNeeds::max_age(max_age), urgency)?,
         };
-        // The nodes that need a check are read again as complete objects, because the list above can come from a table
-        // with a few columns, which does not show taints. This read comes only after the cloud has answered, because
-        // nothing can be planned for the nodes without that answer.
+        // The nodes that need a check are read again as complete objects, because the first list of nodes can come from
+        // a table with a few columns, which does not show taints. This read comes only after the cloud has answered,
+        // because nothing can be planned for the nodes without that answer.
         let nodes = if selection.is_explicit() {
             nodes
         } else {

@@ -274,11 +274,11 @@ impl NodePlan {
         });
     }
 
-    /// Returns the finding (a message for the operator) that a node is probably left over, which means that its machine
-    /// does not exist any more. k8s.io/cloud-provider would delete such a node, because no server has the name of the
-    /// node. Such a match by name is only a guess, so this program only reports the node. The new finding replaces
-    /// `finding`, so that one problem is reported once. The message contains the time since which the node is not
-    /// ready, and not a duration, because each new message would be a new event.
+    /// Returns the finding (a message for the operator) that the machine of this node probably does not exist any more.
+    /// k8s.io/cloud-provider deletes such a node, because no server has the name of the node. Names are not certain
+    /// enough for that, so this program only reports the node. The new finding replaces `finding`, so that one problem
+    /// is reported once. The message contains the time since which the node is not ready, and not a duration, because
+    /// each new message would be a new event.
     fn left_over(&self, finding: &Finding, since: Timestamp) -> Finding {
         let (name, why) = (self.node.name(), &finding.message);
         let delete = shell_command(DELETE_NODE, &[&name]);
@@ -460,9 +460,10 @@ impl NodePlan {
         self.update(wanted, from_server, provider_id, Some(taints));
     }
 
-    /// Plans the write that sets all labels and annotations which differ from the desired ones. When `provider_id` and
-    /// `taints` are given, they are written as well, and the taint `uninitialized` is removed. Adds each label, each
-    /// annotation and that taint to the fields that the plan displays.
+    /// Plans one write that sets all labels and annotations of the node which differ from the desired ones. The write
+    /// also sets `provider_id` and `taints`, if they are given. `taints` does not contain the taint `uninitialized`, so
+    /// the write removes it. Each label, each annotation and that taint is added to `other_fields`, which commands
+    /// show.
     fn update(
         &mut self,
         wanted: Vec<desired::WantedLabel>,

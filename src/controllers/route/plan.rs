@@ -332,9 +332,10 @@ impl<'a> Planner<'a> {
         if !self.accepted.values().any(|(wanted, _)| is_blocked(wanted)) {
             return;
         }
-        // When all routes that may belong to another cluster lead to the same server, no other working cluster needs
-        // them, because a cluster with a single node needs no routes. They are probably left from an earlier cluster,
-        // and can be replaced as soon as the route of any node exists.
+        // When all routes that may belong to another cluster lead to the same server, that cluster would have a single
+        // node, and such a cluster needs no routes. So the routes are probably left from an earlier cluster. They can
+        // be replaced as soon as the needed route of any node of this cluster exists, because that route proves that
+        // this cluster uses the Network.
         let servers: HashSet<InstanceId> = theirs.iter().map(|(_, server)| server.id).collect();
         let is_one = servers.len() == 1;
         let is_proof = |(route, place): &(Route, usize)| {
@@ -490,10 +491,11 @@ impl<'a> Planner<'a> {
             // The list of servers does not contain the node's server. The lifecycle controller decides whether the node
             // is deleted, so its condition stays as it is.
             Some(_) if !desired.has_server => None,
-            // The node's route is blocked by a route that may belong to another cluster. The condition gets the value
-            // `True` in two cases: the route has been blocked for some time, or the node had its route before and this
-            // plan adds no route that could prove that the Network belongs to this cluster. Otherwise the condition
-            // stays as it is, so that a short run with the kubeconfig of another cluster marks no node.
+            // The node's route is blocked by a route that may belong to another cluster. The condition
+            // `NetworkUnavailable` gets the value `True` in two cases. In the first, the route has been blocked for
+            // some time. In the second, the node had its route before, and this plan adds no route that could prove
+            // that the Network belongs to this cluster. Otherwise the condition stays as it is, so that a short run
+            // with the kubeconfig of another cluster marks no node.
             Some(_) if desired.plan.is_in_doubt => {
                 let is_marked = says == Some("True")
                     || self.inputs.is_in_doubt_for_long

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// How many API calls most changes need: a list, one or two writes, and the requests that ask whether the writes have
-/// ended. A change is begun only when the namespace's share has this many calls left.
+/// ended. A change is begun only when this many calls are left of those that ccm allows the namespace.
 const CALLS_OF_A_CHANGE: f64 = 5.0;
 
 #[derive(Default)]
@@ -36,12 +36,13 @@ pub(super) struct Admission {
 }
 
 struct Admitted {
-    /// The Service as the controller plans it. While a change waits because the namespace has no API calls left, the
-    /// spec and the annotations are those from before that change.
+    /// The Service as the controller plans it. When the namespace has used up its share of API calls (the calls that
+    /// ccm allows each namespace), a change of the Service has to wait. Until then, the spec and the annotations here
+    /// are those from before the change.
     service: Arc<KubeService>,
-    /// The namespace's share of API calls that is charged until the latest change of the Service is carried out. `None`
-    /// means that no share is charged, because that change is already carried out, or because the Service existed when
-    /// this process started.
+    /// The share of API calls (the calls that ccm allows a namespace) from which the calls for the latest change of the
+    /// Service are subtracted, until the change is carried out. `None` when it is carried out. Also `None` for a
+    /// Service that existed when this process started, because only later changes are counted.
     payer: Option<Payer>,
     /// The Service as it was before the change that is being carried out, or `None` when this is not known. If the
     /// change moves the Service to another load balancer, the Services that share the previous load balancer need API
@@ -97,9 +98,9 @@ impl Admission {
         begin_to_wait
     }
 
-    /// Takes a Service that was just read again, and returns it as it is planned now. When its last change must wait,
-    /// because its namespace has no API calls left, this is the Service as it was before that change. For a new Service
-    /// that must wait, the result is `None`.
+    /// Takes a Service that was just read again, and returns it as it is planned now. When its namespace has used up
+    /// its share of API calls (the calls that ccm allows each namespace), a change has to wait. The result is then the
+    /// Service as it was before the change, or `None` for a new Service.
     pub(super) fn again(
         &mut self,
         service: Arc<KubeService>,
@@ -133,9 +134,10 @@ impl Admission {
         })
     }
 
-    /// Returns, for each load balancer that Services share, the namespace's share of API calls that is charged for an
-    /// unfinished change of one of these Services. The key of the map identifies the group of Services that share the
-    /// load balancer. A group without an unfinished change is left out.
+    /// The calls for a change of one Service are counted for its namespace. When the Service shares its load balancer,
+    /// its change can also need calls for the other Services. Returns, for each shared load balancer, the namespace for
+    /// which these calls are counted. The key of the map identifies the group of Services that share the load balancer.
+    /// A group without an unfinished change is left out.
     pub(super) fn payers_of_groups(
         &self,
         group: impl Fn(&KubeService) -> Option<String>,
@@ -156,8 +158,8 @@ impl Admission {
         self.admitted.get(uid)?.payer.clone()
     }
 
-    /// Returns the UIDs of the Services that have an unfinished change, but whose namespace has too few API calls left
-    /// to continue with it.
+    /// Returns the UIDs of the Services whose change was begun but can't go on now, because their namespace has nearly
+    /// used up its share of API calls (the calls that ccm allows each namespace).
     pub(super) fn held_back(&self) -> impl Iterator<Item = &str> {
         self.admitted.keys().map(String::as_str).filter(|uid| self.is_held_back(uid))
     }
@@ -167,7 +169,8 @@ impl Admission {
         payer.is_some_and(|payer| payer.can_stop && calls_left(&payer.share) < CALLS_OF_A_CHANGE)
     }
 
-    /// Returns the UIDs of those given Services that wait with a change, because their namespace has no API calls left.
+    /// Returns the UIDs of those given Services whose change waits, because their namespace has used up its share of
+    /// API calls (the calls that ccm allows each namespace).
     pub(super) fn waiting_of(&self, services: &[Arc<KubeService>]) -> HashSet<String> {
         let uids = services.iter().map(|service| &service.metadata.uid);
         uids.filter(|uid| self.waiting.contains_key(*uid)).cloned().collect()
@@ -191,8 +194,9 @@ impl Admission {
         self.waiting.insert(uid.to_owned(), clock::now()).is_none()
     }
 
-    /// Records that the work on the Service has ended. `unfinished` is the namespace's share of API calls that is
-    /// charged for the next try. It is `None` when the Service is not tried again, or when no share is charged.
+    /// Records that the work on the Service has ended. `unfinished` is the namespace for which the API calls of the
+    /// next try are counted. It is `None` when the Service is not tried again, or when its calls are counted for no
+    /// namespace.
     pub(super) fn ended(&mut self, service: &Arc<KubeService>, unfinished: Option<Payer>) {
         if let Some(admitted) = self.admitted.get_mut(&service.metadata.uid)
             && !asks_otherwise(&admitted.service, service)
@@ -202,8 +206,9 @@ impl Admission {
         }
     }
 
-    /// Forgets Services that do not exist any more or want no load balancer any more. Also forgets shares of API calls
-    /// that are full and unused.
+    /// Forgets Services that do not exist any more or want no load balancer any more. Also forgets the share of API
+    /// calls (the calls that ccm allows a namespace) of each namespace that has used none of them lately and whose
+    /// Services are not being changed.
     fn forget(&mut self, listed: &[Arc<KubeService>], now: Instant) {
         let wanting = listed.iter().filter(|service| want(service) == Want::Ensure);
         let uids: HashSet<&str> = wanting.map(|service| &*service.metadata.uid).collect();
@@ -212,8 +217,9 @@ impl Admission {
         self.shares.retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
     }
 
-    /// Whether the Service has changed, in a way that needs API calls, since the version that is stored in `admitted`.
-    /// When it has changed in another way, the given version of the Service replaces the stored version.
+    /// Whether the Service has changed, in a way that needs API calls, since the version from which its plans are made
+    /// (the version in `admitted`). When it has changed in another way, the given version of the Service replaces that
+    /// version.
     fn is_changed(&mut self, service: &Arc<KubeService>, agenda: &Agenda) -> bool {
         let uid = &service.metadata.uid;
         let known = self.admitted.get(uid);
@@ -257,9 +263,9 @@ impl Admission {
         }
         let known = self.admitted.get_mut(&service.metadata.uid)?;
         known.service = as_before(service, &known.service);
-        // While a change of the spec waits, because the namespace has no API calls left, another part of the Service
-        // can change as well, e.g. the finalizer. Anybody could repeat such changes without end, so their calls are
-        // charged to the namespace's share.
+        // While a change of the spec waits, because the namespace has used up its share of API calls (the calls that
+        // ccm allows it), another part of the Service can change as well, e.g. the finalizer. Such a change does not
+        // wait, and anybody could repeat it without end. So its calls are subtracted from the share.
         if agenda.news(&known.service) == News::Changed {
             known.payer = Some(own);
         }

@@ -105,8 +105,8 @@ pub(super) struct PassScope<'a> {
     pub(super) selection: &'a Selection,
     /// Whether Services that this controller must not manage are planned as well, so that a person can see them.
     pub(super) shows_all: bool,
-    /// UIDs of Services that must not be planned now, because they are being changed, or because their namespace has no
-    /// API calls left for their changes.
+    /// UIDs of Services that must not be planned now. Either they are being changed, or their changes wait because
+    /// their namespace has used up its share of API calls (the calls that ccm allows each namespace).
     pub(super) barred: HashSet<&'a str>,
     /// The time between two comparisons of all Services with their load balancers.
     pub(super) period: Duration,
@@ -159,9 +159,9 @@ impl Agenda {
         let services = seen.services.iter().filter(may_be_planned);
         let services = services.filter_map(|service| Some((Arc::clone(service), why(service)?)));
         let services: Vec<_> = services.collect();
-        // The regular comparison of all Services with their load balancers needs newer data than other plans. A sync
-        // pass that makes this comparison therefore always reads such data, even when every Service in `services` is
-        // planned for another reason.
+        // The regular comparison of all Services with their load balancers needs newer data than other plans.
+        // `services` can contain only Services that are planned for other reasons. So the reason `Compared` is added
+        // here when this sync pass makes the comparison.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let reads = self.schedule.reads(whys, scope.period);
@@ -321,9 +321,9 @@ impl Agenda {
         }
     }
 
-    /// Records that the work on the Service was stopped, because its namespace has no API calls left. `has_begun` means
-    /// that a part of the plan was carried out. Otherwise the next plan is made for the Service as it was before its
-    /// change.
+    /// Records that the work on the Service was stopped, because its namespace has used up its share of API calls (the
+    /// calls that ccm allows each namespace). `has_begun` means that a part of the plan was carried out. Otherwise the
+    /// next plan is made for the Service as it was before its change.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) {
         if has_begun {
             self.missed(uid);

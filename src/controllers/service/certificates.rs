@@ -40,8 +40,8 @@ impl CertificateSearch {
     }
 
     /// Deletes the certificates that nothing uses, if a search is due. Must not be called while load balancers are
-    /// being changed. The calls of the search are charged to `payers`, the shares of API calls of the namespaces whose
-    /// changes ended in this sync pass. Returns the plan with what was done.
+    /// being changed. `payers` are the namespaces whose changes ended in this sync pass: the API calls of the search
+    /// are subtracted from the calls that ccm allows them. Returns the plan with what was done.
     pub(super) fn delete_unused(
         &mut self,
         apis: &Apis,

@@ -83,7 +83,8 @@ pub(super) fn failed(apis: &Apis, object: &ObjectReference, reason: Reason, why:
     report(apis, object, [finding]);
 }
 
-/// Reports that a change of the Service waits, because its namespace has used up its share of API calls.
+/// Reports that a change of the Service waits, because its namespace has used up its share of API calls (the calls that
+/// ccm allows each namespace).
 pub(super) fn waits(apis: &Apis, service: &KubeService) {
     report(apis, &service.object(), [plan::waiting(service)]);
 }

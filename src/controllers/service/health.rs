@@ -84,8 +84,9 @@ pub struct Trouble {
     pub is_outage: bool,
     /// Says how many targets are healthy, and why the other targets are not.
     pub message: String,
-    /// The advice for the most frequent cause. A server that is off does not count here, because another check of the
-    /// command `ccm doctor` gives advice for it. The text is empty when there is no other cause.
+    /// The advice for the most frequent cause of unhealthy targets. A server that is off does not count as a cause
+    /// here, because another check of the command `ccm doctor` gives advice for it. The text is empty when there is no
+    /// other cause.
     pub fix: String,
 }
 

@@ -297,8 +297,9 @@ impl ServiceSync<'_> {
                 let until = (!self.selection.is_explicit()).then(|| begun + interval);
                 self.report.outage = self.take_up(begun, &mut requests).err();
                 self.execute(&mut requests, until);
-                // The thread scope can only end when no request is in flight any more. To wait for that would delay the
-                // work on other Services. So the loop goes on while there are changes and a request is in flight.
+                // The scope of the threads that send requests ends only when no request is in flight any more. Waiting
+                // for that would delay the work on other Services. So the loop goes on while there are changes and a
+                // request is in flight.
                 if self.state.executor.executions().is_empty() || !requests.are_in_flight() {
                     break;
                 }
@@ -357,8 +358,9 @@ impl ServiceSync<'_> {
         seen.nodes = Arc::default();
         let is_taken_up = |plan: &mut ServicePlan| plan.is_taken_up();
         let mut to_do: Vec<_> = in_order.extract_if(.., is_taken_up).collect();
-        // The list of all Services has shown that this Service exceeds a limit of memory. Another read of this Service
-        // alone could not show that, so no new plan is made.
+        // The list of all Services has shown that the Services together take too much memory, and that this Service has
+        // lost its large fields for that reason. A new read of this Service alone could not change this, so no new plan
+        // is made.
         let is_above =
             |plan: &mut ServicePlan| plan.service.above.is_some() && plan.obstacle.is_some();
         for plan in to_do.extract_if(.., is_above) {

@@ -39,8 +39,9 @@ pub(super) struct Pods {
     /// `new` (Services that were first read within the last minute) and `recent` (pods that have ended within the last
     /// minute).
     known: Arc<PodNodes>,
-    /// The hash of the last answer of the API server. `print_of` is a hash of the Services and nodes that the read was
-    /// about. When these change, the hash of the answer is dropped.
+    /// `print` is a hash of the API server's last answer, by which an unchanged answer is recognised. `print_of` is a
+    /// hash of the Services and nodes about which the API server was asked. When other Services or nodes are asked
+    /// about, `print` is dropped, and the next answer is read completely.
     print: Print,
     print_of: u64,
     /// When EndpointSlices were last read. The field `next` says when they are read again.

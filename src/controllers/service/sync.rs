@@ -68,7 +68,8 @@ pub(super) struct ServiceSync<'a> {
     /// Whether a change of a Service waits when its namespace has no API calls left. A person's request is never
     /// delayed in this way.
     pub(super) is_limited: bool,
-    /// The payers (namespaces' shares of API calls) of the Services whose changes ended in this sync pass.
+    /// The payers of the Services whose changes ended in this sync pass. A payer is the namespace from whose share of
+    /// API calls (the calls that ccm allows each namespace) the calls are subtracted.
     pub(super) payers: Vec<Payer>,
     pub(super) report: Report,
     pub(super) plans: Vec<ServicePlan>,

@@ -48,8 +48,9 @@ pub enum Acquired {
     /// Another process, whose identity is the value, is the leader and is alive. Only a wait with
     /// `WaitPolicy::UntilRenewed` ends in this way.
     HeldBy(String),
-    /// The process can't get the Lease until an operator corrects something, e.g. the credentials or the RBAC role. A
-    /// wait with `WaitPolicy::UntilRenewed` also ends in this way after any other error.
+    /// The process can't get the Lease until an operator corrects something, e.g. the credentials or the RBAC role.
+    /// With `WaitPolicy::UntilRenewed`, when the process does not wait as a standby, any other error ends the wait in
+    /// this way, too.
     Failed(String),
 }
 

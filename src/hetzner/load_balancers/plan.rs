@@ -99,8 +99,9 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns an empty plan, and the data from which its changes are made. The callers add the changes that take the
-    /// Service off its load balancers or end their management. Such changes need no nodes, so the data contain none.
+    /// Returns an empty plan, and the settings and API objects from which the caller makes the changes of the plan. The
+    /// callers add the changes that take the Service off its load balancers or end their management. Such changes need
+    /// no nodes, so none are returned.
     fn end<'a>(
         &'a self,
         service: &'a Service,
@@ -205,16 +206,17 @@ impl<'a> Settled<'a> {
         let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
         plan.found = plan.found.or_else(shown);
         plan = refused(plan, parser, reason);
-        // When somebody else has ports on the load balancer, the IP mode in the status is set to `Proxy` even when the
-        // plan is refused. Otherwise a user could prevent this mode by an invalid annotation.
+        // When others have ports on the load balancer, the IP mode in the status of this Service is set to `Proxy` even
+        // when the plan is refused. With the mode `VIP`, kube-proxy would send the cluster's traffic for the ports of
+        // others to this Service. A user must not be able to cause that by an invalid annotation.
         if desired.in_status.is_by_proxy {
             plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
         }
         if stays { plan } else { leave_unused(plan, &context, &desired, there) }
     }
 
-    /// Compares the load balancer with what the Service asks for, and writes the result into `plan`. Problems are added
-    /// to the parser.
+    /// Compares the load balancer with what the Service asks for, and writes the result into `plan`. Problems with what
+    /// the Service asks for are added to `self.parser`, which collects them for messages.
     fn complete(&mut self, found: &FoundBalancer<'a>, plan: &mut LoadBalancerPlan) {
         let (context, there) = (&self.context, found.balancer());
         plan.found = there.map(|balancer| Balancer {

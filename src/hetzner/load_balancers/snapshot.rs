@@ -84,8 +84,8 @@ impl provider::Snapshot for BalancerSnapshot {
     }
 
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth> {
-        // The cluster would give only the names of nodes and Services, which are not needed for the result. So an empty
-        // cluster is used.
+        // A cluster is needed only for the names of nodes and Services, and the returned health contains no such names.
+        // So an empty cluster is used.
         let names = &Cluster::default();
         let is_wanted = |uid: &&String| services.contains(uid.as_str());
         let is_ours = |balancer: &Labelled| {

@@ -182,12 +182,12 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     }
 }
 
-/// Removes from `ports` the ports that the Service can't have on the load balancer `there`, because they belong to
-/// somebody else. Reports why, and returns `None`.
+/// Removes from `ports` the ports that the Service can't have on the load balancer `there`, because another Service or
+/// the owner of the load balancer has them. Reports why, and returns `None`.
 ///
 /// There is one exception. When a port was removed, and the Service's status has an address of another load balancer of
-/// the Service, the Service stays on that one for now. The function then reports nothing, and returns that load
-/// balancer and the reasons.
+/// the Service, the Service stays on that other load balancer for now. The function then reports nothing, and returns
+/// that load balancer and the reasons.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -304,9 +304,9 @@ impl PortReader<'_, '_> {
         self.health_check();
     }
 
-    /// Sets the field from its annotation, or else from the program's settings, or else to the default that this
-    /// function names for the field. The value `nothing` stands for no default. Returns whether the annotation or the
-    /// settings have a value.
+    /// Sets the field from its annotation, or else from the program's settings, or else to the default in this
+    /// function. `nothing` is the JSON value `null`, and means that the field has no default. Returns whether the
+    /// annotation or the settings have a value.
     fn read(&mut self, field: PortField) -> bool {
         let nothing = Value::Null;
         match field {

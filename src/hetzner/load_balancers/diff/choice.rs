@@ -27,20 +27,21 @@ pub(crate) struct TargetCandidate {
 
 /// The limits and settings by which targets are chosen from the nodes that the Services want as targets.
 pub(crate) struct ChoiceRules<'a> {
-    /// The highest number of nodes that can be chosen. It is the limit of the load balancer's type without the places
-    /// that other targets take.
+    /// The highest number of nodes that can be chosen. It is the limit of the load balancer's type minus the number of
+    /// targets that are not chosen here, e.g. servers that somebody else has added.
     pub(crate) room: usize,
     /// How long a node that will stop soon stays a target. `None` when it stays a target like any other node.
     pub(crate) delay: Option<Duration>,
     /// Whether the load balancer has no targets except those that are chosen here. Another target is e.g. a server that
     /// somebody else has added.
     pub(crate) is_alone: bool,
-    /// The Services whose pods decide which nodes are preferred, as a mask: each bit stands for a Service in
-    /// [`PodNodes::services`](crate::provider::PodNodes::services). Zero when no Service asks for that, or when it is
-    /// not known where their pods run.
+    /// The Services whose pods decide which nodes are preferred as targets, as a mask: each bit stands for a Service in
+    /// [`PodNodes::services`](crate::provider::PodNodes::services). Zero when no Service has asked to prefer nodes with
+    /// pods, or when it is not known where the pods run.
     pub(crate) services: u64,
-    /// How many targets are allowed to lose their places to nodes with pods now. This number does not limit the
-    /// exchanges that give a Service its first target with a ready pod of the Service.
+    /// How many targets can be exchanged now. In an exchange, a target without pods is removed, and a node with pods
+    /// becomes a target instead. An exchange that gives a Service its first target with a ready pod of this Service is
+    /// not limited by this number.
     pub(crate) exchanges: usize,
     /// Returns the reason why a target must stay, or `None` when it can be removed. The arguments are the node, the
     /// other targets that are removed at the same time, and whether the removal can wait while few API calls are left.
@@ -50,8 +51,8 @@ pub(crate) struct ChoiceRules<'a> {
 pub(crate) type WhyKeptFn<'a> =
     dyn Fn(&TargetCandidate, &BTreeSet<TargetId>, CanWait) -> Option<WhyKept> + 'a;
 
-/// Whether the removal of a target waits while few calls of the project's API rate limit remain. A removal does not
-/// wait when it makes room for the first target that runs a ready pod of a Service.
+/// Whether the removal of a target waits while few calls of the project's API rate limit remain. The removal does not
+/// wait when a Service has no target with a ready pod yet, and a node with such a pod becomes a target instead.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CanWait {
     Yes,

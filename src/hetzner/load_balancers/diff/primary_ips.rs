@@ -223,8 +223,9 @@ impl AskedIp {
         let by_text = id.map(|id| id.to_string()).as_ref() == Some(text)
             || covers(&format!("{ip}/{range}"), text);
         let is_it = found.map_or(by_text, |primary_ip| id == Some(primary_ip.id));
-        // Whether the annotation holds the name of a Primary IP. When the list of Primary IPs was not read, it is not
-        // known which address this name means, so no warning is added.
+        // Whether the annotation names the Primary IP by its name, and not by its ID or address. When the list of
+        // Primary IPs was not read, it is not known which address this name means. The load balancer may have this
+        // address already, so there is no warning.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
             // A user who asks for a certain address probably wants to keep it. So there is a warning when Hetzner would

@@ -127,11 +127,13 @@ pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
     balancer.ownership.released.as_ref().is_some_and(|of| of != uid)
 }
 
-/// Returns the UID of another cluster that owns the load balancer, according to a label. There are two exceptions, in
-/// which the result is `None`. When all targets are nodes of this cluster, the UID in the label is an earlier UID of
-/// this cluster, which was restored and has a new UID now. While this program does not know the UID of this cluster, a
-/// load balancer without targets, or with a node of this cluster as a target, does not count as owned by another
-/// cluster.
+/// Returns the UID of another cluster that owns the load balancer, according to a label. Although a label has another
+/// UID, the result is `None` in two cases:
+///
+/// - All targets are nodes of this cluster. The label then has an earlier UID of this cluster, which has got a new UID
+///   by a restore.
+/// - The UID of this cluster is not known yet, and the load balancer has no targets, or has a node of this cluster as a
+///   target.
 pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Option<&'a str> {
     let Some(uid) = &balancer.ownership.cluster_uid else {
         return cluster_on_external(balancer, cluster);

@@ -34,7 +34,8 @@ pub const ADOPTED: &str = "ccm-from-scratch/adopted";
 pub const SECRET: &str = "ccm-from-scratch/secret";
 pub const ADOPT: &str = "ccm-from-scratch/adopt";
 pub const GROUP: &str = "ccm-from-scratch/group";
-/// The beginning of the key of a label that names the owner of a port. The port number follows in the key.
+/// The beginning of the key of a label that names the Service which owns a port of the load balancer. The port number
+/// follows in the key.
 pub const PORT: &str = "ccm-from-scratch/port-";
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
 /// The beginning of the key of a label that lists the targets that an external load balancer (one that somebody else
@@ -168,7 +169,8 @@ impl Ownership {
         wanted
     }
 
-    /// Returns all labels that state this ownership. Each value is `Some`, because none of these labels is removed.
+    /// Returns the labels that an object has when it has exactly this ownership. Each value is `Some`, because `None`
+    /// would mean that a label is removed.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (String, Option<String>)> + use<> {
         self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }

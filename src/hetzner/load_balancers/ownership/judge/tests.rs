@@ -164,9 +164,9 @@ fn whether_the_service_may_adopt_it() {
         (13, balancer(&[], &[FOREIGN]), "ynn"),
         (14, balancer(&[], &[NODE]), "yyn"),
         (14, balancer(&[("provisioner", "terraform")], &[]), "yyn"),
-        // The first of these load balancers was made for a Service of another namespace. Row 6 is not true for it,
-        // because it has neither the label `cluster-uid` nor the label `keep`. The second has a label of another
-        // program. Row 7 is not true for it, because this program created it.
+        // No row of the table of `adoption` before row 14 is true for these two load balancers. The first was made for
+        // a Service of another namespace, but row 6 also requires the label `cluster-uid` or `keep`, which it does not
+        // have. The second has a label of another program, but row 7 also requires that this program did not create it.
         (14, balancer(&[(SERVICE, of_stranger)], &[]), "yyn"),
         (14, balancer(&[("team", "owned"), (CREATED, "true")], &[]), "yyn"),
     ] {
