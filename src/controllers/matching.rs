@@ -105,8 +105,9 @@ pub struct MatchIndex<'a> {
     unmatched: Vec<(&'a KubeNode, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a KubeNode>,
     claims: Claims<'a>,
-    /// The addresses that kubelets want for their nodes. For each such address, all nodes that have it in their status
-    /// or in an annotation.
+    /// The addresses that a kubelet or an annotation asks for, e.g. by the kubelet's `--node-ip`. For each such
+    /// address, all nodes that have it in their status or in the annotation `internal-ip`. Two nodes must not get the
+    /// same address.
     asked_for: HashMap<IpAddr, Vec<&'a KubeNode>>,
 }
 

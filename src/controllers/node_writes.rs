@@ -206,7 +206,7 @@ impl Write for NodeChange {
     }
 }
 
-/// The outcome of the writes in one node's plan.
+/// What has become of one node's plan: the writes that were made, and why other writes were not made.
 pub(super) struct AppliedPlan<Facts> {
     /// The number of writes in the first plan for the node.
     planned: usize,

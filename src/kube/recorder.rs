@@ -643,7 +643,8 @@ mod tests {
             ("u", A, Reason::UnknownAnnotation, "a", 599, false),
             ("u", A, Reason::UnknownAnnotation, "a", 602, true),
             ("u", A, Reason::UnknownAnnotation, "a", 700, false),
-            // A problem with this reason is reported only once, because it lasts until a person fixes the cause.
+            // A problem with this reason is reported when it is seen for the first time, here at 700 s, and then never
+            // again. It lasts until a person fixes the cause, so repeated reports would not help.
             ("u", A, Reason::NotExternal, "a", 700, true),
             ("u", A, Reason::NotExternal, "a", 7000, false),
         ];

@@ -431,8 +431,9 @@ mod tests {
             (0.02, 50_000, 1_000, Some(50_000)),
             (0.02, 50_000, 1_010, Some(50_500)),
             (0.02, 50_500, 1_000, Some(50_500)),
-            // The program's clock runs 50 times as fast as real time. The monotonic clock and the wall clock are
-            // allowed to differ by two real seconds, which are 100 seconds of the program's clock.
+            // In these cases, the program's clock runs 50 times as fast as real time. The times that passed by the
+            // program's monotonic clock and by the wall clock are allowed to differ by two real seconds, which are 100
+            // seconds of the program's clock.
             (0.02, 50_000, 3_000, Some(150_000)),
             (0.02, 50_000, 3_001, None),
             (0.02, 150_000, 1_000, Some(150_000)),
@@ -495,7 +496,7 @@ mod tests {
         assert_eq!(multiplied(Duration::MAX, 1.0), Duration::MAX);
     }
 
-    /// This test relies on the fact that no unit test changes the speed of the program's clock.
+    /// No unit test makes the program's clock run faster or slower, so in this test it must show real time.
     #[test]
     fn without_a_factor_the_program_s_time_is_the_machine_s() {
         let time = Duration::from_nanos(1_234_567_891);

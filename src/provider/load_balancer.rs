@@ -151,10 +151,10 @@ pub trait Snapshot: Send + Sync {
     /// the UIDs of the Services. `None` when this snapshot has no list of certificates. Makes no API call.
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
 
-    /// Returns each load balancer that has a label with the UID of a Service. The Service can be in this cluster or in
-    /// another one. The text beside each load balancer comes from its labels. It is the name of the Service (as
-    /// `namespace.name`, possibly shortened), or of the group of Services that share the load balancer. The text is
-    /// empty when the labels have no name. Makes no API call.
+    /// Returns each load balancer that has a label with the UID of a Service of any cluster. The text beside each load
+    /// balancer is a name from its labels: the name of the Service (as `namespace.name`, possibly shortened), or the
+    /// name that Services which share the load balancer have given it. The text is empty when the labels have no name.
+    /// Makes no API call.
     fn all(&self) -> Vec<(Balancer, String)>;
 
     /// Services that share a load balancer are a group. [`LoadBalancers::group`] gives these Services different keys
@@ -946,8 +946,8 @@ named! {
 /// that its server is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetCounts {
-    /// The number of targets that are healthy on each port of the Service or, when all Services are considered, on each
-    /// port of any Service.
+    /// The number of healthy targets. A target is healthy when its health checks succeed on all ports that are
+    /// considered. These are either the ports of one Service, or the ports of all Services on the load balancer.
     pub healthy: usize,
     /// The number of targets that get traffic, because they are healthy on at least one port of the Service or, when
     /// all Services are considered, on at least one port of any Service.

@@ -325,8 +325,7 @@ impl Groups {
         self.by_key.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the Service with this UID. `None` when no group (Services that share a load balancer) has such a
-    /// Service.
+    /// Returns the Service with this UID, if it shares a load balancer with other Services. Otherwise returns `None`.
     pub fn of_uid(&self, uid: &str) -> Option<&Service> {
         let (key, place) = self.places.get(uid)?;
         self.of_key(key).get(*place)

@@ -347,8 +347,8 @@ fn robot_gap(error: provider::ProviderError) -> Gap {
     Gap::Failed(error.message, Some(fix))
 }
 
-/// Returns the reason why objects could not be listed. The reason is a fault only when the API server refused the
-/// credentials. It is no fault when the user has no right to list the objects, because not every user has this right.
+/// Returns the reason why objects could not be listed. When the API server refused the credentials, the reason counts
+/// as a problem. When the user has no right to list the objects, it does not, because not every user has this right.
 fn unlisted(error: kube::KubeError, what: &str) -> Gap {
     if error.is_unauthorized() {
         Gap::Refused(Credential::Kubernetes, error.to_string(), None)

@@ -321,8 +321,8 @@ impl Serialize for ServiceJson<'_> {
     }
 }
 
-/// Whether the load balancer that this Service uses serves only others until now. Each of its ports belongs to another
-/// Service or to the owner of the load balancer, and the status of this Service has no address.
+/// Whether the load balancer that this Service will use serves only other Services or its owner so far. None of its
+/// ports belongs to this Service yet, and the status of this Service has no address.
 pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let found = plan.cloud.found.as_ref();

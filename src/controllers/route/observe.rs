@@ -63,9 +63,9 @@ pub struct RouteController {
     pub(super) settings: RouteSettings,
     pub(super) memory: RouteMemory,
     pub(super) schedule: Schedule,
-    /// A hash of the nodes and servers, as they were when the routes were last compared with the nodes. While the hash
-    /// stays the same, no change of a node or server makes a new comparison necessary. `None` means that they were
-    /// never compared.
+    /// A hash of the nodes and servers from which the routes were planned at the last comparison of nodes and routes.
+    /// While nodes and servers still have this hash, they are no reason for a new comparison. `None` before the first
+    /// comparison.
     compared: Option<u64>,
     begun: Option<Instant>,
     /// Whether the last sync deleted a route and could not add its replacement. Then the next try does not have to wait

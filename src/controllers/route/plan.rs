@@ -489,7 +489,7 @@ impl<'a> Planner<'a> {
             None if self.is_in_doubt && matches!(says, None | Some("False")) => None,
             None => Some(false),
             // The list of servers does not contain the node's server. The lifecycle controller decides whether the node
-            // is deleted, so its condition stays as it is.
+            // is deleted, so the node's condition `NetworkUnavailable` stays as it is.
             Some(_) if !desired.has_server => None,
             // The node's route is blocked by a route that may belong to another cluster. The condition
             // `NetworkUnavailable` gets the value `True` in two cases. In the first, the route has been blocked for

@@ -323,7 +323,8 @@ impl Synced {
     }
 }
 
-/// Adds the outcome `Changed` or `Unchanged` to the report, for each node and for each destination that was changed.
+/// Adds each node of the plan to the report as `Unchanged`, and then each node and each destination that was changed as
+/// `Changed`.
 fn note_outcomes(report: &mut Report, plan: &RoutePlan) {
     for node in &plan.nodes {
         report.note(node.object.for_people(), Progress::Unchanged);

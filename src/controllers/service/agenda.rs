@@ -656,7 +656,8 @@ mod tests {
 
     type Edit = fn(&mut Vec<KubeService>);
 
-    /// In this test, all Services of a namespace share a load balancer, i.e. are a group.
+    /// In this test, the Services of a namespace share one load balancer. A change of one of them must be a reason for
+    /// new plans of these Services, and of no others.
     #[test]
     fn a_change_of_a_group_is_news_for_its_members_alone() {
         let service = |(uid, group): (&str, &str)| {

@@ -138,8 +138,8 @@ fn reason(event: &PastEvent) -> Option<&'static Reason> {
     Reason::ALL.iter().find(|reason| reason.name() == event.reason)
 }
 
-/// Returns, for each object whose last try has failed, the event of that try. `events` must be sorted by
-/// time, the oldest first.
+/// Returns, for each object whose last sync has failed, the event that reported this. `events` must be sorted by time,
+/// the oldest first.
 pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<Involved, Arc<PastEvent>> {
     let mut last = HashMap::new();
     for event in events {

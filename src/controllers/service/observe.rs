@@ -175,8 +175,8 @@ impl ObservedServices {
     }
 }
 
-/// Returns the key of the group of Services that share a load balancer with this Service. `None` when the Service
-/// shares none.
+/// Returns a text that is equal for all Services which share one load balancer with this Service. `None` when the
+/// Service shares no load balancer.
 pub(super) fn group(provider: &dyn Provider, service: &KubeService) -> Option<String> {
     let metadata = &service.metadata;
     let balancers = provider.load_balancers()?;
@@ -216,8 +216,8 @@ pub(super) fn tls_secret_names<'a>(
     names
 }
 
-/// Returns the groups of Services that share a load balancer. When a Service occurs more than once in `services`, the
-/// first version is used.
+/// Returns the groups: each is a set of Services that share one load balancer. When a Service occurs more than once in
+/// `services`, only its first occurrence is used.
 pub fn groups<'a>(
     provider: &dyn Provider,
     services: impl IntoIterator<Item = &'a KubeService>,
@@ -303,7 +303,8 @@ pub(super) fn observe(
 /// The dedicated servers, as they were listed last. The list can be of any age.
 struct DedicatedServers {
     servers: Option<cache::ListedServers>,
-    /// Whether there are credentials for the API of dedicated servers.
+    /// Whether the settings contain credentials for the API of dedicated servers. Without them, nothing is known about
+    /// dedicated servers.
     is_known: bool,
 }
 

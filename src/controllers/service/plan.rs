@@ -486,9 +486,10 @@ impl ServicePlan {
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)
     }
 
-    /// Whether the plan is right only if the API token belongs to the right project. This is so when the plan creates a
-    /// load balancer or removes the finalizer, and the project has no load balancer with the UID of the Service or with
-    /// an address from its status. See `refuse_in_wrong_project`.
+    /// Whether the plan would be harmful if the API token belonged to a wrong project, and nothing shows that it
+    /// belongs to the right one. The harm would be a new load balancer, or the removal of the finalizer. The project is
+    /// shown to be right by a load balancer with the UID of the Service, or with an address from its status. See
+    /// `refuse_in_wrong_project`.
     fn rests_on_project(&self) -> bool {
         let status = &self.service.status.load_balancer.ingress;
         let mut found = self.cloud.found.iter().flat_map(|found| &found.addresses);

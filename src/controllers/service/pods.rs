@@ -163,8 +163,9 @@ impl Pods {
         hasher.finish()
     }
 
-    /// Returns how many targets of each load balancer, by its ID, have lost their places to nodes with pods within the
-    /// last minute, or are losing them now.
+    /// Returns how many exchanges of targets count for the limit now, by the ID of the load balancer. In an exchange, a
+    /// target without pods is removed, and a node with pods becomes a target instead. An exchange counts while it is
+    /// being made and for a minute afterwards.
     pub(super) fn exchanged(&self) -> HashMap<u64, usize> {
         let mut counts = HashMap::new();
         for exchange in self.exchanges.iter().filter(|exchange| exchange.counts()) {

@@ -351,7 +351,8 @@ impl BalancerChange {
             | (BalancerAction::Delete, "protected")
             // A load balancer began to use the certificate after the last read, so the certificate stays.
             | (BalancerAction::DeleteCertificate, "resource_in_use")
-            // Somebody else made the same change after the last read.
+            // In this case and the three below, somebody else (another program or a person) made the same change after
+            // this program had last read the load balancer.
             | (BalancerAction::AddTarget, "target_already_defined")
             | (BalancerAction::AddService, "source_port_already_used")
             | (BalancerAction::Attach, "load_balancer_already_attached")

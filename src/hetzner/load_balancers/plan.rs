@@ -62,10 +62,10 @@ impl BalancerSnapshot {
         for balancer in owned(balancers, service, cluster).filter(is_managed) {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
-            // On an external load balancer (one that somebody else made), the plan also empties the status of the
-            // Service, but only when a label has the Service's UID. Without such a label, the address in the status is
-            // the only way to recognise the Service's ports. A later attempt to remove the ports could not find them if
-            // the status were empty.
+            // The Service leaves an external load balancer (one that somebody else made). The plan then also empties
+            // the status of the Service, if a label of the load balancer has the Service's UID. Without such a label,
+            // the address in the status is the only way to recognise the Service's ports, so it must stay there: a
+            // failed removal of the ports has to be tried again.
             if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }

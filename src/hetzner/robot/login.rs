@@ -72,9 +72,10 @@ impl RobotLogin {
         lock(&self.state).refused
     }
 
-    /// Continues the wait of another process of this program, whose login failed at the time `at`. The present
-    /// credentials are not sent until the wait ends. Other credentials, from a changed file, can be sent. If `at` is in
-    /// the future, because the clocks of two machines differ, the present time is used.
+    /// Uses the knowledge that another process of this program was refused a login at the time `at`. As after a failed
+    /// login of this process, the present credentials are not sent for a while, counted from `at`. Other credentials,
+    /// from a changed file, can be sent. If `at` is in the future, because the clocks of two machines differ, the
+    /// present time is used.
     pub(super) fn wait_since(&self, at: Timestamp) {
         let now = clock::timestamp();
         let at = whole_second(at.min(now));

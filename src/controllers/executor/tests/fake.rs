@@ -94,7 +94,7 @@ impl Deref for Fake {
 
 impl Fake {
     /// Makes all changes of these lists, and returns when all have ended. Each list contains the changes of one object.
-    /// Returns the outcome for each list as an [`Execution`], in the same order.
+    /// Returns an [`Execution`] for each list, in the same order, which says what was made and what failed.
     pub(super) fn run(&self, lists: Vec<Vec<Step>>) -> Vec<Execution<usize>> {
         self.run_with(lists, 4)
     }

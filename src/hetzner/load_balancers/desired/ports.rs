@@ -549,8 +549,9 @@ impl PortReader<'_, '_> {
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         let http_is_set = of_http_checks().any(|annotation| self.has(annotation));
-        // An annotation for HTTP checks, e.g. the path, gives the check the port's protocol instead of `tcp`. Profile
-        // `hcloud` behaves like hcloud-cloud-controller-manager, where such an annotation does not do this.
+        // When an annotation for HTTP health checks is set, e.g. the path, the health check uses the port's protocol
+        // instead of `tcp`. In profile `hcloud`, such an annotation does not change the protocol, as in
+        // hcloud-cloud-controller-manager.
         let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
         let (name, source) = match (set, asked) {
             (Some(set), _) => (set.value, set.source),

@@ -160,8 +160,8 @@ fn departing(
 /// Gives the places of targets without pods to nodes with ready pods.
 struct Exchange<'a> {
     rules: &'a ChoiceRules<'a>,
-    /// The targets that are removed now or soon: those of nodes that will stop soon, and those that have lost their
-    /// places to nodes with pods.
+    /// The targets that are removed now or soon. Either their nodes will stop soon, or they run no pods and nodes with
+    /// pods become targets instead.
     leaving: BTreeSet<TargetId>,
     chosen: Vec<TargetCandidate>,
     /// The nodes that are left out, because the load balancer can't have more targets.
@@ -188,9 +188,9 @@ impl Exchange<'_> {
         self.note_rest();
     }
 
-    /// Gives the place of one target without pods to a node with a ready pod of these Services. With [`CanWait::Yes`],
-    /// the target must have been without pods for a minute. Returns `false` when there is no such target or no such
-    /// node.
+    /// Exchanges one target: a target without pods of the Services is removed, and a node with a ready pod of these
+    /// Services becomes a target instead. `services` is the mask of these Services. With [`CanWait::Yes`], the target
+    /// must have been without pods for a minute. Returns `false` when there is no such target or no such node.
     fn exchange(&mut self, services: u64, can_wait: CanWait) -> bool {
         let Some(come) = self.with_ready_pod(services).next() else {
             return false;

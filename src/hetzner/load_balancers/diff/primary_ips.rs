@@ -168,8 +168,9 @@ impl AskedIp {
             let (kind, key) = (&one.kind, key.unwrap_or_default());
             refuse(&format!("is of type {kind}: name it in annotation {key} instead"));
         }
-        // `ccm lint` can check the manifest of a Service that already exists in the cluster, and whose load balancer
-        // uses this Primary IP. So it is not an error for `ccm lint` when something already uses the Primary IP.
+        // `ccm lint` (`is_for_manifests`) can check the manifest of a Service that already exists, and the load
+        // balancer of this Service can already use the Primary IP. So `ccm lint` does not report that something uses
+        // the Primary IP.
         let holder = one.assignee_id;
         if let Some(id) = holder.filter(|_| !context.observed.is_for_manifests) {
             let kind = one.assignee_type.replace('_', " ");

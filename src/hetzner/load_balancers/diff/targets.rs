@@ -42,8 +42,9 @@ struct Ways<'a> {
 /// A list of targets, each with the name of its node.
 type NamedTargets = Vec<(TargetId, String)>;
 
-/// Returns the existing targets that are nodes. The value is `true` when the load balancer reaches the target by its
-/// private IP. A target by IP is left out when the IP does not belong to a node, because a person added it by hand.
+/// Returns those existing targets of the load balancer that are nodes. In the map, `true` stands for a target that the
+/// load balancer reaches by its private IP. A target by IP is left out when the IP does not belong to a node, because a
+/// person added it by hand.
 fn targets_of_nodes(
     context: &PlanContext,
     desired: &Desired,
@@ -294,8 +295,8 @@ impl Diff<'_, '_> {
         needs_public
     }
 
-    /// Chooses the targets. `others` is the number of targets that are not chosen here, because somebody else added them or
-    /// because they stay as they are.
+    /// Chooses which nodes are targets. `others` is the number of further targets, which stay whatever is chosen here,
+    /// e.g. because a person has added them. They count for the limit of the load balancer's type.
     fn choice(&mut self, ways: &Ways, wanted: NamedTargets, others: usize) -> TargetChoice {
         let room = self.kind.max_targets.saturating_sub(others);
         let services = self.services_with_pods(wanted.len() > room);

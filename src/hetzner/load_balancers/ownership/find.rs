@@ -309,9 +309,9 @@ pub(crate) fn rests_on_services(
     }
 }
 
-/// Returns the load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses. A
-/// load balancer without the label `group` takes precedence over one with this label. When several load balancers have
-/// the same precedence, it is not known which of them belongs to the Service, and the error names them.
+/// Returns the load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses.
+/// When several load balancers are like this, the result is the only one without the label `group`. The error names the
+/// load balancers when it can't be decided which one belongs to the Service.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,

@@ -4,10 +4,10 @@ use super::facts::is_used_by_others;
 use super::labels::{Labelled, Ownership, RELEASED};
 use crate::provider::{Cluster, Service};
 
-/// Returns the ownership that the labels should state when the Service has left the load balancer. `is_last` means that
-/// no other Service uses the load balancer. Then all labels of this program are removed, or, when the load balancer is
-/// external (made by somebody else), only the labels of this cluster. Otherwise only the labels about this Service are
-/// removed.
+/// Returns what the labels of the load balancer should say about its owners when the Service has left it. `is_last`
+/// means that no other Service uses the load balancer. Then all labels of this program are removed or, from an external
+/// load balancer (one that somebody else made), only the labels of this cluster. Otherwise only the labels about this
+/// Service are removed.
 pub(crate) fn without_service(
     balancer: Labelled,
     service: &Service,

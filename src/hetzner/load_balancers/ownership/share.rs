@@ -1,4 +1,5 @@
-//! The names of groups of Services that share a load balancer, and the Services that belong to a group.
+//! Several Services that share one load balancer are a group. This file finds the name of a Service's group, and the
+//! Services that belong to a group.
 
 use super::index::Balancers;
 use super::labels::Labelled;
