@@ -83,9 +83,10 @@ impl Backoff {
     }
 }
 
-/// Returns the first moment, at `next` or later, that is a whole number of steps after `origin`. A step has the length
-/// `width`, which is half of the wait of the object. Objects with equal waits are then tried at the same moment, so the
-/// data from the cloud are read once for all of them.
+/// Returns the moment of the next try for an object whose sync has failed: the first moment, at `next` or later, that
+/// is a whole number of steps after `origin`. A step has the length `width`, which is half of the object's wait.
+/// Objects with equal waits are then tried at the same moment, so the data from the cloud are read once for all of
+/// them.
 fn on_grid(next: Instant, origin: Instant, width: Duration) -> Instant {
     let since = next.duration_since(origin).as_secs_f64();
     let cells = (since / width.as_secs_f64()).ceil();

@@ -62,7 +62,8 @@ pub enum Retry {
     Never,
 }
 
-/// The stages of one try of a call. The function [`HttpSettings::watch`] is called at each stage.
+/// The two moments of one try of a call: its beginning and its end. The function [`HttpSettings::watch`] is called at
+/// each of them.
 #[derive(Clone, Copy, Debug)]
 pub enum TryStage<'a> {
     /// The request is about to be sent.

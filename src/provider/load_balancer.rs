@@ -435,7 +435,8 @@ pub enum PlanOutcome {
 /// What is done after the changes were made and the status of the Service was written.
 #[derive(Debug, Default)]
 pub enum Then {
-    /// Nothing follows, because the load balancer has its desired state.
+    /// After the changes and the write of the status nothing more has to be done, because the load balancer then has
+    /// its desired state.
     #[default]
     Done,
     /// The Service is planned again soon, although nothing failed. A part of the desired state is not possible yet,

@@ -328,8 +328,8 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     );
 }
 
-/// When the reads of a sync pass take longer than the interval of the sync passes, `work` is called with an `until`
-/// that has already passed. Answers must be handled even then.
+/// A sync pass can call `work` with a time (`until`) that has already passed, because the reads of the sync pass took
+/// longer than the interval of the sync passes. The answers of the cloud must be handled even then.
 #[test]
 fn answers_are_seen_and_actions_asked_about_when_the_time_is_over() {
     for answer in [Answer::Done, Answer::Runs(2)] {

@@ -159,9 +159,9 @@ impl Agenda {
         let services = seen.services.iter().filter(may_be_planned);
         let services = services.filter_map(|service| Some((Arc::clone(service), why(service)?)));
         let services: Vec<_> = services.collect();
-        // The regular comparison of all Services with their load balancers needs newer data than other plans.
-        // `services` can contain only Services that are planned for other reasons. So the reason `Compared` is added
-        // here when this sync pass makes the comparison.
+        // The reasons for plans decide how new the data of the cloud must be. The regular comparison of all Services
+        // with their load balancers needs newer data than other plans. So in a sync pass that makes this comparison,
+        // `Compared` is always one of the reasons, even when all Services in `services` are planned for other reasons.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let reads = self.schedule.reads(whys, scope.period);
@@ -581,7 +581,8 @@ mod tests {
         ("a plan was not begun", |it| it.agenda.missed("a"), "a Overtaken: any age, Changed"),
         ("a plan that was not begun is made again", |it| { it.agenda.missed("a"); it.plans("a", 1, "old"); }, ""),
         ("nothing of a plan may count", |it| it.agenda.stopped("a", false), "a Changed: any age, Changed"),
-        // The list of Services is older than the last plan.
+        // The last plan was made from version 2 of the Service, but the list of Services still shows version 1. This is
+        // no reason for a new plan.
         ("the list is older than the plan", |it| it.plans("a", 2, "new"), ""),
         ("the list is older than the plan, and a node comes", |it| { it.plans("a", 2, "new"); it.nodes = 2; it.sees(); it.plans("b", 1, "old"); }, "a Overtaken: any age, Changed"),
         ("the list is older than a write", |it| it.agenda.written(&service("a", 2, "new")), ""),

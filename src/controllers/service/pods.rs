@@ -35,9 +35,9 @@ pub(super) struct Pods {
     /// know. These are several when Services share a load balancer. The key is the creation time and the UID of the
     /// Service, so the oldest Service comes first.
     asked: BTreeMap<(Option<Timestamp>, String), Vec<ServiceName>>,
-    /// The result of the last read of EndpointSlices. Earlier reads are compared with it to set two of its fields:
-    /// `new` (Services that were first read within the last minute) and `recent` (pods that have ended within the last
-    /// minute).
+    /// The nodes on which pods run, from the last read of EndpointSlices. Two fields come from a comparison with
+    /// earlier reads: `new` (Services that were first read within the last minute) and `recent` (pods that have ended
+    /// within the last minute).
     known: Arc<PodNodes>,
     /// `print` is a hash of the API server's last answer, by which an unchanged answer is recognised. `print_of` is a
     /// hash of the Services and nodes about which the API server was asked. When other Services or nodes are asked

@@ -148,8 +148,8 @@ fn settle_ports<'a>(
 }
 
 /// Returns which lists must be read again just before the plan is applied, because the plan depends on them. When the
-/// list of Services is read again, the list of servers is read again, too. A newer list of Services can lead to an
-/// adoption, and an adopted load balancer gets targets.
+/// list of Services is one of them, so is the list of servers: with a newer list of Services, the plan may adopt a load
+/// balancer, and an adopted load balancer gets targets.
 fn needs(
     context: &PlanContext,
     desired: &Desired,

@@ -207,9 +207,9 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
     desired
 }
 
-/// Reads the desired settings that do not belong to a port. When Services share the load balancer, these settings come
-/// from the Services that are allowed to decide about them, and `parser` already has the values of their annotations.
-/// When no Service is allowed to decide about the settings, all settings are left unchanged.
+/// Reads the desired settings that do not belong to a port. When Services share the load balancer under the group name
+/// `NAMESPACE/NAME`, only the annotations of Services in this namespace decide, and `parser` already contains them.
+/// When no such Service shares the load balancer, all settings are left unchanged.
 fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     if context.group.has_no_decider() {
         return Whole::default();

@@ -241,8 +241,9 @@ impl Ownership {
         self.service_uid.as_ref().map(|_| SERVICE_UID).or(self.group.as_ref().map(|_| GROUP))
     }
 
-    /// Returns the Service for which the load balancer was made, as `namespace.name`, if it is in another namespace
-    /// than this Service. The label `service` names it, or else the label `keep`.
+    /// Returns the name of the Service for which the load balancer was made, as `namespace.name`, if that Service is in
+    /// another namespace than `service`. The name is the value of the label `service` or, without this label, of the
+    /// label `keep`.
     pub(crate) fn of_another_namespace(&self, service: &Service) -> Option<&String> {
         let made_for = self.service.as_ref().or(self.keep.as_ref())?;
         // When the text `namespace.name` is too long for a label's value, it is cut, perhaps even before the dot. So
