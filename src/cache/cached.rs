@@ -212,7 +212,7 @@ impl<T> Default for Cached<T> {
 #[derive(Default)]
 pub(super) struct CallPause {
     last: Mutex<Option<FailedRead>>,
-    /// Each pause after a failure lasts at least this long.
+    /// After a call to the API has failed, no call is made for at least this long.
     pub(super) at_least: Duration,
 }
 

@@ -92,7 +92,8 @@ struct State {
 /// When a node was last read, and when it was first read.
 #[derive(Clone, Copy, Debug)]
 struct Note {
-    /// The moment before the call that read the node.
+    /// The moment just before the call that last read the node was sent. What is known about the node is at most as old
+    /// as this.
     asked: Instant,
     /// The moment when the answer to the first read of this node came. When another node with the same name (and
     /// another UID) replaces the node, the moment of that node's first read is stored instead.

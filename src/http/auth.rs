@@ -85,7 +85,7 @@ const FILE_LIMIT_BYTES: u64 = 64 * 1024;
 pub struct SecretSource {
     /// The kind of secret: `token`, `password`, …
     what: &'static str,
-    /// The check that the content of the file must pass.
+    /// The function that decides whether the content of the file can be used as a secret, e.g. as a token.
     check: SecretCheck,
     /// The file with the secret. It is small, and is read before every call, so that a new secret is used from the next
     /// call on. `None` means that the secret does not come from a file.

@@ -32,7 +32,8 @@ pub fn note_waits() {
     IS_NOTED.store(true, Ordering::Relaxed);
 }
 
-/// Returns the recorded wait that began first, if any wait has not ended yet.
+/// Returns what this process has been waiting for longest, e.g. the answer to an API call. `None` when it waits for
+/// nothing now.
 pub fn longest_wait() -> Option<Open> {
     lock(&OPEN).first().cloned()
 }

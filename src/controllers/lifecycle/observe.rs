@@ -243,7 +243,8 @@ impl Observation<'_> {
     }
 }
 
-/// The results of reads of single servers.
+/// What the reads of servers have found so far: facts about servers, servers that do not exist, and the number of
+/// failed reads.
 #[derive(Default)]
 struct FoundServers {
     facts: Facts,

@@ -493,7 +493,7 @@ struct WriteAnswer {
 }
 
 impl provider::Write for BalancerChange {
-    /// Returns the API's name for the action.
+    /// Returns what the change does as one word, e.g. `add_target`, which is the API's name for it.
     fn word(&self) -> &'static str {
         self.action.name()
     }

@@ -160,7 +160,8 @@ impl Ownership {
         labels
     }
 
-    /// Returns the labels that must be set or removed so that the labels state the ownership `to` afterwards.
+    /// Returns the labels that must be set or removed so that the labels afterwards say what `to` says about the
+    /// owners.
     pub(crate) fn change_to(&self, to: &Ownership) -> WantedLabels {
         let from = self.labels();
         let absent = from.keys().map(|key| (key.clone(), None));
