@@ -455,9 +455,9 @@ impl<T> Execution<T> {
         })
     }
 
-    /// Whether one of the changes that were not sent yet removes a target that its Services still want. The node of
-    /// such a target departs (will stop soon) or runs no pods. At the next sync pass, such a change is dropped, because
-    /// its plan was made from health checks of an earlier sync pass.
+    /// Whether one of the changes that were not sent yet removes a target that its Services still want, because the
+    /// node of the target departs (will stop soon) or runs no pods. Such a change is dropped at the next sync pass,
+    /// because it was planned from health checks that are then too old.
     pub(super) fn rests_on_health(&self) -> bool {
         self.queue.iter().any(|change| change.soft_removal().is_some())
     }

@@ -296,8 +296,8 @@ impl<'a> MatchIndex<'a> {
         }
     }
 
-    /// Decides between several nodes that report an address of this server. Returns the name of the other node that
-    /// prevents `node` from getting the server, or `None` when no other node does.
+    /// Several nodes can report an address of this server, but only one node can get the server. Returns the name of
+    /// the other node because of which `node` does not get it, or `None` when there is no such node.
     fn rival_by_address(&self, instance: &Instance, node: &KubeNode) -> Option<&'a str> {
         let nets = self.provider.instances()?.recognised_by(instance);
         let has_one = |ips: &[IpAddr]| ips.iter().any(|ip| nets.iter().any(|net| net.contains(ip)));
@@ -372,9 +372,9 @@ struct Rival<'a> {
     is_keeper: bool,
 }
 
-/// Returns another node because of which `node` does not get a server or an address. All nodes in `all`, and `node`
-/// itself, name that server or address, and [`keeper`] decides which of them gets it. Returns `None` when `node` gets
-/// it.
+/// `node` and the nodes in `all` name the same server or address, and [`keeper`] decides which of them gets it. Returns
+/// the node that gets it instead of `node`. When [`keeper`] can't decide, none gets it, and one of the other nodes is
+/// returned. Returns `None` when `node` gets it.
 fn rival<'a>(
     all: impl Iterator<Item = &'a KubeNode>,
     node: &KubeNode,

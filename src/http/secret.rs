@@ -35,10 +35,9 @@ impl Secret {
         Ok(())
     }
 
-    /// Returns the texts that must be searched for to find the secret in output. One text is the secret itself. The
-    /// other texts are parts of base64 texts. When a longer text that contains the secret is encoded in base64, one
-    /// part of the result is determined by the secret alone. This part has three variants, because it depends on the
-    /// number of bytes before the secret modulo three.
+    /// Returns the texts that must be searched for to find the secret in output: the secret itself, and three parts of
+    /// base64 texts. When a longer text that contains the secret is encoded in base64, the result contains one of these
+    /// three parts. Which part this is depends on the number of bytes before the secret, modulo three.
     fn forms(&self) -> Vec<String> {
         if self.is_empty() {
             return Vec::new();

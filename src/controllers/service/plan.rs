@@ -418,11 +418,12 @@ impl ServicePlan {
         }
     }
 
-    /// Whether a new plan for the Service is made from fresh data in this sync pass. This is so when the plan has a
-    /// write, because fresh data are needed for each write. It is also so when fresh data may show that a write is
-    /// possible now: the plan has an obstacle (a reason why something can't be done), the plan is unfinished, e.g.
-    /// because an object does not exist yet, or a label of the load balancer says that this controller does not manage
-    /// it any more.
+    /// Whether a new plan for the Service is made from fresh data in this sync pass. This is so in two cases:
+    ///
+    /// - The plan has a write, because fresh data are needed for each write.
+    /// - Fresh data may show that a write is possible now. This is the case when the plan has an obstacle (a reason why
+    ///   something can't be done), when the plan is unfinished, e.g. because an object does not exist yet, or when a
+    ///   label of the load balancer says that this controller does not manage it any more.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()
