@@ -46,7 +46,7 @@ fn keeper<'a>(nodes: &[&'a KubeNode], name: Option<&str>) -> Option<&'a KubeNode
     })
 }
 
-/// The servers that the nodes' provider IDs name.
+/// The servers that the provider IDs of nodes name, each with the nodes that name it.
 pub(super) struct Claims<'a> {
     provider: &'a dyn Provider,
     /// For each server, the nodes whose provider ID names it.
@@ -355,7 +355,7 @@ impl<'a> MatchIndex<'a> {
 /// An address that a kubelet asks for, although another node has the address or asks for it as well.
 pub struct SharedAddress<'a> {
     pub ip: IpAddr,
-    /// The name of the other node. It has the same address, or its kubelet asks for the same address.
+    /// The name of the other node, which already has the address, or whose kubelet asks for it, too.
     pub other: &'a str,
     /// Whether the address is already in the status of the node whose kubelet asks for it. The node then keeps the
     /// address.

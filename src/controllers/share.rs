@@ -64,8 +64,8 @@ impl CallShare {
         });
     }
 
-    /// Returns how many API calls the share has left for changes. The calls that the next plan will probably need for
-    /// its reads are already subtracted.
+    /// Returns how many API calls the Services of the namespace may still make for changes. The calls that the next
+    /// plan will probably need for its reads are already subtracted.
     pub(super) fn left_after_reads(&self, now: Instant) -> f64 {
         self.at(now, |bucket| bucket.left - bucket.reads)
     }

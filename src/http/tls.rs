@@ -45,7 +45,7 @@ const TLS: &str = "TLS";
 pub struct TlsSource {
     /// The current TLS settings.
     pub tls: Tls,
-    /// The number of changes of the settings so far.
+    /// How many times the TLS settings have changed since this `TlsSource` was created.
     pub(super) changes: u64,
     /// A function that reads the settings from their files again. `None` means that the settings never change.
     read: Option<Arc<ReadTls>>,

@@ -310,8 +310,8 @@ pub struct LoadBalancerPlan {
     /// The data that must be read from the APIs again before the changes are made. The plan itself was made from cached
     /// data, which can be older.
     pub needs: Needs,
-    /// The nodes that the Services want as targets, but that are left out, or may be left out later. For example, the
-    /// type of the load balancer allows no more targets, or the node will stop soon.
+    /// The nodes that the Services want as targets, but that are not targets after this plan, or may not be targets
+    /// much longer. For example, the type of the load balancer allows no more targets, or the node will stop soon.
     pub left_out: Vec<LeftOutNode>,
     /// The Services whose EndpointSlices must be read, because nodes that run pods of these Services become targets
     /// before other nodes. The list is empty when the Services do not ask for this, or when the load balancer can have

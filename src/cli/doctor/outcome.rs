@@ -73,7 +73,7 @@ pub(in crate::cli) enum Gap {
 /// The credentials of an API. After the API has refused them, later reads that need them are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Credential {
-    /// The token of the Cloud API.
+    /// These credentials are the token of the Cloud API.
     Cloud,
     /// The credentials of the kubeconfig or of the service account.
     Kubernetes,

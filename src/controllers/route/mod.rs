@@ -71,8 +71,8 @@ impl RouteController {
         Ok(plan)
     }
 
-    /// Returns the routes of the Network. This is used when the Kubernetes API does not answer, so Kubernetes is not
-    /// asked. The result contains no changes.
+    /// Returns the routes of the Network, as a plan without changes. This is used when the Kubernetes API does not
+    /// answer, so that it is not known which routes the nodes need.
     pub fn by_cloud(&self, apis: &Apis) -> Result<RoutePlan, CacheError> {
         let ages =
             Ages { network: Duration::ZERO, instances: Duration::ZERO, urgency: Urgency::Asked };

@@ -177,10 +177,10 @@ impl Admission {
         !self.waiting.is_empty()
     }
 
-    /// Records that the work on a change of the Service was stopped, because its namespace has no API calls left.
-    /// `has_begun` means that a part of the change was already made. If it is false, plans see the Service as it was before
-    /// its change, until the namespace has calls again. Returns whether the Service begins to wait now, and did not wait
-    /// before.
+    /// Records that the work for a changed Service was stopped, because its namespace may make no more API calls at
+    /// present. `has_begun` means that a part of the work was already done. If it is false, plans see the Service as it
+    /// was before the change, until the namespace may make calls again. Returns `true` when the Service begins to wait
+    /// now, and `false` when it waited already.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) -> bool {
         if let Some(admitted) = self.admitted.get_mut(uid)
             && let Some(before) = admitted.before.take_if(|_| !has_begun)

@@ -449,8 +449,9 @@ impl ServiceController {
         } else if self.busy().is_empty() {
             (shared, ReadFrom::Cache)
         } else {
-            // Changes from an earlier sync pass are still being made, and must fit the present state. An old list could
-            // hide that a Service wants the load balancer again that is about to be deleted.
+            // Changes from an earlier sync pass are still being made, and it must be checked whether they are still
+            // right. So the Services are read now, and not from the API server's cache: an old list could hide that a
+            // Service wants the load balancer again that is about to be deleted.
             (Duration::ZERO, ReadFrom::Latest)
         }
     }
@@ -612,8 +613,9 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
-    // When all Services are compared with their load balancers, the certificates are read if any Service uses one. If
-    // they were not read then, no Service uses a certificate, and the metric becomes 0.
+    // When all Services are compared with their load balancers (`is_comparison`), the certificates are read if any
+    // Service uses one. If they were not read then, no Service uses a certificate, and the metric with the earliest
+    // expiry of a certificate becomes 0.
     if certificates.is_some() || seen.is_comparison {
         let all = certificates.iter().flatten();
         let first = all.filter_map(|certificate| certificate.not_valid_after).min();

@@ -184,8 +184,8 @@ pub(super) fn group(provider: &dyn Provider, service: &KubeService) -> Option<St
 }
 
 /// Returns a function that finds the key of a Service's group. The Services of a group share a load balancer, but one
-/// Service can name it by its ID and another Service by its name. When the last list contains this load balancer, both
-/// Services get the same key.
+/// Service can name it by its ID and another Service by its name. Both Services get the same key when this process has
+/// already read a list that contains the load balancer.
 pub(super) fn known_group(apis: &Apis) -> impl Fn(&KubeService) -> Option<String> {
     let snapshot = apis.load_balancers_last();
     move |service| {

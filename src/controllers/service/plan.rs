@@ -58,8 +58,9 @@ pub enum ServiceChange {
     /// A change that removes the Service from a load balancer which it leaves. This change is made last: after all
     /// other writes, the Service is planned again, and the new plan begins with this change.
     Leave(Box<dyn Change>),
-    /// Adds the Service's ports to a load balancer that the plan of another Service creates. Such a write is only
-    /// displayed, and never made.
+    /// Adds the Service's ports to a load balancer that the plan of another Service creates. This write only shows the
+    /// user what will happen, and is never made itself: after the load balancer was created, a new plan for the Service
+    /// adds the ports.
     AddToNew(AddToNew),
 }
 

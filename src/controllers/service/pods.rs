@@ -62,9 +62,9 @@ struct Exchanged {
     /// The ID of the load balancer.
     balancer: u64,
     node: String,
-    /// While the exchange (a node with pods takes the place of a target) is being made, the time at which it was begun.
-    /// Later, the time at which this process saw that it had ended. The limit for exchanges in a minute counts from the
-    /// end, because several exchanges are made one after the other.
+    /// The time at which the exchange (a node with pods takes the place of a target) was begun. When the exchange has
+    /// ended, this becomes the time at which this process saw its end. An exchange counts for the limit of exchanges in
+    /// a minute until a minute after its end, because one exchange is made after the other.
     at: Instant,
     /// Whether the target without pods was removed. Otherwise this removal was only begun, together with other changes
     /// of the Service.
@@ -211,8 +211,8 @@ impl Pods {
     }
 
     /// Returns the Services whose EndpointSlices are read, and the Services whose EndpointSlices are not read because
-    /// of the limit [`SERVICES_WITH_PODS`]. Services on which the plans of older Services depend take precedence. Both
-    /// lists are sorted.
+    /// of the limit [`SERVICES_WITH_PODS`]. The plan of a Service can depend on the pods of several Services. The
+    /// Services on which the plans of the oldest Services depend come first. Both lists are sorted by name.
     fn wanted(&self) -> (Vec<ServiceName>, Vec<ServiceName>) {
         let (mut wanted, mut rest) = (BTreeSet::new(), BTreeSet::new());
         for name in self.asked.values().flatten() {
@@ -271,9 +271,9 @@ impl Pods {
                 self.ended.entry((service.clone(), node.clone())).or_insert(now);
             }
         }
-        // `since` is the time since which it is known on which nodes the pods of a Service run. While an endpoint names
-        // no node, its pod may run on any node. The Service then has no entry, and gets one at the next read in which
-        // each endpoint names its node.
+        // For each Service, `since` contains the time since which it is known on which nodes all pods of the Service
+        // run. While an endpoint of the Service names no node, the pod behind this endpoint may run on any node, so the
+        // Service has no entry in `since`. It gets an entry at the next read in which each endpoint names its node.
         let is_known = |service: &ServiceName| pods.mask(std::slice::from_ref(service)).is_some();
         self.since.retain(|service, _| is_known(service));
         for service in pods.services.iter().filter(|service| is_known(service)) {

@@ -119,9 +119,9 @@ pub struct BalancerChange {
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
-    /// The name of the node, when the write removes a target that its Services still want. The second value says
-    /// whether a node with pods takes the place of this target, and this counts for the limit of such exchanges in a
-    /// minute.
+    /// Set when the write removes a target that its Services still want, for example because its node will stop soon.
+    /// The first value is the name of the node. The second value is `true` when a node with pods takes the place of
+    /// this target, and the exchange counts for the limit of exchanges in a minute.
     pub(super) soft_removal: Option<(String, bool)>,
     /// The certificate that the write uploads, with its private key. Both become part of the request only when it is
     /// sent, so that logs and other outputs of the plan can't show the key. `None` when the write uploads no

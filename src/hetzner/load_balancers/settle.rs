@@ -21,7 +21,7 @@ use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use crate::provider::{Finding, Needs, Reason, ServiceInput};
 
-/// The result of the first stages of a plan, which [`BalancerSnapshot::settle`] makes.
+/// What [`BalancerSnapshot::settle`] finds out before the load balancer is compared with what the Service asks for.
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
     pub(super) context: PlanContext<'a>,

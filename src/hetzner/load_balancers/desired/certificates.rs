@@ -51,7 +51,7 @@ pub(crate) struct PortCertificates {
 struct WantedCertificate {
     ports: Vec<u16>,
     name: String,
-    /// Whether the name comes from an annotation, and is not the default name.
+    /// Whether an annotation gives the certificate its name. Otherwise the certificate has a default name.
     is_named: bool,
     /// The domains in lower case, in alphabetical order.
     domains: Vec<String>,

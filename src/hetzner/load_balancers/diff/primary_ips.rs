@@ -22,7 +22,7 @@ use std::net::IpAddr;
 pub(crate) struct Chosen {
     /// The ID of each Primary IP, by its type (`ipv4` or `ipv6`).
     pub(crate) ids: Map<String, Value>,
-    /// The location in which all of these Primary IPs are. The load balancer must be created there. `None` when no
+    /// The location in which the chosen Primary IPs are. The load balancer must be created there. `None` when no
     /// Primary IP was chosen.
     pub(crate) location: Option<Sourced<String>>,
     pub(crate) fields: Vec<Field>,
@@ -265,7 +265,8 @@ fn place(
 ) {
     let at = &one.location;
     // The Primary IP must be in the location that an annotation or a default names, or, if they name only a network
-    // zone, in this zone. If they name neither, it must be in the location of the Primary IP that was chosen before.
+    // zone, in this zone. If they name neither, and a Primary IP of the other IP version was already chosen, both must
+    // be in the same location.
     let (wanted, is) = match (&whole.place.location, &whole.place.zone) {
         (None, Some(zone)) => (Some(zone), &at.network_zone),
         (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),

@@ -366,9 +366,9 @@ impl Diff<'_, '_> {
     }
 
     /// Returns the Services whose pods decide which nodes become targets, as a mask (each bit stands for a Service, see
-    /// `PodNodes`). The mask is zero when all wanted nodes can be targets (`is_over` is false), when no Service asks
-    /// that nodes with pods are preferred, or when it is not known where the pods run. In the last case, a warning says
-    /// why.
+    /// `PodNodes`). `is_over` means that more nodes should be targets than the load balancer can have. The mask is zero
+    /// when `is_over` is false, when no Service asks that nodes with pods are preferred, or when it is not known where
+    /// the pods run. In the last case, a warning says why.
     fn services_with_pods(&mut self, is_over: bool) -> u64 {
         let (asked, pods) = (&self.desired.targets.pods_of, &self.context.cluster.history.pods);
         if !is_over {

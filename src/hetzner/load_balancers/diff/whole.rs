@@ -63,7 +63,7 @@ pub(crate) struct Differences {
     pub(crate) left_out: Vec<LeftOutNode>,
     /// The Services whose EndpointSlices must be read, because their pods decide which nodes become targets.
     pub(crate) pods_of: Vec<ServiceName>,
-    /// The wanted nodes that run pods of the Services in `pods_of`.
+    /// The nodes that should be targets and that run pods of the Services in the field `pods_of`.
     pub(crate) with_pods: Vec<NodeWithPods>,
 }
 
