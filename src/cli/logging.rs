@@ -22,8 +22,8 @@ use std::time::Duration;
 pub(super) enum LogReader {
     Daemon,
     Person,
-    /// A person who waits at a terminal while load balancers or routes are changed. These changes take long, so each
-    /// change is logged when it is made.
+    /// The reader is a person who waits at a terminal while load balancers or routes are changed. These changes take
+    /// long, so each change is logged when it is made.
     Waiting,
 }
 

@@ -24,8 +24,8 @@ pub(super) struct CallShare {
 
 #[derive(Debug)]
 struct ShareBucket {
-    /// How many calls are left. The number can be negative, because calls that are already running when the share is
-    /// used up are still subtracted.
+    /// How many API calls of the namespace's share are left. The number can be negative, because calls that are already
+    /// running when the share is used up are still subtracted.
     left: f64,
     at: Instant,
     /// How many API calls the last plan needed to read its data. The next plan is expected to need as many.

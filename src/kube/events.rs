@@ -228,7 +228,8 @@ pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError>
 /// equal.
 fn event_name(object: &ObjectReference, reason: &str, message: &str) -> String {
     let hash = text::fnv1a([object.uid.as_str(), "\0", reason, "\0", message]);
-    // The name of an object has at most 253 characters. 236 characters leave enough for the dot and the 16 digits.
+    // The name of an event has at most 253 characters: the name of the object, a dot and 16 digits. So the name of the
+    // object is cut to 236 characters.
     let stem: String = object.name.chars().take(236).collect();
     format!("{stem}.{hash:016x}")
 }

@@ -136,8 +136,8 @@ impl Annotations {
         self.iter().map(|(key, value)| key.len() + value.len()).sum()
     }
 
-    /// Keeps the annotations that the code for Hetzner reads, and the names of a few others in its domain, for
-    /// messages. Frees the memory of all other annotations.
+    /// Keeps the annotations that the code for Hetzner reads. Of annotations that have the prefix of this program, but
+    /// an unknown name, keeps a few names for messages. Frees the memory of all other annotations.
     pub(super) fn select(&mut self, kind_of: Option<fn(&str) -> AnnotationKind>) {
         let (mut bytes, mut unknown) = (0, 0);
         let mut kept: Vec<Pair> = Vec::new();

@@ -151,8 +151,8 @@ pub struct PrivateAddress {
     pub aliases: Vec<IpAddr>,
 }
 
-/// The data that the node on a server should have. Each value is stored with its source, e.g. a field of the server or
-/// an annotation.
+/// The provider ID, the addresses and the labels that a node should have because of its server. Each value is stored
+/// with its source, e.g. a field of the server or an annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub provider_id: Sourced<String>,

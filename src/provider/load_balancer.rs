@@ -664,7 +664,7 @@ pub struct Balancer {
     /// The ports with their owners. The list is empty when one Service owns the whole load balancer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortOwner>,
-    /// The addresses, with the public addresses first.
+    /// The addresses of the load balancer, with the public addresses first.
     pub addresses: Vec<std::net::IpAddr>,
     #[serde(flatten)]
     pub health: HealthyTargets,

@@ -113,9 +113,10 @@ impl Admission {
         self.admit(&service, agenda, has_room)
     }
 
-    /// Returns the namespace's share of API calls that is charged for the plan of this Service. This is the share of
-    /// the Service's own unfinished change, if it has one. Otherwise it is the share of an unfinished change of another
-    /// Service on the same load balancer, from `of_groups`, the result of [`Admission::payers_of_groups`].
+    /// Returns the namespace from whose share of API calls the calls for the plan of this Service are subtracted. If an
+    /// earlier change of this Service is unfinished, the same share is used as for that change. Otherwise, if another
+    /// Service on the same load balancer has an unfinished change, its share is used: `of_groups` is the result of
+    /// [`Admission::payers_of_groups`]. `None` when there is no unfinished change.
     pub(super) fn payer(
         &self,
         service: &KubeService,
@@ -278,8 +279,9 @@ impl Admission {
         Arc::clone(self.shares.entry(namespace.to_owned()).or_insert_with(full))
     }
 
-    /// Counts one more change that the namespace begins. Returns `false` when the namespace can begin no more changes
-    /// until the Services are listed the next time.
+    /// Counts one more change that the namespace begins. Returns `false` when its API calls suffice for no more changes
+    /// until the Services are listed the next time. `busy` has one element for each change that is being made, and
+    /// which needs some of these calls, too.
     fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
         let share = self.share(namespace);
         let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);
@@ -294,8 +296,9 @@ impl Admission {
     }
 }
 
-/// Several payers can have the share of API calls of the same namespace. Keeps only the first of them, so that the
-/// calls of one read are not subtracted twice from that share.
+/// A payer says from whose share of API calls the calls for an object are subtracted. Several payers can name the share
+/// of the same namespace. This function keeps only the first of them, so that the calls of one read are not subtracted
+/// twice from that share.
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();
     for payer in payers {

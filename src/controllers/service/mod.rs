@@ -1,9 +1,10 @@
 //! The service controller creates a load balancer for each Service of type LoadBalancer, keeps it in the desired state,
 //! and removes it.
 //!
-//! In each `tick`, `take_up` polls Services and nodes, and makes a plan for each Service that needs one. These plans
-//! may use cached data (`observe`, `plan`). When a plan has a write, `sync` reads everything again and makes a new
-//! plan. Then it adds the finalizer, the executor makes the changes in the cloud, and `sync` writes the status.
+//! In each `tick` (one run of the controller), `take_up` polls Services and nodes, and makes a plan for each Service
+//! that needs one. These plans may use cached data (`observe`, `plan`). When a plan has a write, `sync` reads
+//! everything again and makes a new plan. Then it adds the finalizer, the executor makes the changes in the cloud, and
+//! `sync` writes the status.
 //!
 //! | file | its one job |
 //! |---|---|
@@ -208,8 +209,8 @@ impl ServiceController {
         Ok(kept)
     }
 
-    /// Makes one sync pass over the Services that `selection` asks for. Returns the report and, when the pass is made
-    /// `for_people`, the last plan of each Service.
+    /// Makes one sync pass over the Services that `selection` asks for. Returns the report. With `for_people` (a person
+    /// waits for the result), the last plan of each Service is returned, too.
     pub fn sync(
         &mut self,
         apis: &Apis,
@@ -529,7 +530,8 @@ impl ServiceController {
 
     /// Reads the data for the Services that need a plan next. Returns `None` when no Service needs one. A person's
     /// request gets fresh data, while a sync pass can use data that were read earlier. Services that are being changed
-    /// are left out. With `shows_all`, Services that this controller must not manage are included.
+    /// are left out. With `shows_all`, the result contains also Services that this controller must not manage, because
+    /// a command shows them to a user.
     fn observe_next(
         &self,
         apis: &Apis,

@@ -393,12 +393,13 @@ pub(super) fn all_services(
     ))
 }
 
-/// Returns an error which says that too little is known about the cluster.
+/// Returns an error which says that a decision needs data about the cluster that are not known. `why` is the message.
 pub(super) fn not_known(why: &str) -> CacheError {
     CacheError::Cloud(provider::ProviderError::new(ErrorKind::Other, why))
 }
 
-/// Returns the result of [`cluster`], or an error when the cluster's identity (a UID) is not known.
+/// Returns what is known about the cluster: its identity (a UID), its Services and its nodes. Returns an error when the
+/// identity is not known.
 pub(super) fn known_cluster(
     apis: &Apis,
     all: &[Arc<AnyService>],
@@ -418,8 +419,8 @@ pub(super) fn cluster(
     all: &[Arc<AnyService>],
     nodes: &[Arc<KubeNode>],
 ) -> Result<Cluster, CacheError> {
-    // The identity of the cluster is a UID that a Lease has stored, or else the UID of the Service
-    // `default/kubernetes`. It is empty when there is neither.
+    // The identity of the cluster is a UID of the Service `default/kubernetes`: the first one that the daemon's Lease
+    // contains, or the present one when the Lease contains none. It is empty when neither is known.
     let known = apis.identities(identity_in(all))?.unwrap_or_default();
     let mut cluster = Cluster {
         uid: known.identity,

@@ -510,8 +510,9 @@ impl ServicePlan {
         self.cloud.outcome = PlanOutcome::default();
     }
 
-    /// Removes from the plan the changes in the cloud that can be made now, and returns them. The caller must already
-    /// have made the first write of the plan, if that is a write to the Service object.
+    /// Removes from the plan the changes in the cloud that can be made before the next write to the Service object, and
+    /// returns them. If the plan begins with a write to the Service object, the caller must already have made this
+    /// write.
     pub(super) fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         let count = self.changes_now().count();
         let now = self.changes.drain(..count);

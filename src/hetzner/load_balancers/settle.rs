@@ -52,9 +52,10 @@ pub(super) struct Stays<'a> {
 }
 
 impl BalancerSnapshot {
-    /// Finds out what the Service asks for, its load balancer, and the ports that it gets there. The first call has
-    /// `stays` as `None`. When it returns `Unsettled::Stays`, the Service must stay on its present load balancer. The
-    /// caller then calls again with this value as `stays`, and the second call is about the present load balancer.
+    /// Finds out what the Service asks for, which load balancer it gets, and which ports it gets there. `stays` is
+    /// `None` in the first call. If the Service can't have the load balancer that it asks for, this call returns
+    /// `Unsettled::Stays`. The caller then passes the value in it as `stays` to a second call, which does the same work
+    /// for the present load balancer of the Service.
     pub(super) fn settle<'a>(
         &'a self,
         of: ServiceInput<'a>,

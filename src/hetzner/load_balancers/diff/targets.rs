@@ -239,9 +239,10 @@ pub(crate) fn need_servers(
         match (ways.is_right(server), reach) {
             (Some(true), reach) => matches!(reach, Reach::Missing { .. }),
             (Some(false), _) => true,
-            // A server in the list may have been deleted after the list was read. So before a new target is added to an
-            // existing load balancer, the list is read again. Before a load balancer is created, this is not necessary:
-            // if the API refuses the creation because of a server, the list is read then.
+            // The server is in the list of servers, but may have been deleted after the list was read. So the list is
+            // read again before the server becomes a new target of an existing load balancer. When the load balancer is
+            // created, this is not necessary: if the API refuses the creation because of a server, the list is read
+            // then.
             (None, Reach::By { .. }) => balancer.is_some(),
             (None, reach) => *reach != Reach::Missing { is_certain: true },
         }
@@ -433,8 +434,8 @@ impl Diff<'_, '_> {
     }
 
     /// Returns why the target must stay, although its node will stop soon or a node with pods needs its place. `None`
-    /// when it can be removed. `leaving` are the other targets that are removed. Only with [`CanWait::Yes`], a lack of
-    /// API calls is a reason to stay.
+    /// when it can be removed. `leaving` are the other targets that are removed. With [`CanWait::Yes`], the target also
+    /// stays when few API calls are left. With [`CanWait::No`], its removal is too important to wait for this.
     fn why_kept(
         &self,
         node: &TargetCandidate,

@@ -42,7 +42,7 @@ pub(crate) struct Diff<'a, 'b> {
     pub(crate) desired: &'a Desired,
     /// The type that the load balancer should have.
     pub(crate) kind: &'a BalancerType,
-    /// The load balancer. `None` when the plan creates it.
+    /// The load balancer that is compared. `None` when it does not exist yet, and the plan creates it.
     pub(crate) balancer: Option<Labelled<'a>>,
     /// The differences that were found so far.
     pub(crate) found: Differences,

@@ -13,9 +13,9 @@
 //! group's own namespace. On an external load balancer, there are no deciders.
 //!
 //! A label of the load balancer names the owner of each port. The label is written before the port is added. Terraform
-//! can remove the label later. A port without a label belongs to the Service with the same port and node port if the
-//! load balancer is shared. If the load balancer is external, such a port belongs to the owner of the load balancer,
-//! except when [`is_recognised`] is true.
+//! can remove the label later. If the load balancer is shared, a port without a label belongs to the Service with the
+//! same port and node port. If the load balancer is external, such a port belongs to a Service only when
+//! [`is_recognised`] finds other signs of this. Otherwise it belongs to the owner of the load balancer.
 
 use super::facts::{
     cluster_on_external, destination, is_allowed, is_of, is_port_of, is_recognised,
@@ -111,8 +111,9 @@ pub(crate) enum Owner {
 /// Service can't have this load balancer, [`Group::refused`] says why. `parser` collects other mistakes. `balancers` is
 /// `None` when annotations are checked without the load balancers, for example by `ccm lint`.
 ///
-/// `stays_on` is given when an earlier call has shown that the Service must stay on its present load balancer. It is
-/// that load balancer, and its labels are then used instead of the annotations.
+/// When an earlier call has shown that the Service must stay on its present load balancer, `stays_on` is this load
+/// balancer. The function then reads from its labels, and not from the annotations, which Services use it. In the first
+/// call, `stays_on` is `None`.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,

@@ -192,7 +192,8 @@ impl Ownership {
         }
     }
 
-    /// Returns the ownership of an object that belongs to this Service alone.
+    /// Returns the values of our labels for an object that belongs to this Service alone. They name the Service and the
+    /// cluster.
     pub(crate) fn of_service(service: &Service, cluster: &Cluster) -> Ownership {
         Ownership {
             service_uid: Some(service.uid.clone()),
