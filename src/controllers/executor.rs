@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_millis(1200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
-/// How long the executor waits before it asks about an action when no other change has to wait for the end of this
-/// action.
+/// How long the executor waits before it asks the cloud whether a running action has ended, when no other change has to
+/// wait for the end of this action.
 const ASKED_AFTER: Duration = Duration::from_secs(30);
 
 /// How long an action may run. When it runs longer, its object has failed, and the remaining changes of the object are
@@ -44,7 +44,7 @@ const TRIES_AT_MOST: u32 = 10;
 /// [`FIRST_PAUSE`]. A change that would have to wait longer fails.
 const PUT_OFF_AT_MOST: u32 = 8;
 
-/// How many requests for the state of running actions can fail one after the other. After that, each object with a
+/// How many times in a row the question can fail which running actions have ended. After that, each object with a
 /// running action has failed, and its remaining changes are dropped.
 const QUESTIONS_AT_MOST: u32 = 5;
 
@@ -153,11 +153,11 @@ pub(super) struct Requests<'scope, 'env> {
 }
 
 enum Response {
-    /// The ID of the [`Execution`] to which a change belongs, the change, the cloud's answer to it, and the number of
-    /// API calls that were made for the change.
+    /// The cloud's answer to a change: the ID of the [`Execution`] to which the change belongs, the change, the answer,
+    /// and the number of API calls that were made for the change.
     Change(u64, Box<dyn Change>, (Result<Applied, ProviderError>, u64)),
-    /// The actions whose state was requested, the answer that says which of them have ended, and the number of API
-    /// calls that were made for this request.
+    /// The answer to the question which actions have ended: the actions that were asked about, the answer, and the
+    /// number of API calls that were made for the question.
     Ended(Vec<ActionId>, (Result<EndedActions, ProviderError>, u64)),
 }
 

@@ -72,8 +72,9 @@ impl<'a> Claims<'a> {
         self.nodes.get(&id).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the node to which this server belongs. Returns `None` when several nodes name the server and none of
-    /// them is initialised. The node controller decides later which of these nodes gets the server.
+    /// Returns the node to which this server belongs, of the nodes whose provider ID names it. Returns `None` when
+    /// there are several such nodes and none of them is initialised. The node controller decides later which of these
+    /// nodes gets the server.
     pub(super) fn keeper(&self, id: InstanceId) -> Option<&'a KubeNode> {
         keeper(self.of(id), None)
     }
@@ -352,7 +353,8 @@ impl<'a> MatchIndex<'a> {
     }
 }
 
-/// An address that a kubelet asks for, although another node has the address or asks for it as well.
+/// An address that the kubelet of one node asks for, although another node has the address, or its kubelet asks for it
+/// as well.
 pub struct SharedAddress<'a> {
     pub ip: IpAddr,
     /// The name of the other node, which already has the address, or whose kubelet asks for it, too.

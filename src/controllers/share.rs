@@ -28,7 +28,7 @@ struct ShareBucket {
     /// running when the share is used up are still subtracted.
     left: f64,
     at: Instant,
-    /// How many API calls the last plan needed to read its data. The next plan is expected to need as many.
+    /// How many API calls it took to read the data for the last plan. The next plan is expected to need as many.
     reads: f64,
 }
 

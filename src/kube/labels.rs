@@ -124,7 +124,7 @@ impl Annotations {
         self.pairs.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// When both sets of annotations are equal, makes this one use the memory of `other`.
+    /// When both sets of annotations are equal, this one drops its own copy and shares the memory of `other`.
     pub fn share(&mut self, other: &Annotations) {
         if self == other {
             self.pairs = Arc::clone(&other.pairs);

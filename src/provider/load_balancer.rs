@@ -275,7 +275,7 @@ pub enum ChangeKind {
     /// The change removes the Service from a load balancer that is not deleted, or ends the management of the load
     /// balancer.
     Release,
-    /// Any other change, for example the creation of a load balancer.
+    /// Any other change, e.g. the creation of a load balancer, or of a port.
     Settings,
 }
 
@@ -515,7 +515,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Whether the Service must be planned again soon, although no change failed.
+    /// Whether something is left to do after the changes of this plan, e.g. because a certificate is not issued yet, so
+    /// that the Service must be planned again soon.
     pub fn is_unfinished(&self) -> bool {
         matches!(self, PlanOutcome::Change { then, .. } if !matches!(then, Then::Done))
     }
@@ -622,7 +623,7 @@ impl LoadBalancerPlan {
 /// the object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Claim {
-    /// The ID of an existing load balancer or certificate.
+    /// The existing load balancer or certificate with this ID.
     Id(u64),
     /// The name of a load balancer that the plan creates.
     Name(String),

@@ -199,7 +199,8 @@ impl PodNodes {
         (mask & self.unplaced == 0).then_some(mask)
     }
 
-    /// Returns which Services have pods on the node. Only the Services in `mask` count (each bit stands for a Service).
+    /// Returns which of the Services in `mask` have pods on the node. Each bit of `mask` and of the results stands for
+    /// a Service.
     pub fn on(&self, node: &str, mask: u64) -> PodsOnNode {
         let pods = self.nodes.get(node).copied().unwrap_or_default();
         PodsOnNode {

@@ -30,7 +30,8 @@ pub(super) struct Admission {
     /// The Services with a change that waits until the namespace has API calls left, by UID. The value is the time at
     /// which the wait began.
     waiting: HashMap<String, Instant>,
-    /// How many more changes each namespace can begin before the Services are listed the next time.
+    /// How many more changes the Services of each namespace can begin before the Services are listed the next time.
+    /// This depends on how many API calls the namespace may still make.
     rooms: HashMap<String, usize>,
     has_looked: bool,
 }

@@ -199,7 +199,8 @@ impl ServiceController {
         Ok(snapshot.value.all().into_iter().map(plan).collect())
     }
 
-    /// Returns the objects that remain in the cloud because Services that do not exist any more asked to keep them.
+    /// Returns the load balancers and certificates that stay in the cloud because Services that do not exist any more
+    /// asked to keep them.
     pub fn kept(&self, apis: &Apis) -> Result<Vec<KeptObject>, CacheError> {
         let Some(provider) = apis.provider.load_balancers() else {
             return Ok(Vec::new());
@@ -403,8 +404,8 @@ impl ServiceSync<'_> {
         plans
     }
 
-    /// Reads Services and nodes. A Service with a change that waits until its namespace has API calls left is returned
-    /// as it was before that change.
+    /// Reads Services and nodes. When a Service was changed, but its namespace has too few API calls left for the
+    /// change, the result contains the Service as it was before.
     fn look_admitted(&mut self) -> Result<SeenObjects, CacheError> {
         let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let mut seen = state.list(apis, selection)?;

@@ -112,7 +112,8 @@ pub enum Management {
     Usual,
     /// From now on, this controller manages the load balancer with this ID for the Service.
     Begins(u64),
-    /// This controller ends the management: it removes its finalizer, and changes nothing for the Service afterwards.
+    /// From now on, this controller does not manage the load balancer any more: it removes its finalizer, and changes
+    /// nothing for the Service afterwards.
     Ends,
 }
 

@@ -65,8 +65,8 @@ pub(super) struct ServiceSync<'a> {
     /// Whether a person has asked for this work by a command. The last plan of each Service is then kept for the
     /// output.
     pub(super) for_people: bool,
-    /// Whether a change of a Service waits when its namespace has no API calls left. A person's request is never
-    /// delayed in this way.
+    /// Whether a changed Service waits when its namespace has used up its share of API calls. The work that a person
+    /// has asked for never waits for this reason.
     pub(super) is_limited: bool,
     /// The payers (namespaces' shares of API calls) of the Services whose changes ended in this sync pass.
     pub(super) payers: Vec<Payer>,

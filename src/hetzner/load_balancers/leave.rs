@@ -49,7 +49,7 @@ use serde_json::{Value, json};
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,
     pub(super) claims: Vec<Claim>,
-    /// Whether the Service has another load balancer, or ports on another load balancer, that it must leave.
+    /// Whether there is another load balancer that the Service must leave, even if only some ports there belong to it.
     pub(super) is_any: bool,
 }
 

@@ -133,7 +133,8 @@ fn needs_certificates(service: &Service) -> bool {
         .any(|annotation| has(service, annotation))
 }
 
-/// The age up to which the last sample of a metric counts as the current value.
+/// Hetzner measures the connections and requests of a load balancer at intervals. The last measured value counts as the
+/// current one while it is not older than this.
 const RECENT: Duration = Duration::from_secs(300);
 
 /// Reads the current numbers of connections and requests of a load balancer.

@@ -25,8 +25,8 @@ use crate::provider::{Finding, Needs, Reason, ServiceInput};
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
     pub(super) context: PlanContext<'a>,
-    /// What the Service asks for. Ports that it can't have, because other Services or somebody else have them, are left
-    /// out.
+    /// The state of the load balancer that the Service asks for. Ports that the Service can't have, because other
+    /// Services or somebody else have them, are left out.
     pub(super) desired: Desired,
     pub(super) needs: Needs,
     /// Whether the Service stays on its present load balancer because it can't have the load balancer that it asks for.

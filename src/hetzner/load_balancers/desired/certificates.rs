@@ -288,7 +288,8 @@ fn by_label<'a>(
     Some(Some(found))
 }
 
-/// Returns why the Service can't take over the certificate. `None` means that it can.
+/// Returns why the Service can't use this existing certificate as the managed certificate that it wants. `None` means
+/// that it can.
 fn why_not_free(
     one: &Certificate,
     context: &PlanContext,

@@ -157,7 +157,7 @@ fn departing(
     (departed, states)
 }
 
-/// Gives the places of targets without pods to nodes with ready pods.
+/// Decides which targets without pods are replaced by nodes with ready pods.
 struct Exchange<'a> {
     rules: &'a ChoiceRules<'a>,
     /// The targets that are removed now or soon: those of nodes that will stop soon, and those that have lost their

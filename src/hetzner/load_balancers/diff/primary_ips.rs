@@ -136,7 +136,8 @@ fn limited(context: &PlanContext, conjunction: &str) -> String {
 }
 
 impl AskedIp {
-    /// Returns the Primary IP that the Service asks for, if Services are allowed to use it.
+    /// Returns the Primary IP that the Service asks for. `None` when it does not exist, or when Services are not
+    /// allowed to use it.
     fn find<'a>(&self, context: &'a PlanContext) -> Option<&'a PrimaryIp> {
         let asked = &self.asked.as_ref()?.value;
         if self.is_asked_by_field() {

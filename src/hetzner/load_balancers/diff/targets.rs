@@ -674,7 +674,8 @@ fn by(private: bool) -> &'static str {
     if private { "by private IP" } else { "by public IP" }
 }
 
-/// Returns, for each node on a cloud server, whether the server is in the list of servers, and with which addresses.
+/// Returns, for each node on a cloud server, what the list of servers says about the server: whether it exists, and by
+/// which addresses a load balancer can reach it.
 fn reach_of<'a>(nodes: &'a [OfferedNode]) -> HashMap<TargetId, &'a Reach> {
     let reach = |node: &'a OfferedNode| {
         let server = node.provider_id.clone().ours()?.cloud()?;

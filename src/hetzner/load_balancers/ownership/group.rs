@@ -448,8 +448,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether each existing target keeps the kind of IP by which it is reached now, private or public. This is so when
-    /// no Service decides about the settings of the load balancer.
+    /// Whether each existing target is still reached by the same kind of address as now, private or public, whatever
+    /// the annotations say. This is so when no Service decides about the settings of the load balancer.
     pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }
@@ -604,10 +604,9 @@ impl<'a> Group<'a> {
         ))
     }
 
-    /// Returns the ownership that the labels of the load balancer should have after the plan. Also returns the labels
-    /// that the plan sets or removes, for display. `balancer` is `None` when the load balancer is to be created.
-    /// `ports` are the ports that the Service gets. `is_kept` means that the load balancer stays when its Services are
-    /// deleted.
+    /// Returns the labels about owners that the load balancer should have after the plan. Also returns the labels that
+    /// the plan sets or removes, for display. `balancer` is `None` when the load balancer is to be created. `ports` are
+    /// the ports that the Service gets. `is_kept` means that the load balancer stays when its Services are deleted.
     pub(crate) fn wanted(
         &self,
         balancer: Option<Labelled>,
