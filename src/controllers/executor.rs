@@ -70,7 +70,7 @@ pub(super) struct Executor<T> {
 /// The changes of one object, and how many of them have been made.
 pub(super) struct Execution<T> {
     pub(super) id: u64,
-    /// Data of the caller about the object, e.g. the plan from which the changes come.
+    /// Data that the caller keeps together with the changes, e.g. the plan from which they come.
     pub(super) subject: T,
     /// Each namespace has a share of the API rate limit. The calls for this object's changes are subtracted from the
     /// share of one namespace. When that share is used up, the changes that were not sent yet are dropped, unless

@@ -87,8 +87,8 @@ impl<'a> Claims<'a> {
         self.keeper(id).is_some_and(is_keeper).then_some(id)
     }
 
-    /// Whether the provider ID names a server that this node does not get, because the server belongs to another node,
-    /// or because it is not decided yet to which node the server belongs.
+    /// Whether the node's provider ID names a server that this node does not get, because the server belongs to another
+    /// node, or because it is not decided yet to which node the server belongs.
     pub(super) fn is_second(&self, node: &KubeNode) -> bool {
         server_of(node, self.provider).is_some() && self.server_of(node).is_none()
     }

@@ -61,8 +61,8 @@ impl From<Tls> for TlsSource {
 }
 
 impl TlsSource {
-    /// Returns a source whose settings come from files. `tls` are the settings that were just read from the files, and
-    /// `read` reads the files again.
+    /// Returns a `TlsSource` whose settings come from files. `tls` are the settings that were just read from the files,
+    /// and `read` reads the files again.
     pub fn files(
         tls: Tls,
         read: impl Fn() -> Result<Tls, String> + Send + Sync + 'static,

@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn an_event_counts_in_the_namespace_of_its_object_alone() {
         // Each case has the namespace of the object, the namespace of the event, the author in `source.component`, the
-        // author in `reportingComponent`, and whether the event is accepted as ours.
+        // author in `reportingComponent`, and whether the event counts as written by this program.
         for (of_object, of_event, component, reporter, counts) in [
             ("a", "a", "ours", "ours", true),
             ("a", "a", "ours", "", true),

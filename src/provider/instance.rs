@@ -110,7 +110,7 @@ pub enum InstanceId {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instance {
     pub id: InstanceId,
-    /// The name. It is unique among the servers that the same credentials give access to.
+    /// The name of the server. It is unique among the servers that the same credentials give access to.
     pub name: String,
     /// The state of the server as the API names it, e.g. `running`.
     pub state: Interned,

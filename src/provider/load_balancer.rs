@@ -797,8 +797,8 @@ pub struct Cause {
     pub remedy: String,
 }
 
-/// The kind of the cause of an unhealthy target. It decides whether the target is reported as a problem, and whether
-/// this report also says what to do.
+/// The kind of the cause of an unhealthy target. It decides whether users get a message about the target, and whether
+/// this message also says what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CauseKind {
     /// The server of the target is off. A message about the load balancer does not say what to do about this, because

@@ -55,8 +55,8 @@ impl Controller for RouteController {
 }
 
 impl RouteController {
-    /// Returns the plan, made from API answers that are at most `max_age` old. When the plan deletes a route, or when a
-    /// needed route can't be made, the servers are listed again and a new plan is made.
+    /// Returns the plan for the routes, made from API answers that are at most `max_age` old. When the plan deletes a
+    /// route, or when a needed route can't be made, the servers are listed again and a new plan is made.
     pub fn evaluate(&self, apis: &Apis, max_age: Duration) -> Result<RoutePlan, CacheError> {
         Ok(self.observe_all(apis, max_age)?.plan)
     }

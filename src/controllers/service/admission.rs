@@ -243,9 +243,9 @@ impl Admission {
         }
     }
 
-    /// Stores the changed Service and returns it, if its namespace can begin another change (`has_room`). Otherwise
-    /// returns the Service as it was before the change, or `None` when the Service is new and has to wait until its
-    /// namespace has API calls left.
+    /// When the namespace of the changed Service can begin another change (`has_room`), stores the Service and returns
+    /// it. Otherwise the change waits until the namespace may make more API calls. The result is then the Service as it
+    /// was before the change, or `None` when the Service is new.
     fn admit(
         &mut self,
         service: &Arc<KubeService>,

@@ -674,7 +674,8 @@ mod tests {
             })
         };
         let before = numbers(&all);
-        // Each case has a change, and the UIDs of the Services that need a new plan because of it.
+        // Each case has a name, a change of the Services, and the UIDs of the Services that need a new plan because of
+        // the change.
         let cases: [(&str, Edit, &[&str]); 5] = [
             ("nothing", |_| {}, &[]),
             ("a member", |all| all[0].spec.load_balancer_ip = "1".into(), &["a", "b"]),

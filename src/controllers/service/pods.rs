@@ -27,8 +27,8 @@ const WITHOUT_RIGHTS: Duration = Duration::from_secs(600);
 /// such exchanges of targets say how many can be made within this time.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What this process knows about the nodes on which the pods of Services run. Also the exchanges of targets: a node
-/// with pods takes the place of a target without pods.
+/// What this process knows about the nodes on which the pods of Services run, and about the latest exchanges of targets
+/// (a node with pods takes the place of a target without pods).
 #[derive(Default)]
 pub(super) struct Pods {
     /// For each Service whose last plan prefers nodes with pods as targets, the Services whose pods this plan needs to

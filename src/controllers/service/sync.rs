@@ -360,8 +360,8 @@ impl ServiceSync<'_> {
     }
 
     /// Takes a Service that was just read again, and returns it as it is planned now. When its last change must wait,
-    /// because its namespace has no API calls left, this is the Service as it was before that change. For a new Service
-    /// that must wait, the result is `None`.
+    /// because its namespace has used up its share of API calls, this is the Service as it was before that change. For
+    /// a new Service that must wait, the result is `None`.
     fn admitted(&mut self, service: Arc<KubeService>) -> Option<Arc<KubeService>> {
         if !self.is_limited {
             return Some(service);
@@ -563,8 +563,8 @@ impl ServiceSync<'_> {
         self.failed(task, plan, why)
     }
 
-    /// Writes to the Service object after all changes in the cloud were made. Returns the task when the Service needs a
-    /// new plan.
+    /// Writes to the Service object after all changes in the cloud were made. When the Service needs a new plan,
+    /// returns the task (the work for this Service) again.
     fn finish(&mut self, mut task: Task, mut plan: ServicePlan) -> Option<Task> {
         task.works_on(&plan);
         match self.write(&mut task, &mut plan) {

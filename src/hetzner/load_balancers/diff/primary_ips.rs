@@ -114,7 +114,7 @@ pub(crate) fn report(
              from the Primary IPs of the project that are free then{}. If the project has a free Primary IP with this \
              address (hcloud primary-ip list shows all), delete the Service and create it again to get it. This \
              interrupts the traffic, and the present address is lost, unless it is a Primary IP without auto-delete",
-            // The text in `spec.loadBalancerIP` is quoted when it is not an IP address.
+            // The message quotes the text in `spec.loadBalancerIP` when it is not an IP address.
             wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
             limited(context, " and")
         );

@@ -96,14 +96,15 @@ pub(crate) enum GroupUse<'a> {
 /// Who owns a port of a load balancer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The Service for which the plan is made.
+    /// The Service for which the plan is made owns the port.
     This,
     /// Another Service that is allowed to share the load balancer.
     Member,
     /// A Service of this cluster that was deleted. A label of the load balancer still names it as the owner of the
     /// port.
     Gone,
-    /// Somebody else, for example another cluster or a person, or an owner that is not known.
+    /// Somebody else owns the port, for example another cluster or a person. This also stands for an owner that is not
+    /// known.
     Other,
 }
 
@@ -477,7 +478,8 @@ impl<'a> Group<'a> {
 
     /// Whether annotations of Services other than this one decide about settings of the load balancer. On a shared load
     /// balancer, this is so when another Service shares it. On an external load balancer (one that somebody else made),
-    /// this is so when another Service has a port there. Its annotations can then decide only about the targets.
+    /// this is so when another Service has a port there. The annotations of that other Service can then decide only
+    /// about the targets.
     pub(crate) fn others_decide(&self, balancer: Labelled, service: &Service) -> bool {
         let served = self.served_on(balancer);
         let has_port = |uid: &str| served.iter().any(|served| served.uid == uid);
