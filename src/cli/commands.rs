@@ -78,8 +78,8 @@ const COMMANDS: &[CommandEntry] = &[
 ];
 
 impl CommandEntry {
-    /// Returns the value of [`Command`] for this command, by which the table of settings says which commands accept a
-    /// flag. Returns `None` when the command takes no flags.
+    /// Returns the [`Command`] that stands for this command in the table of settings, which says which flags each
+    /// command accepts. Returns `None` when the command takes no flags.
     pub(super) fn settings(&self) -> Option<Command> {
         match self.kind {
             CommandKind::Flags(command) => Some(command),

@@ -44,7 +44,7 @@ const TRIES_AT_MOST: u32 = 10;
 /// [`FIRST_PAUSE`]. A change that would have to wait longer fails.
 const PUT_OFF_AT_MOST: u32 = 8;
 
-/// How many times in a row the question can fail which running actions have ended. After that, each object with a
+/// How many times in a row the question to the cloud which actions have ended can fail. After that, each object with a
 /// running action has failed, and its remaining changes are dropped.
 const QUESTIONS_AT_MOST: u32 = 5;
 

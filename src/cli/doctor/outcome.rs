@@ -80,10 +80,10 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// Returns the error for a check that needs data which could not be read. `self` is the error of that read, and
-    /// `check` is the name of the check that reports it. The new error usually only names `check`, so that the same
-    /// error is not reported twice. When `self` says that the data does not exist or that the user has no right to read
-    /// it, the new error says the same.
+    /// Returns the error for a check, or for a later read, that needs data which could not be read. `self` is the error
+    /// of the failed read, and `check` is the name of the check that reports it. The new error usually only names
+    /// `check`, so that the same error is not reported twice. When `self` says that the data does not exist or that the
+    /// user has no right to read it, the new error says the same.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),

@@ -281,8 +281,8 @@ impl Admission {
     }
 
     /// Counts one more change that the namespace begins. Returns `false` when its API calls suffice for no more changes
-    /// until the Services are listed the next time. `busy` has one element for each change that is being made, and
-    /// which needs some of these calls, too.
+    /// until the Services are listed the next time. `busy` has one element for each change that is being made now.
+    /// These changes need some of the calls, too.
     fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
         let share = self.share(namespace);
         let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);

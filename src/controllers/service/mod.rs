@@ -531,7 +531,7 @@ impl ServiceController {
 
     /// Reads the data for the Services that need a plan next. Returns `None` when no Service needs one. A person's
     /// request gets fresh data, while a sync pass can use data that were read earlier. Services that are being changed
-    /// are left out. With `shows_all`, the result contains also Services that this controller must not manage, because
+    /// are left out. With `shows_all`, the result also contains Services that this controller must not manage, because
     /// a command shows them to a user.
     fn observe_next(
         &self,

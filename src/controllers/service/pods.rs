@@ -63,8 +63,9 @@ struct Exchanged {
     balancer: u64,
     node: String,
     /// The time at which the exchange (a node with pods takes the place of a target) was begun. When the exchange has
-    /// ended, this becomes the time at which this process saw its end. An exchange counts for the limit of exchanges in
-    /// a minute until a minute after its end, because one exchange is made after the other.
+    /// ended, this becomes the time at which this process saw its end. The limit of exchanges in a minute counts an
+    /// exchange until a minute after its end. A minute from the beginning would be too short, because several exchanges
+    /// are made one after the other.
     at: Instant,
     /// Whether the target without pods was removed. Otherwise this removal was only begun, together with other changes
     /// of the Service.
