@@ -172,7 +172,8 @@ impl<T> Cached<T> {
 }
 
 impl<T> View<T> {
-    /// Creates a `View` of an answer that has come just now. `asked` is the moment just before the call was sent.
+    /// Creates a `View`, i.e. an answer together with its age, of an answer that has come just now. `asked` is the
+    /// moment just before the call was sent.
     pub(super) fn new(value: Arc<T>, asked: Instant) -> View<T> {
         View { value, asked, answered: clock::now() }
     }

@@ -10,8 +10,8 @@ use crate::kube::{Identities, KubeClient, KubeError, Lease, LeaseKey};
 use crate::provider::lock;
 use std::sync::Mutex;
 
-/// The present UID and the earlier UIDs of the Service `default/kubernetes`, as far as this process knows them. The
-/// first of them is the identity of the cluster.
+/// The present UID and the earlier UIDs of the Service `default/kubernetes`, as far as this process knows them. The UID
+/// that was known first is the identity of the cluster.
 #[derive(Default)]
 pub struct ClusterIdentity(Mutex<IdentityMemory>);
 

@@ -103,7 +103,7 @@ struct CloudLists {
     interval: Duration,
 }
 
-/// The last list of the API of dedicated servers.
+/// The last list of all dedicated servers that their API returned.
 #[derive(Default)]
 struct DedicatedList {
     instances: Cached<Vec<Instance>>,

@@ -82,7 +82,7 @@ struct State {
     /// The hashes of the last tables whose rows all agreed with the cached nodes. The first hash is of the table
     /// without metadata, the second of the table with metadata. A new table with the same hash shows no change.
     agreed: [Print; 2],
-    /// Whether a node counts as changed when it was cordoned or uncordoned.
+    /// Whether a node counts as changed, and is read again, when it was cordoned or uncordoned.
     watches_cordons: bool,
     /// The names of the nodes whose rows changed and that could not be read since then. Only the first failure of each
     /// such node is logged.

@@ -78,8 +78,8 @@ const COMMANDS: &[CommandEntry] = &[
 ];
 
 impl CommandEntry {
-    /// Returns the [`Command`] by which the table of settings names this command. Returns `None` when the command takes
-    /// no flags.
+    /// Returns the [`Command`] that stands for this command in the table of settings, which says which flags each
+    /// command accepts. Returns `None` when the command takes no flags.
     pub(super) fn settings(&self) -> Option<Command> {
         match self.kind {
             CommandKind::Flags(command) => Some(command),

@@ -489,8 +489,8 @@ fn rule(rule: &TaintRule) -> String {
     paragraph(&format!("  {mark} "), 4, &rule.to_string())
 }
 
-/// Returns the end of the line about a taint. For a taint `out-of-service`, this text says whether ccm has set the
-/// taint and who must remove it. For any other taint it is empty.
+/// Returns the end of the line with which `ccm node inspect` shows a taint. For a taint `out-of-service`, this text
+/// says whether ccm has set the taint and who must remove it. For any other taint it is empty.
 fn set_by(taint: &Taint) -> &'static str {
     match taint.key == OUT_OF_SERVICE {
         true if is_own(taint) => " (set by ccm, which removes it when the server is on again)",

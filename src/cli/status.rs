@@ -63,7 +63,8 @@ struct Screen<'a> {
     refreshes: &'a [Refresh],
     nodes: Option<Count>,
     /// How many nodes will stop soon, e.g. because the cluster autoscaler is about to delete them. A taint or a
-    /// condition of the node shows this, or that the node is cordoned.
+    /// condition of the node says this. With `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`, each cordoned node counts as
+    /// well.
     departing_nodes: Option<usize>,
     /// The number of nodes that have a taint `out-of-service`.
     out_of_service_nodes: Option<usize>,

@@ -240,9 +240,9 @@ const BELOW: usize = 31;
 const ROW_INDENT: usize = 4;
 const TEXT: usize = 8;
 
-/// Returns a text of `--help` in lines of at most `columns` characters. A line of the text is a paragraph or a row,
-/// e.g. with a flag on the left side and its description on the right side. Before a paragraph or a side is wrapped,
-/// `change` is applied to it, e.g. to replace `ccm` by `kubectl ccm`.
+/// Returns a text of `--help`, wrapped into lines of at most `columns` characters. Each line of the given text is
+/// either a paragraph, or a row with two parts, e.g. a flag and its description. `change` is applied to a paragraph or
+/// part before it is wrapped, e.g. to replace `ccm` by `kubectl ccm`.
 pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> String) -> String {
     let (mut lines, mut last) = (String::new(), None);
     for line in text.lines() {

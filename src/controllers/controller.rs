@@ -135,7 +135,7 @@ pub enum Progress {
     Unreached,
 }
 
-/// The number of objects with each outcome.
+/// The number of objects with each outcome of a sync pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     pub changed: usize,

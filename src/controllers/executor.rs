@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_millis(1200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
-/// How long the executor waits before it asks about an action when no other change has to wait for the end of this
-/// action.
+/// How long the executor waits before it asks the cloud whether a running action has ended, when no other change has to
+/// wait for the end of this action.
 const ASKED_AFTER: Duration = Duration::from_secs(30);
 
 /// How long an action may run. When it runs longer, its object has failed, and the remaining changes of the object are
@@ -44,7 +44,7 @@ const TRIES_AT_MOST: u32 = 10;
 /// [`FIRST_PAUSE`]. A change that would have to wait longer fails.
 const PUT_OFF_AT_MOST: u32 = 8;
 
-/// How many requests for the state of running actions can fail one after the other. After that, each object with a
+/// How many times in a row the question to the cloud which actions have ended can fail. After that, each object with a
 /// running action has failed, and its remaining changes are dropped.
 const QUESTIONS_AT_MOST: u32 = 5;
 
@@ -70,7 +70,7 @@ pub(super) struct Executor<T> {
 /// The changes of one object, and how many of them have been made.
 pub(super) struct Execution<T> {
     pub(super) id: u64,
-    /// Data of the caller about the object, e.g. the plan from which the changes come.
+    /// Data that the caller keeps together with the changes, e.g. the plan from which they come.
     pub(super) subject: T,
     /// Each namespace has a share of the API rate limit. The calls for this object's changes are subtracted from the
     /// share of one namespace. When that share is used up, the changes that were not sent yet are dropped, unless
@@ -153,11 +153,11 @@ pub(super) struct Requests<'scope, 'env> {
 }
 
 enum Response {
-    /// The ID of the [`Execution`] to which a change belongs, the change, the cloud's answer to it, and the number of
-    /// API calls that were made for the change.
+    /// The cloud's answer to a change: the ID of the [`Execution`] to which the change belongs, the change, the answer,
+    /// and the number of API calls that were made for the change.
     Change(u64, Box<dyn Change>, (Result<Applied, ProviderError>, u64)),
-    /// The actions whose state was requested, the answer that says which of them have ended, and the number of API
-    /// calls that were made for this request.
+    /// The answer to the question which actions have ended: the actions that were asked about, the answer, and the
+    /// number of API calls that were made for the question.
     Ended(Vec<ActionId>, (Result<EndedActions, ProviderError>, u64)),
 }
 

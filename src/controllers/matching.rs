@@ -46,7 +46,7 @@ fn keeper<'a>(nodes: &[&'a KubeNode], name: Option<&str>) -> Option<&'a KubeNode
     })
 }
 
-/// The servers that the nodes' provider IDs name.
+/// The servers that the provider IDs of nodes name, each with the nodes that name it.
 pub(super) struct Claims<'a> {
     provider: &'a dyn Provider,
     /// For each server, the nodes whose provider ID names it.
@@ -72,8 +72,9 @@ impl<'a> Claims<'a> {
         self.nodes.get(&id).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the node to which this server belongs. Returns `None` when several nodes name the server and none of
-    /// them is initialised. The node controller decides later which of these nodes gets the server.
+    /// Returns the node to which this server belongs, of the nodes whose provider ID names it. Returns `None` when
+    /// there are several such nodes and none of them is initialised. The node controller decides later which of these
+    /// nodes gets the server.
     pub(super) fn keeper(&self, id: InstanceId) -> Option<&'a KubeNode> {
         keeper(self.of(id), None)
     }
@@ -86,8 +87,8 @@ impl<'a> Claims<'a> {
         self.keeper(id).is_some_and(is_keeper).then_some(id)
     }
 
-    /// Whether the provider ID names a server that this node does not get, because the server belongs to another node,
-    /// or because it is not decided yet to which node the server belongs.
+    /// Whether the node's provider ID names a server that this node does not get, because the server belongs to another
+    /// node, or because it is not decided yet to which node the server belongs.
     pub(super) fn is_second(&self, node: &KubeNode) -> bool {
         server_of(node, self.provider).is_some() && self.server_of(node).is_none()
     }
@@ -353,10 +354,11 @@ impl<'a> MatchIndex<'a> {
     }
 }
 
-/// An address that a kubelet asks for, although another node has the address or asks for it as well.
+/// An address that the kubelet of one node asks for, although another node has the address, or its kubelet asks for it
+/// as well.
 pub struct SharedAddress<'a> {
     pub ip: IpAddr,
-    /// The name of the other node. It has the same address, or its kubelet asks for the same address.
+    /// The name of the other node, which already has the address, or whose kubelet asks for it, too.
     pub other: &'a str,
     /// Whether the address is already in the status of the node whose kubelet asks for it. The node then keeps the
     /// address.

@@ -21,7 +21,7 @@ pub struct Plan<W, Facts = ()> {
     /// The reason why a part of the necessary work can't be done. The object then counts as failed, and is planned
     /// again later. `None` means that all of the work can be done.
     pub obstacle: Option<Finding>,
-    /// More data about the object, for the controller that made the plan.
+    /// Further data about the object, which only the controller that made the plan uses.
     pub facts: Facts,
 }
 

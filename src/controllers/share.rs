@@ -24,11 +24,11 @@ pub(super) struct CallShare {
 
 #[derive(Debug)]
 struct ShareBucket {
-    /// How many calls are left. The number can be negative, because calls that are already running when the share is
-    /// used up are still subtracted.
+    /// How many API calls of the namespace's share are left. The number can be negative, because calls that are already
+    /// running when the share is used up are still subtracted.
     left: f64,
     at: Instant,
-    /// How many API calls the last plan needed to read its data. The next plan is expected to need as many.
+    /// How many API calls it took to read the data for the last plan. The next plan is expected to need as many.
     reads: f64,
 }
 
@@ -64,8 +64,8 @@ impl CallShare {
         });
     }
 
-    /// Returns how many API calls the share has left for changes. The calls that the next plan will probably need for
-    /// its reads are already subtracted.
+    /// Returns how many API calls the Services of the namespace may still make for changes. The calls that the next
+    /// plan will probably need for its reads are already subtracted.
     pub(super) fn left_after_reads(&self, now: Instant) -> f64 {
         self.at(now, |bucket| bucket.left - bucket.reads)
     }

@@ -91,8 +91,9 @@ pub(super) fn around<T, E>(
             u32::try_from(page).unwrap_or(PAGES_AT_MOST)
         };
         let mut number = expected(moved).min(last);
-        // The lowest ID on the page that was read last, when the page directly before it is read now. An ID that is
-        // between these two pages then does not exist. Otherwise the value is `None`.
+        // When the next page to be read is directly before the page that was read last, the lowest ID on the page that
+        // was read last. If the next page ends below a wanted ID, and this lowest ID is above it, the wanted ID does
+        // not exist. In all other cases, the value is `None`.
         let mut next_low = None;
         let mut steps = 0;
         while open.contains(&wanted) {

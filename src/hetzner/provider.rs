@@ -126,7 +126,8 @@ impl Hetzner {
         }
     }
 
-    /// Returns the settings and the API client that a plan needs. `network` is the ID of the private Network.
+    /// Returns the settings and the API client with which the load balancers of the Hetzner project are planned.
+    /// `network` is the ID of the private Network, or `None` when the settings name no Network.
     pub fn project(&self, network: Option<u64>) -> Project {
         Project {
             profile: self.settings.profile,

@@ -217,8 +217,8 @@ mod tests {
         }
     }
 
-    /// Texts are put together from random pieces of escapes. Nothing panics, and a text that contains no secret stays
-    /// unchanged.
+    /// Each text is put together from random pieces of escaped characters, such as `\u` or `%6`. The search for secrets
+    /// must not panic, and must not change a text that contains no secret.
     #[test]
     fn texts_of_broken_escapes_are_no_panic() {
         let pieces = [

@@ -46,7 +46,7 @@ const TLS: &str = "TLS";
 pub struct TlsSource {
     /// The current TLS settings.
     pub tls: Tls,
-    /// The number of changes of the settings so far.
+    /// How many times the TLS settings have changed since this `TlsSource` was created.
     pub(super) changes: u64,
     /// A function that reads the settings from their files again. `None` means that the settings never change.
     read: Option<Arc<ReadTls>>,
@@ -62,8 +62,8 @@ impl From<Tls> for TlsSource {
 }
 
 impl TlsSource {
-    /// Returns a source whose settings come from files. `tls` are the settings that were just read from the files, and
-    /// `read` reads the files again.
+    /// Returns a `TlsSource` whose settings come from files. `tls` are the settings that were just read from the files,
+    /// and `read` reads the files again.
     pub fn files(
         tls: Tls,
         read: impl Fn() -> Result<Tls, String> + Send + Sync + 'static,

@@ -114,7 +114,8 @@ impl ServiceBudget {
         above.into_iter().map(|(_, one)| one.place).collect()
     }
 
-    /// Forgets the Services from index `place` of the list on, because that part of the list is read again.
+    /// Forgets how much memory the Services from index `place` of the list on take, because that part of the list is
+    /// read again.
     pub(super) fn forget_from(&mut self, place: usize) {
         if place == 0 {
             *self = ServiceBudget::default();

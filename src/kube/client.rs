@@ -76,7 +76,7 @@ pub struct Version {
     pub name: String,
 }
 
-/// An action that a role can allow.
+/// One permission in a Kubernetes role: a verb, and the objects on which the verb is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AllowedVerb<'a> {
     pub verb: &'a str,
@@ -395,8 +395,8 @@ impl KubeClient {
         })
     }
 
-    /// Reads a list page by page. `begin` makes an empty value, and `read_page` reads one page and adds it to this
-    /// value. `print` is the hash of an earlier answer. When the new answer has the same hash, it is not parsed, and
+    /// Reads a list page by page. `begin` returns an empty list, and `read_page` reads one page and adds its items to
+    /// the list. `print` is the hash of an earlier answer. When the new answer has the same hash, it is not parsed, and
     /// both `read_page` and this function return `None`.
     ///
     /// A list from the API server's cache is first requested in one answer. When that answer is too long, the list is

@@ -228,7 +228,8 @@ pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError>
 /// equal.
 fn event_name(object: &ObjectReference, reason: &str, message: &str) -> String {
     let hash = text::fnv1a([object.uid.as_str(), "\0", reason, "\0", message]);
-    // The name of an object has at most 253 characters. 236 characters leave enough for the dot and the 16 digits.
+    // The name of an event has at most 253 characters: the name of the object, a dot and 16 digits. So the name of the
+    // object is cut to 236 characters.
     let stem: String = object.name.chars().take(236).collect();
     format!("{stem}.{hash:016x}")
 }
@@ -251,7 +252,7 @@ mod tests {
     #[test]
     fn an_event_counts_in_the_namespace_of_its_object_alone() {
         // Each case has the namespace of the object, the namespace of the event, the author in `source.component`, the
-        // author in `reportingComponent`, and whether the event is accepted as ours.
+        // author in `reportingComponent`, and whether the event counts as written by this program.
         for (of_object, of_event, component, reporter, counts) in [
             ("a", "a", "ours", "ours", true),
             ("a", "a", "ours", "", true),

@@ -74,8 +74,8 @@ struct Queue {
     /// written at once. `None` means that no warning was written yet.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
-    /// No event is written before this moment, because [`Recorder::first`] runs a function that makes many writes.
-    /// `None` means that no such function runs.
+    /// No event is written before this moment. It is set while [`Recorder::first`] runs a function that makes many
+    /// writes, because events would delay these writes. `None` means that no such function runs.
     work_until: Option<Instant>,
     /// Whether an event is being written.
     is_busy: bool,

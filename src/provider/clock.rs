@@ -425,8 +425,9 @@ mod tests {
     #[test]
     fn both_clocks_agree_on_the_program_s_time() {
         // Each row has the number of real seconds in a second of the program's clock, the milliseconds that passed by
-        // the program's monotonic clock, the real milliseconds that passed by the wall clock, and the expected result
-        // in milliseconds.
+        // the program's monotonic clock, and the real milliseconds that passed by the wall clock. The last value is the
+        // expected result: the passed time in milliseconds of the program's clock, or `None` when the two clocks differ
+        // too much.
         for (factor, monotonic, wall, expected) in [
             (0.02, 50_000, 1_000, Some(50_000)),
             (0.02, 50_000, 1_010, Some(50_500)),

@@ -277,7 +277,8 @@ impl Reason {
         self.row().0
     }
 
-    /// Returns the meaning of the reason and what a user can do about it, as whole sentences in Markdown.
+    /// Returns the meaning of the reason (a word in events and in the log for a kind of success or problem), and what a
+    /// user can do about it, as whole sentences in Markdown.
     pub fn meaning(self) -> &'static str {
         self.row().1.trim_start()
     }

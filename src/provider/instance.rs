@@ -110,7 +110,7 @@ pub enum InstanceId {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instance {
     pub id: InstanceId,
-    /// The name. It is unique among the servers that the same credentials give access to.
+    /// The name of the server. It is unique among the servers that the same credentials give access to.
     pub name: String,
     /// The state of the server as the API names it, e.g. `running`.
     pub state: Interned,
@@ -151,8 +151,8 @@ pub struct PrivateAddress {
     pub aliases: Vec<IpAddr>,
 }
 
-/// The data that the node on a server should have. Each value is stored with its source, e.g. a field of the server or
-/// an annotation.
+/// The provider ID, the addresses and the labels that a node should have because of its server. Each value is stored
+/// with its source, e.g. a field of the server or an annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub provider_id: Sourced<String>,

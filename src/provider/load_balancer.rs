@@ -275,7 +275,7 @@ pub enum ChangeKind {
     /// The change removes the Service from a load balancer that is not deleted, or ends the management of the load
     /// balancer.
     Release,
-    /// Any other change, for example the creation of a load balancer.
+    /// Any other change, e.g. the creation of a load balancer, or of a port.
     Settings,
 }
 
@@ -310,8 +310,8 @@ pub struct LoadBalancerPlan {
     /// The data that must be read from the APIs again before the changes are made. The plan itself was made from cached
     /// data, which can be older.
     pub needs: Needs,
-    /// The nodes that the Services want as targets, but that are left out, or may be left out later. For example, the
-    /// type of the load balancer allows no more targets, or the node will stop soon.
+    /// The nodes that the Services want as targets, but that are not targets after this plan, or may not be targets
+    /// much longer. For example, the type of the load balancer allows no more targets, or the node will stop soon.
     pub left_out: Vec<LeftOutNode>,
     /// The Services whose EndpointSlices must be read, because nodes that run pods of these Services become targets
     /// before other nodes. The list is empty when the Services do not ask for this, or when the load balancer can have
@@ -517,7 +517,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Whether the Service must be planned again soon, although no change failed.
+    /// Whether something is left to do after the changes of this plan, e.g. because a certificate is not issued yet, so
+    /// that the Service must be planned again soon.
     pub fn is_unfinished(&self) -> bool {
         matches!(self, PlanOutcome::Change { then, .. } if !matches!(then, Then::Done))
     }
@@ -625,7 +626,7 @@ impl LoadBalancerPlan {
 /// the object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Claim {
-    /// The ID of an existing load balancer or certificate.
+    /// The existing load balancer or certificate with this ID.
     Id(u64),
     /// The name of a load balancer that the plan creates.
     Name(String),
@@ -667,7 +668,7 @@ pub struct Balancer {
     /// The ports with their owners. The list is empty when one Service owns the whole load balancer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortOwner>,
-    /// The addresses, with the public addresses first.
+    /// The addresses of the load balancer, with the public addresses first.
     pub addresses: Vec<std::net::IpAddr>,
     #[serde(flatten)]
     pub health: HealthyTargets,
@@ -799,8 +800,8 @@ pub struct Cause {
     pub remedy: String,
 }
 
-/// The kind of the cause of an unhealthy target. It decides whether the target is reported as a problem, and whether
-/// this report also says what to do.
+/// The kind of the cause of an unhealthy target. It decides whether users get a message about the target, and whether
+/// this message also says what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CauseKind {
     /// The server of the target is off. A message about the load balancer does not say what to do about this, because

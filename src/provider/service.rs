@@ -104,7 +104,7 @@ pub struct OfferedNode {
     pub departure: Departure,
 }
 
-/// What is known of the end of a node. A departing node will stop soon, because it is drained, shut down or deleted.
+/// Whether and since when a node departs, i.e. will stop soon, because it is drained, shut down or deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Departure {
     /// For how long this process has seen that the node departs (will stop soon). `None` when the node does not depart.
@@ -199,7 +199,8 @@ impl PodNodes {
         (mask & self.unplaced == 0).then_some(mask)
     }
 
-    /// Returns which Services have pods on the node. Only the Services in `mask` count (each bit stands for a Service).
+    /// Returns which of the Services in `mask` have pods on the node. Each bit of `mask` and of the results stands for
+    /// a Service.
     pub fn on(&self, node: &str, mask: u64) -> PodsOnNode {
         let pods = self.nodes.get(node).copied().unwrap_or_default();
         PodsOnNode {
@@ -338,8 +339,9 @@ impl Groups {
 }
 
 impl Cluster {
-    /// Returns all UIDs that the Service `default/kubernetes` has or had, as far as they are known. Each of them
-    /// identifies the cluster. The first known UID comes first. The result is empty while no UID is known.
+    /// Returns all UIDs that the Service `default/kubernetes` has or had, as far as they are known. An object with any
+    /// of these UIDs in a label belongs to this cluster. The UID that was known first comes first. The result is empty
+    /// while no UID is known.
     pub fn uids(&self) -> impl Iterator<Item = &str> {
         let all = [&self.uid].into_iter().chain(&self.former_uids);
         all.map(String::as_str).filter(|uid| !uid.is_empty())

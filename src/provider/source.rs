@@ -33,7 +33,7 @@ pub enum Source {
     /// A field of the server in the cloud's API, e.g. `private_net.ip`. `because` is the rule or setting that chose
     /// this field, or `None` when this field is always used.
     Server { field: &'static str, because: Option<String> },
-    /// The object already has this value and keeps it.
+    /// The value comes from the object itself, which already has it and keeps it.
     Kept,
     /// A rule of this program or of Kubernetes.
     Rule(&'static str),

@@ -237,7 +237,8 @@ impl Candidate {
         }
     }
 
-    /// Returns the text as it can be printed, or `None` when the text is a secret.
+    /// Returns the text of the setting in a form that can be printed, e.g. a URL without its password. `None` when the
+    /// setting is a secret.
     fn shown(&self) -> Option<String> {
         match (self.setting.kind, boolean(&self.text)) {
             _ if self.setting.secret => None,

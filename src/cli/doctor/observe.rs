@@ -191,8 +191,8 @@ impl<'a> Observer<'a> {
         Observer { reader, keep, cloud: None }
     }
 
-    /// Makes all reads that the checks need, and returns what was read. The cloud is not read again while its last data
-    /// is younger than the field `keep` allows. The result then contains this data.
+    /// Makes all reads that the checks need, and returns what was read. While the last data from the cloud are younger
+    /// than the field `keep`, the cloud is not read again, and the result contains these data.
     pub(in crate::cli) fn observe(&mut self) -> DoctorView<'a> {
         let kept = self.cloud.take().filter(|(cloud, _)| clock::since(cloud.asked) < self.keep);
         let mut view = self.blank(kept.as_ref().map(|(cloud, _)| cloud.clone()));

@@ -32,7 +32,7 @@ pub(super) struct DoctorReader<'a> {
     pub(super) started: &'a Started,
     pub(super) begun: Instant,
     pub(super) apis: Seen<Apis>,
-    /// Whether the client for the cluster could be created. The error says why it could not.
+    /// Whether the client for the Kubernetes API could be created. The error says why it could not.
     pub(super) has_cluster: Seen<()>,
     /// How old a cached answer of Kubernetes is allowed to be. If it is older, Kubernetes is asked again.
     pub(super) look: Duration,

@@ -20,7 +20,7 @@ pub(in crate::cli) struct DoctorView<'a> {
     /// The length of the API token in characters. The token itself is not stored here.
     pub(in crate::cli) token: Seen<usize>,
     pub(in crate::cli) cluster: Seen<ClusterView>,
-    /// `None` means that nobody holds the Lease.
+    /// The Lease by which one of several daemons becomes the leader. `None` means that nobody holds the Lease.
     pub(in crate::cli) lease: Seen<Option<LeaseSpec>>,
     /// The Deployments and DaemonSets in the namespace of the Lease.
     pub(in crate::cli) workloads: Seen<Vec<Workload>>,

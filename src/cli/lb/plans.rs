@@ -223,8 +223,8 @@ fn called(plan: &ServicePlan) -> KnownObject {
     }
     KnownObject {
         name: if plan.service.metadata.name.is_empty() {
-            // The name of the Service is not known. Only its load balancer was found, and the labels of the load
-            // balancer do not contain the name.
+            // The name of the Service is not known, because only its load balancer was found, and the labels of the
+            // load balancer do not contain the name. The name of the plan's object is used instead.
             plan.object.name.clone()
         } else {
             plan.service.full_name()

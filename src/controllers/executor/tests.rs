@@ -483,7 +483,8 @@ fn what_fails_for_all_stops_the_executions_in_turn() {
     }
 }
 
-/// The limit `begins_by` concerns only the first change of an object. The second change can be sent after this time.
+/// `begins_by` is the latest time at which the first change of an object can be sent. Further changes of the object can
+/// be sent after this time.
 #[test]
 fn an_execution_that_begins_too_late_is_stopped() {
     let _simulated = simulated();

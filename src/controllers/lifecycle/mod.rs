@@ -152,7 +152,7 @@ impl LifecycleController {
             Ok(plan(node, &facts, &off, &*apis.provider, guard))
         };
         let write = |plan: &LifecyclePlan| apply(apis, NAME, plan.clone(), true, plan_again);
-        // A deletion is made alone, not in parallel with another write.
+        // A deletion is a batch of its own, so it is not made in parallel with another write.
         for batch in plans.chunk_by(|one, next| !is_deletion(one) && !is_deletion(next)) {
             let all = in_parallel(batch, apis.concurrent_nodes, write, AppliedPlan::is_closed);
             let is_over = all.iter().any(AppliedPlan::is_closed);

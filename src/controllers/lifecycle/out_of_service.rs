@@ -45,7 +45,7 @@ const RULES: [&str; 6] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaintRule {
     pub text: &'static str,
-    /// Whether the rule is fulfilled. `None` when it is not known yet.
+    /// Whether this condition for the taint `out-of-service` is fulfilled. `None` when it is not known yet.
     pub is_fulfilled: Option<bool>,
     /// What was found when the rule was checked, e.g. `3 of 4` for the nodes that are ready. It is empty when the text
     /// of the rule says all.

@@ -402,7 +402,7 @@ impl NodeController {
         backoff.is_retry_due(uid, now) || (is_new && !backoff.has_failed(uid))
     }
 
-    /// Returns how many nodes wait for the end of an outage, as text for a log line.
+    /// Returns how many nodes wait until the APIs answer again, as text for a log line.
     fn waiting(&self, apis: &Apis, now: Instant) -> String {
         let nodes = apis.nodes.last();
         let nodes = nodes.iter().flat_map(|view| view.value.iter());

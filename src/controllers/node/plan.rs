@@ -167,8 +167,9 @@ impl NodePlan {
         match &self.server {
             ServerMatch::Matched(instance, by) if has_changes => match instance.id {
                 InstanceId::Cloud(_) => {
-                    // A list that was read before the node was first seen can still contain an earlier server with the
-                    // same name or address, which the node's server has replaced. A newer list is therefore needed.
+                    // When the server was found by its name or address, another server may be meant. A list that was
+                    // read before the node was first seen can still contain an earlier server with the same name or
+                    // address, which the node's server has replaced. A newer list is therefore needed.
                     let is_guess = !matches!(by, MatchedBy::ProviderId);
                     needs.since = is_guess.then_some(first_seen);
                     needs.covers = Covers::One(instance.id);

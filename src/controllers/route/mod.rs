@@ -55,8 +55,8 @@ impl Controller for RouteController {
 }
 
 impl RouteController {
-    /// Returns the plan, made from API answers that are at most `max_age` old. When the plan deletes a route, or when a
-    /// needed route can't be made, the servers are listed again and a new plan is made.
+    /// Returns the plan for the routes, made from API answers that are at most `max_age` old. When the plan deletes a
+    /// route, or when a needed route can't be made, the servers are listed again and a new plan is made.
     pub fn evaluate(&self, apis: &Apis, max_age: Duration) -> Result<RoutePlan, CacheError> {
         Ok(self.observe_all(apis, max_age)?.plan)
     }
@@ -71,8 +71,8 @@ impl RouteController {
         Ok(plan)
     }
 
-    /// Returns the routes of the Network. This is used when the Kubernetes API does not answer, so Kubernetes is not
-    /// asked. The result contains no changes.
+    /// Returns the routes of the Network, as a plan without changes. This is used when the Kubernetes API does not
+    /// answer, so that it is not known which routes the nodes need.
     pub fn by_cloud(&self, apis: &Apis) -> Result<RoutePlan, CacheError> {
         let ages =
             Ages { network: Duration::ZERO, instances: Duration::ZERO, urgency: Urgency::Asked };

@@ -28,7 +28,8 @@ const REMEMBERED_AT_MOST: usize = 1000;
 /// How often the list of nodes is checked for changes. All controllers share the reads of this list.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long it can take until the controller notices that a node was deleted and created again with the same name.
+/// How old the metadata of nodes may be when the controller uses it. A node that was deleted and created again with the
+/// same name is noticed within this time.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// How many nodes without pod CIDRs are read again each time before the routes are compared with the nodes. When there

@@ -245,7 +245,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns the reason why this route can't be made. `None` when it can be made.
+    /// Returns the reason why the Network can't have this route, e.g. because its destination overlaps the destination
+    /// of another route. `None` when it can have the route.
     fn refusal(&self, route: &Route, is_missing: bool) -> Option<String> {
         let destination = route.destination;
         let hits = |net: &Ipv4Net| overlap(*net, destination);

@@ -56,8 +56,8 @@ pub(super) struct RouteSync<'a> {
     /// The UIDs of the nodes whose condition this sync has written or tried to write. No condition is written twice in
     /// a sync.
     said: HashSet<String>,
-    /// The error after which no more conditions are written: the API server did not answer, or this process is not
-    /// allowed to write any more. `None` means that there was no such error.
+    /// The error after which no more node conditions (`NetworkUnavailable`) are written: the API server did not answer,
+    /// or this process is not allowed to write any more. `None` means that there was no such error.
     mute: Option<CacheError>,
     /// The changes that the cloud refused, each with the error. They are not tried again in this sync.
     refused: Vec<(RouteChange, provider::ProviderError)>,

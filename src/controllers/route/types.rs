@@ -201,9 +201,9 @@ mod tests {
         let (old, new) = (route("10.0.0.9"), route("10.0.0.2"));
         let (has_old, wants_new) = (Some(old), Some(new));
         let [ok, missing] = [State::Ok, State::Missing].map(Some);
-        // Each case has a state, the route that existed, and the route that is needed. The array has the expected
-        // states for three networks: the first has the old route, the second has no route, and the third has the new
-        // route.
+        // Each case has the state that the plan shows for a destination, the route to it that existed when the plan was
+        // made, and the route that is needed. The array has the states that are expected when the Network contains, at
+        // a later time, only the old route, no route, or only the new route.
         let cases = [
             (State::WrongGateway, has_old, wants_new, [Some(State::WrongGateway), missing, ok]),
             (State::Blackhole, has_old, None, [Some(State::Blackhole), None, None]),

@@ -30,7 +30,8 @@ pub(super) struct Admission {
     /// The Services with a change that waits until the namespace has API calls left, by UID. The value is the time at
     /// which the wait began.
     waiting: HashMap<String, Instant>,
-    /// How many more changes each namespace can begin before the Services are listed the next time.
+    /// How many more changes the Services of each namespace can begin before the Services are listed the next time.
+    /// This depends on how many API calls the namespace may still make.
     rooms: HashMap<String, usize>,
     has_looked: bool,
 }
@@ -114,9 +115,10 @@ impl Admission {
         self.admit(&service, agenda, has_room)
     }
 
-    /// Returns the namespace's share of API calls that is charged for the plan of this Service. This is the share of
-    /// the Service's own unfinished change, if it has one. Otherwise it is the share of an unfinished change of another
-    /// Service on the same load balancer, from `of_groups`, the result of [`Admission::payers_of_groups`].
+    /// Returns the namespace from whose share of API calls the calls for the plan of this Service are subtracted. If an
+    /// earlier change of this Service is unfinished, the same share is used as for that change. Otherwise, if another
+    /// Service on the same load balancer has an unfinished change, its share is used: `of_groups` is the result of
+    /// [`Admission::payers_of_groups`]. `None` when there is no unfinished change.
     pub(super) fn payer(
         &self,
         service: &KubeService,
@@ -180,10 +182,10 @@ impl Admission {
         !self.waiting.is_empty()
     }
 
-    /// Records that the work on a change of the Service was stopped, because its namespace has no API calls left.
-    /// `has_begun` means that a part of the change was already made. If it is false, plans see the Service as it was before
-    /// its change, until the namespace has calls again. Returns whether the Service begins to wait now, and did not wait
-    /// before.
+    /// Records that the work for a changed Service was stopped, because its namespace may make no more API calls at
+    /// present. `has_begun` means that a part of the work was already done. If it is false, plans see the Service as it
+    /// was before the change, until the namespace may make calls again. Returns `true` when the Service begins to wait
+    /// now, and `false` when it waited already.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) -> bool {
         if let Some(admitted) = self.admitted.get_mut(uid)
             && let Some(before) = admitted.before.take_if(|_| !has_begun)
@@ -247,9 +249,9 @@ impl Admission {
         }
     }
 
-    /// Stores the changed Service and returns it, if its namespace can begin another change (`has_room`). Otherwise
-    /// returns the Service as it was before the change, or `None` when the Service is new and has to wait until its
-    /// namespace has API calls left.
+    /// When the namespace of the changed Service can begin another change (`has_room`), stores the Service and returns
+    /// it. Otherwise the change waits until the namespace may make more API calls. The result is then the Service as it
+    /// was before the change, or `None` when the Service is new.
     fn admit(
         &mut self,
         service: &Arc<KubeService>,
@@ -284,8 +286,9 @@ impl Admission {
         Arc::clone(self.shares.entry(namespace.to_owned()).or_insert_with(full))
     }
 
-    /// Counts one more change that the namespace begins. Returns `false` when the namespace can begin no more changes
-    /// until the Services are listed the next time.
+    /// Counts one more change that the namespace begins. Returns `false` when its API calls suffice for no more changes
+    /// until the Services are listed the next time. `busy` has one element for each change that is being made now.
+    /// These changes need some of the calls, too.
     fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
         let share = self.share(namespace);
         let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);
@@ -300,8 +303,9 @@ impl Admission {
     }
 }
 
-/// Several payers can have the share of API calls of the same namespace. Keeps only the first of them, so that the
-/// calls of one read are not subtracted twice from that share.
+/// A payer says from whose share of API calls the calls for an object are subtracted. Several payers can name the share
+/// of the same namespace. This function keeps only the first of them, so that the calls of one read are not subtracted
+/// twice from that share.
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();
     for payer in payers {

@@ -359,8 +359,8 @@ impl Agenda {
 }
 
 impl Dependencies {
-    /// Computes the hashes of the objects that Kubernetes showed and on which the plans of Services depend.
-    /// `departures` is the hash of the nodes that will stop soon.
+    /// Computes hashes of the objects in Kubernetes on which the plans of Services depend: nodes, Secrets and other
+    /// Services. `departures` is the hash of the nodes that will stop soon.
     pub(super) fn new(
         apis: &Apis,
         seen: &SeenObjects,
@@ -465,7 +465,7 @@ mod tests {
         service
     }
 
-    /// The state of a test: the agenda, which decides what is planned next, and the objects that Kubernetes shows.
+    /// The state of a test: the agenda, which decides what is planned next, and the simulated objects in Kubernetes.
     struct World {
         _clock: SimulationGuard,
         agenda: Agenda,
@@ -554,7 +554,9 @@ mod tests {
 
     type Story = fn(&mut World);
 
-    /// Each case has a name, its events, and the Services that must be planned next.
+    /// Each case has a name, what happens in it, and the Services that must be planned next. For each of these Services
+    /// the reason of the plan is given, and for all of them the allowed age of the data and the urgency of the API
+    /// calls.
     #[rustfmt::skip] // A case is a line.
     const CASES: &[(&str, Story, &str)] = &[
         ("nothing happens", |_| {}, ""),
@@ -674,7 +676,8 @@ mod tests {
             })
         };
         let before = numbers(&all);
-        // Each case has a change, and the UIDs of the Services that need a new plan because of it.
+        // Each case has a name, a change of the Services, and the UIDs of the Services that need a new plan because of
+        // the change.
         let cases: [(&str, Edit, &[&str]); 5] = [
             ("nothing", |_| {}, &[]),
             ("a member", |all| all[0].spec.load_balancer_ip = "1".into(), &["a", "b"]),

@@ -20,7 +20,7 @@ const KIND: &str = "certificates";
 /// The certificates that Services want, and the state of the search for certificates that nothing uses.
 #[derive(Default)]
 pub(super) struct CertificateSearch {
-    /// The contents of the Secrets that Services named, as of the last sync pass.
+    /// The content of each TLS Secret that a Service names for its ports, as it was read in the last sync pass.
     wanted: TlsSecrets,
     /// Whether a search for unused certificates is due, because the wanted certificates or the load balancers may have
     /// changed.

@@ -27,8 +27,8 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
         && plan.cloud.outcome.is_in_order()
         && plan.changes_now().next().is_none()
         && !fails(plan);
-    // No change was made, so no other event reports that the earlier failure is over. An event is therefore written
-    // here.
+    // The Service is as it should be, and no change was made that would write an event. This event says that the
+    // earlier failure is over.
     if is_right && recovered(apis, plan.object.seen_by(source(apis))) {
         let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);
         report(apis, &plan.object, [ensured]);
@@ -58,7 +58,7 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
         ChangeKind::Settings => (Reason::EnsuredLoadBalancer, ENSURED),
         ChangeKind::Targets => (Reason::UpdatedLoadBalancer, UPDATED),
         ChangeKind::Removal => (Reason::DeletedLoadBalancer, "Deleted load balancer"),
-        // The end of a load balancer's management has an event of its own, which `changed` has already reported.
+        // The function `changed` has already written an event about the end of a load balancer's management.
         ChangeKind::Release => return,
     };
     succeeded(apis, plan, &Finding::info(reason, text));

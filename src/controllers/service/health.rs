@@ -164,7 +164,7 @@ fn is_young(service: &KubeService, at: Timestamp) -> bool {
 /// the restart is not reported as ended.
 #[derive(Default)]
 pub(super) struct ServiceOutages {
-    /// The UIDs of the Services without a healthy target.
+    /// The UIDs of the Services that had no healthy target when this was last checked.
     without_target: HashSet<String>,
     /// Whether this process has already checked at least once which Services get no traffic.
     has_looked: bool,

@@ -1,9 +1,10 @@
 //! The service controller creates a load balancer for each Service of type LoadBalancer, keeps it in the desired state,
 //! and removes it.
 //!
-//! In each `tick`, `take_up` polls Services and nodes, and makes a plan for each Service that needs one. These plans
-//! may use cached data (`observe`, `plan`). When a plan has a write, `sync` reads everything again and makes a new
-//! plan. Then it adds the finalizer, the executor makes the changes in the cloud, and `sync` writes the status.
+//! In each `tick` (one run of the controller), `take_up` polls Services and nodes, and makes a plan for each Service
+//! that needs one. These plans may use cached data (`observe`, `plan`). When a plan has a write, `sync` reads
+//! everything again and makes a new plan. Then it adds the finalizer, the executor makes the changes in the cloud, and
+//! `sync` writes the status.
 //!
 //! | file | its one job |
 //! |---|---|
@@ -198,7 +199,8 @@ impl ServiceController {
         Ok(snapshot.value.all().into_iter().map(plan).collect())
     }
 
-    /// Returns the objects that remain in the cloud because Services that do not exist any more asked to keep them.
+    /// Returns the load balancers and certificates that stay in the cloud because Services that do not exist any more
+    /// asked to keep them.
     pub fn kept(&self, apis: &Apis) -> Result<Vec<KeptObject>, CacheError> {
         let Some(provider) = apis.provider.load_balancers() else {
             return Ok(Vec::new());
@@ -208,8 +210,8 @@ impl ServiceController {
         Ok(kept)
     }
 
-    /// Makes one sync pass over the Services that `selection` asks for. Returns the report and, when the pass is made
-    /// `for_people`, the last plan of each Service.
+    /// Makes one sync pass over the Services that `selection` asks for. Returns the report. With `for_people` (a person
+    /// waits for the result), the last plan of each Service is returned, too.
     pub fn sync(
         &mut self,
         apis: &Apis,
@@ -404,8 +406,8 @@ impl ServiceSync<'_> {
         plans
     }
 
-    /// Reads Services and nodes. A Service with a change that waits until its namespace has API calls left is returned
-    /// as it was before that change.
+    /// Reads Services and nodes. When a Service was changed, but its namespace has too few API calls left for the
+    /// change, the result contains the Service as it was before.
     fn look_admitted(&mut self) -> Result<SeenObjects, CacheError> {
         let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let mut seen = state.list(apis, selection)?;
@@ -451,8 +453,9 @@ impl ServiceController {
         } else if self.busy().is_empty() {
             (shared, ReadFrom::Cache)
         } else {
-            // Changes from an earlier sync pass are still being made, and must fit the present state. An old list could
-            // hide that a Service wants the load balancer again that is about to be deleted.
+            // Changes from an earlier sync pass are still being made, and it must be checked whether they are still
+            // right. So the Services are read now, and not from the API server's cache: an old list could hide that a
+            // Service wants the load balancer again that is about to be deleted.
             (Duration::ZERO, ReadFrom::Latest)
         }
     }
@@ -530,7 +533,8 @@ impl ServiceController {
 
     /// Reads the data for the Services that need a plan next. Returns `None` when no Service needs one. A person's
     /// request gets fresh data, while a sync pass can use data that were read earlier. Services that are being changed
-    /// are left out. With `shows_all`, Services that this controller must not manage are included.
+    /// are left out. With `shows_all`, the result also contains Services that this controller must not manage, because
+    /// a command shows them to a user.
     fn observe_next(
         &self,
         apis: &Apis,
@@ -614,8 +618,9 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
-    // When all Services are compared with their load balancers, the certificates are read if any Service uses one. If
-    // they were not read then, no Service uses a certificate, and the metric becomes 0.
+    // When all Services are compared with their load balancers (`is_comparison`), the certificates are read if any
+    // Service uses one. If they were not read then, no Service uses a certificate, and the metric with the earliest
+    // expiry of a certificate becomes 0.
     if certificates.is_some() || seen.is_comparison {
         let all = certificates.iter().flatten();
         let first = all.filter_map(|certificate| certificate.not_valid_after).min();

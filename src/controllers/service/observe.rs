@@ -112,7 +112,8 @@ pub enum Management {
     Usual,
     /// From now on, this controller manages the load balancer with this ID for the Service.
     Begins(u64),
-    /// This controller ends the management: it removes its finalizer, and changes nothing for the Service afterwards.
+    /// From now on, this controller does not manage the load balancer any more: it removes its finalizer, and changes
+    /// nothing for the Service afterwards.
     Ends,
 }
 
@@ -184,8 +185,8 @@ pub(super) fn group(provider: &dyn Provider, service: &KubeService) -> Option<St
 }
 
 /// Returns a function that finds the key of a Service's group. The Services of a group share a load balancer, but one
-/// Service can name it by its ID and another Service by its name. When the last list contains this load balancer, both
-/// Services get the same key.
+/// Service can name it by its ID and another Service by its name. Both Services get the same key when this process has
+/// already read a list that contains the load balancer.
 pub(super) fn known_group(apis: &Apis) -> impl Fn(&KubeService) -> Option<String> {
     let snapshot = apis.load_balancers_last();
     move |service| {
@@ -394,12 +395,13 @@ pub(super) fn all_services(
     ))
 }
 
-/// Returns an error which says that too little is known about the cluster.
+/// Returns an error which says that a decision needs data about the cluster that are not known. `why` is the message.
 pub(super) fn not_known(why: &str) -> CacheError {
     CacheError::Cloud(provider::ProviderError::new(ErrorKind::Other, why))
 }
 
-/// Returns the result of [`cluster`], or an error when the cluster's identity (a UID) is not known.
+/// Returns what is known about the cluster: its identity (a UID), its Services and its nodes. Returns an error when the
+/// identity is not known.
 pub(super) fn known_cluster(
     apis: &Apis,
     all: &[Arc<AnyService>],
@@ -419,8 +421,8 @@ pub(super) fn cluster(
     all: &[Arc<AnyService>],
     nodes: &[Arc<KubeNode>],
 ) -> Result<Cluster, CacheError> {
-    // The identity of the cluster is a UID that a Lease has stored, or else the UID of the Service
-    // `default/kubernetes`. It is empty when there is neither.
+    // The identity of the cluster is a UID of the Service `default/kubernetes`: the first one that the daemon's Lease
+    // contains, or the present one when the Lease contains none. It is empty when neither is known.
     let known = apis.identities(identity_in(all))?.unwrap_or_default();
     let mut cluster = Cluster {
         uid: known.identity,

@@ -58,8 +58,9 @@ pub enum ServiceChange {
     /// A change that removes the Service from a load balancer which it leaves. This change is made last: after all
     /// other writes, the Service is planned again, and the new plan begins with this change.
     Leave(Box<dyn Change>),
-    /// Adds the Service's ports to a load balancer that the plan of another Service creates. Such a write is only
-    /// displayed, and never made.
+    /// Adds the Service's ports to a load balancer that the plan of another Service creates. This write only shows the
+    /// user what will happen, and is never made itself: after the load balancer was created, a new plan for the Service
+    /// adds the ports.
     AddToNew(AddToNew),
 }
 
@@ -511,8 +512,9 @@ impl ServicePlan {
         self.cloud.outcome = PlanOutcome::default();
     }
 
-    /// Removes from the plan the changes in the cloud that can be made now, and returns them. The caller must already
-    /// have made the first write of the plan, if that is a write to the Service object.
+    /// Removes from the plan the changes in the cloud that can be made before the next write to the Service object, and
+    /// returns them. If the plan begins with a write to the Service object, the caller must already have made this
+    /// write.
     pub(super) fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         let count = self.changes_now().count();
         let now = self.changes.drain(..count);

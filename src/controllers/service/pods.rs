@@ -27,8 +27,8 @@ const WITHOUT_RIGHTS: Duration = Duration::from_secs(600);
 /// such exchanges of targets say how many can be made within this time.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What this process knows about the nodes on which the pods of Services run. Also the exchanges of targets: a node
-/// with pods takes the place of a target without pods.
+/// What this process knows about the nodes on which the pods of Services run, and about the latest exchanges of targets
+/// (a node with pods takes the place of a target without pods).
 #[derive(Default)]
 pub(super) struct Pods {
     /// The Services of which this process reads where their pods run. Each key stands for a Service whose last plan
@@ -64,9 +64,10 @@ struct Exchanged {
     /// The ID of the load balancer.
     balancer: u64,
     node: String,
-    /// While the exchange (a node with pods takes the place of a target) is being made, the time at which it was begun.
-    /// Later, the time at which this process saw that it had ended. The limit for exchanges in a minute counts from the
-    /// end, because several exchanges are made one after the other.
+    /// The time at which the exchange (a node with pods takes the place of a target) was begun. When the exchange has
+    /// ended, this becomes the time at which this process saw its end. The limit of exchanges in a minute counts an
+    /// exchange until a minute after its end. A minute from the beginning would be too short, because several exchanges
+    /// are made one after the other.
     at: Instant,
     /// Whether the target without pods was removed. Otherwise this removal was only begun, together with other changes
     /// of the Service.
@@ -214,8 +215,8 @@ impl Pods {
     }
 
     /// Returns the Services whose EndpointSlices are read, and the Services whose EndpointSlices are not read because
-    /// of the limit [`SERVICES_WITH_PODS`]. Services on which the plans of older Services depend take precedence. Both
-    /// lists are sorted.
+    /// of the limit [`SERVICES_WITH_PODS`]. The plan of a Service can depend on the pods of several Services. The
+    /// Services on which the plans of the oldest Services depend come first. Both lists are sorted by name.
     fn wanted(&self) -> (Vec<ServiceName>, Vec<ServiceName>) {
         let (mut wanted, mut rest) = (BTreeSet::new(), BTreeSet::new());
         for name in self.asked.values().flatten() {
@@ -274,9 +275,9 @@ impl Pods {
                 self.ended.entry((service.clone(), node.clone())).or_insert(now);
             }
         }
-        // `since` is the time since which it is known on which nodes the pods of a Service run. While an endpoint names
-        // no node, its pod may run on any node. The Service then has no entry, and gets one at the next read in which
-        // each endpoint names its node.
+        // For each Service, `since` contains the time since which it is known on which nodes all pods of the Service
+        // run. While an endpoint of the Service names no node, the pod behind this endpoint may run on any node, so the
+        // Service has no entry in `since`. It gets an entry at the next read in which each endpoint names its node.
         let is_known = |service: &ServiceName| pods.mask(std::slice::from_ref(service)).is_some();
         self.since.retain(|service, _| is_known(service));
         for service in pods.services.iter().filter(|service| is_known(service)) {

@@ -65,8 +65,8 @@ pub(super) struct ServiceSync<'a> {
     /// Whether a person has asked for this work by a command. The last plan of each Service is then kept for the
     /// output.
     pub(super) for_people: bool,
-    /// Whether a change of a Service waits when its namespace has no API calls left. A person's request is never
-    /// delayed in this way.
+    /// Whether a changed Service waits when its namespace has used up its share of API calls. The work that a person
+    /// has asked for never waits for this reason.
     pub(super) is_limited: bool,
     /// The payers of the Services whose changes ended in this sync pass. A payer is the namespace from whose share of
     /// API calls (the calls that ccm allows each namespace) the calls are subtracted.
@@ -361,8 +361,8 @@ impl ServiceSync<'_> {
     }
 
     /// Takes a Service that was just read again, and returns it as it is planned now. When its last change must wait,
-    /// because its namespace has no API calls left, this is the Service as it was before that change. For a new Service
-    /// that must wait, the result is `None`.
+    /// because its namespace has used up its share of API calls, this is the Service as it was before that change. For
+    /// a new Service that must wait, the result is `None`.
     fn admitted(&mut self, service: Arc<KubeService>) -> Option<Arc<KubeService>> {
         if !self.is_limited {
             return Some(service);
@@ -564,8 +564,8 @@ impl ServiceSync<'_> {
         self.failed(task, plan, why)
     }
 
-    /// Writes to the Service object after all changes in the cloud were made. Returns the task when the Service needs a
-    /// new plan.
+    /// Writes to the Service object after all changes in the cloud were made. When the Service needs a new plan,
+    /// returns the task (the work for this Service) again.
     fn finish(&mut self, mut task: Task, mut plan: ServicePlan) -> Option<Task> {
         task.works_on(&plan);
         match self.write(&mut task, &mut plan) {

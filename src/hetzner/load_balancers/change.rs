@@ -29,8 +29,8 @@ enum ActionTrait {
     FailsAlone,
     Deletes,
     OfCertificate,
-    /// The action can change the addresses and the targets of the load balancer. So the caller reads the load balancer
-    /// again before it makes the next change.
+    /// A change of this kind can alter the addresses and the targets of the load balancer. So the caller reads the load
+    /// balancer again before it makes the next change.
     ReadAgain,
 }
 use ActionTrait::{Deletes, FailsAlone, FollowsAtOnce, OfCertificate, ReadAgain};
@@ -95,9 +95,9 @@ pub(super) enum Purpose {
     /// The Service gives up a load balancer that is not deleted. The write is not made when the load balancer has got a
     /// new port or target since it was read for the plan.
     Release,
-    /// The write deletes a load balancer that belongs to no Service. When a write of another purpose turns out not to
-    /// be allowed just before it is sent, its Service is planned again. Here there is no Service, so the result is an
-    /// error instead.
+    /// The write deletes a load balancer that belongs to no Service. If it turns out just before the write that it is
+    /// not allowed any more, the result is an error. For a write of another purpose, the Service would be planned again
+    /// instead.
     Orphan,
     /// The write removes a target, and the plan will remove all other existing targets, too. When the API has refused
     /// some of the new targets, the write is made only if at least one new target was added. So the load balancer
@@ -119,9 +119,9 @@ pub struct BalancerChange {
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
-    /// The name of the node, when the write removes a target that its Services still want. The second value says
-    /// whether a node with pods takes the place of this target, and this counts for the limit of such exchanges in a
-    /// minute.
+    /// Set when the write removes a target that its Services still want, for example because its node will stop soon.
+    /// The first value is the name of the node. The second value is `true` when a node with pods takes the place of
+    /// this target, and the exchange counts for the limit of exchanges in a minute.
     pub(super) soft_removal: Option<(String, bool)>,
     /// The certificate that the write uploads, with its private key. Both become part of the request only when it is
     /// sent, so that logs and other outputs of the plan can't show the key. `None` when the write uploads no

@@ -49,7 +49,7 @@ use serde_json::{Value, json};
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,
     pub(super) claims: Vec<Claim>,
-    /// Whether the Service has another load balancer, or ports on another load balancer, that it must leave.
+    /// Whether there is another load balancer that the Service must leave, even if only some ports there belong to it.
     pub(super) is_any: bool,
 }
 
@@ -111,10 +111,10 @@ pub(super) fn leave_unused(
     with_leaves(plan, leaves)
 }
 
-/// Removes ports of a Service from the load balancer `asked`, which the Service asks for but can't have. The Service
-/// has begun to move there, but stays on its present load balancer. The changes for this are added to its plan. They
-/// remove the Service's ports on `asked` that it does not want any more, because the node port of such a port may
-/// belong to another Service by now. Its other ports on `asked` stay, so that the move can continue.
+/// The Service asks for the load balancer `asked` and has begun to move there. It can't have this load balancer now, so
+/// it stays on its present one. This function adds changes to its plan that remove some of its ports from `asked`:
+/// those that it does not want any more, because the node port of such a port may belong to another Service by now. Its
+/// other ports on `asked` stay, so that the move can continue.
 ///
 /// When `asked` is external (made by somebody else), and none of the Service's ports would stay there, the Service is
 /// taken off it. Otherwise its nodes would get only the traffic of other people's ports.
@@ -149,7 +149,7 @@ pub(super) fn leave_unwanted_ports(
 }
 
 /// Adds to a plan the changes by which the Service leaves other load balancers. They are made after all other changes
-/// of the plan. When the plan was refused, they become its only changes.
+/// of the plan. When the plan changes nothing else because of a problem, they become its only changes.
 fn with_leaves(
     mut plan: LoadBalancerPlan,
     leaves: Vec<Box<dyn provider::Change>>,

@@ -23,8 +23,8 @@ const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// an older list, the list is read again, because the type may be new.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
-/// Lists from earlier reads of the API that hardly ever change. They are cached, so that they are not read each time
-/// when the load balancers are read.
+/// Lists that hardly ever change, as they were read from the API earlier. They are cached, so that they are not read
+/// each time when the load balancers are read.
 #[derive(Default)]
 pub(in crate::hetzner) struct EarlierPolls {
     types: CachedList<BalancerType>,
@@ -133,7 +133,8 @@ fn needs_certificates(service: &Service) -> bool {
         .any(|annotation| has(service, annotation))
 }
 
-/// The age up to which the last sample of a metric counts as the current value.
+/// Hetzner measures the connections and requests of a load balancer at intervals. The last measured value counts as the
+/// current one while it is not older than this.
 const RECENT: Duration = Duration::from_secs(300);
 
 /// Reads the current numbers of connections and requests of a load balancer.

@@ -21,12 +21,12 @@ use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use crate::provider::{Finding, Needs, Reason, ServiceInput};
 
-/// The result of the first stages of a plan, which [`BalancerSnapshot::settle`] makes.
+/// What [`BalancerSnapshot::settle`] finds out before the load balancer is compared with what the Service asks for.
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
     pub(super) context: PlanContext<'a>,
-    /// What the Service asks for. Ports that it can't have, because other Services or somebody else have them, are left
-    /// out.
+    /// The state of the load balancer that the Service asks for. Ports that the Service can't have, because other
+    /// Services or somebody else have them, are left out.
     pub(super) desired: Desired,
     pub(super) needs: Needs,
     /// Whether the Service stays on its present load balancer because it can't have the load balancer that it asks for.
@@ -52,9 +52,10 @@ pub(super) struct Stays<'a> {
 }
 
 impl BalancerSnapshot {
-    /// Finds out what the Service asks for, its load balancer, and the ports that it gets there. The first call has
-    /// `stays` as `None`. When it returns `Unsettled::Stays`, the Service must stay on its present load balancer. The
-    /// caller then calls again with this value as `stays`, and the second call is about the present load balancer.
+    /// Finds out what the Service asks for, which load balancer it gets, and which ports it gets there. `stays` is
+    /// `None` in the first call. If the Service can't have the load balancer that it asks for, this call returns
+    /// `Unsettled::Stays`. The caller then passes the value in it as `stays` to a second call, which does the same work
+    /// for the present load balancer of the Service.
     pub(super) fn settle<'a>(
         &'a self,
         of: ServiceInput<'a>,

@@ -75,8 +75,8 @@ impl provider::Snapshot for BalancerSnapshot {
     }
 
     fn external(&self) -> Vec<Balancer> {
-        // The cluster would give only the names of nodes and Services, which are not needed for the result. So an empty
-        // cluster is used.
+        // The names of nodes and Services come from the data about the cluster. The caller does not need these names,
+        // so an empty cluster is used.
         let names = &Cluster::default();
         let all = self.balancers().all();
         let external = all.filter(|balancer| balancer.ownership.external.is_some());

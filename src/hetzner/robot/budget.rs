@@ -23,7 +23,7 @@ pub(super) enum RobotCall {
     /// `GET /server/{number}` returns one server. These calls must leave some calls for the list of all servers,
     /// because the list is more important: all nodes need it.
     Server,
-    /// `GET /reset/{number}` says whether a server is off.
+    /// `GET /reset/{number}` returns the state of one server, which says whether it is off.
     Reset,
 }
 

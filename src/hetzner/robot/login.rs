@@ -140,8 +140,8 @@ impl State {
         self.refusals.iter().find(holds)
     }
 
-    /// Records a failed login. This header is not sent during `wait`. When `header` is `None`, no header at all is
-    /// sent.
+    /// Records that Robot has refused a login. `header` is the value of the header `Authorization` that was refused,
+    /// and is not sent again during `wait`. When `header` is `None`, no login is sent at all during `wait`.
     fn note(&mut self, header: Option<Secret>, at: Timestamp, wait: Duration) {
         if self.refusals.iter().any(|refusal| refusal.header == header) {
             return;

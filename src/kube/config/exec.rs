@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Credentials are renewed this long before they expire, or a tenth of their lifetime before, whichever is shorter.
 const RENEWED_BEFORE: Duration = Duration::from_secs(60);
 
-/// After a failure, the plugin's program is not run again for this period, in real time. Otherwise every thread that
+/// When the plugin's program has failed, it is not run again for this period, in real time. Otherwise every thread that
 /// needs credentials would run the program again. The pause is short enough that the Lease can still be renewed in
 /// time.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);

@@ -184,8 +184,9 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Adds a problem with settings of the load balancer that do not belong to a single port. When several Services
-    /// share the load balancer, this problem does not prevent changes of its ports.
+    /// Adds a problem (a mistake in an annotation) with a setting of the whole load balancer, and not of a single port.
+    /// When several Services share the load balancer, its ports are changed in spite of this problem. Otherwise nothing
+    /// of the load balancer is changed.
     pub(crate) fn whole_problem(&mut self, problem: String) {
         if self.is_shared { self.whole_problems.push(problem) } else { self.problem(problem) }
     }

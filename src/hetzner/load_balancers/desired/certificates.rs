@@ -51,7 +51,7 @@ pub(crate) struct PortCertificates {
 struct WantedCertificate {
     ports: Vec<u16>,
     name: String,
-    /// Whether the name comes from an annotation, and is not the default name.
+    /// Whether an annotation gives the certificate its name. Otherwise the certificate has a default name.
     is_named: bool,
     /// The domains in lower case, in alphabetical order.
     domains: Vec<String>,
@@ -288,7 +288,8 @@ fn by_label<'a>(
     Some(Some(found))
 }
 
-/// Returns why the Service can't take over the certificate. `None` means that it can.
+/// Returns why the Service can't use this existing certificate as the managed certificate that it wants. `None` means
+/// that it can.
 fn why_not_free(
     one: &Certificate,
     context: &PlanContext,

@@ -144,8 +144,8 @@ impl Attach {
         net.network == self.network && ip.is_none_or(|ip| Some(ip.value) == net.ip)
     }
 
-    /// Whether a new load balancer must be attached by a separate API call. This is necessary for a desired IP or
-    /// subnet, because the call that creates a load balancer can't set them.
+    /// Whether a new load balancer must be attached to the private Network by an API call of its own. This is necessary
+    /// for a desired IP or subnet, because the call that creates a load balancer can't set them.
     pub(crate) fn needs_own_call(&self) -> bool {
         self.ip.is_some() || self.range.is_some()
     }

@@ -72,7 +72,8 @@ pub(crate) struct TargetChoice {
 }
 
 impl TargetChoice {
-    /// Returns the names of the nodes in `left_out` that have this state.
+    /// Returns the names of the nodes that are left out of the targets, or may be left out later, for the reason
+    /// `state`.
     pub(crate) fn names(&self, state: LeftOutState) -> Vec<&str> {
         let such = self.left_out.iter().filter(|node| node.state == state);
         such.map(|node| node.node.as_str()).collect()
@@ -157,7 +158,7 @@ fn departing(
     (departed, states)
 }
 
-/// Gives the places of targets without pods to nodes with ready pods.
+/// Decides which targets without pods are replaced by nodes with ready pods.
 struct Exchange<'a> {
     rules: &'a ChoiceRules<'a>,
     /// The targets that are removed now or soon. Either their nodes will stop soon, or they run no pods and nodes with
@@ -167,9 +168,9 @@ struct Exchange<'a> {
     /// The nodes that are left out, because the load balancer can't have more targets.
     beyond: Vec<TargetCandidate>,
     is_departing: &'a dyn Fn(&TargetCandidate) -> bool,
-    /// The targets without pods that have lost their places to nodes with pods, and the targets without pods that keep
-    /// their places for a reason that the state names. The last value says whether a lost place counts for the limit of
-    /// such exchanges in a minute.
+    /// The present targets that run no pods although nodes with pods need their places: those that have lost their
+    /// places, and those that stay for the reason in the state. The last value is `true` for a lost place that counts
+    /// for the limit of such exchanges in a minute.
     gone: Vec<((TargetId, String), LeftOutState, bool)>,
 }
 

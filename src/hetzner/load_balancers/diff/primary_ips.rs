@@ -22,7 +22,7 @@ use std::net::IpAddr;
 pub(crate) struct Chosen {
     /// The ID of each Primary IP, by its type (`ipv4` or `ipv6`).
     pub(crate) ids: Map<String, Value>,
-    /// The location in which all of these Primary IPs are. The load balancer must be created there. `None` when no
+    /// The location in which the chosen Primary IPs are. The load balancer must be created there. `None` when no
     /// Primary IP was chosen.
     pub(crate) location: Option<Sourced<String>>,
     pub(crate) fields: Vec<Field>,
@@ -114,7 +114,7 @@ pub(crate) fn report(
              from the Primary IPs of the project that are free then{}. If the project has a free Primary IP with this \
              address (hcloud primary-ip list shows all), delete the Service and create it again to get it. This \
              interrupts the traffic, and the present address is lost, unless it is a Primary IP without auto-delete",
-            // The text in `spec.loadBalancerIP` is quoted when it is not an IP address.
+            // The message quotes the text in `spec.loadBalancerIP` when it is not an IP address.
             wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
             limited(context, " and")
         );
@@ -136,7 +136,8 @@ fn limited(context: &PlanContext, conjunction: &str) -> String {
 }
 
 impl AskedIp {
-    /// Returns the Primary IP that the Service asks for, if Services are allowed to use it.
+    /// Returns the Primary IP that the Service asks for. `None` when it does not exist, or when Services are not
+    /// allowed to use it.
     fn find<'a>(&self, context: &'a PlanContext) -> Option<&'a PrimaryIp> {
         let asked = &self.asked.as_ref()?.value;
         if self.is_asked_by_field() {
@@ -267,7 +268,8 @@ fn place(
 ) {
     let at = &one.location;
     // The Primary IP must be in the location that an annotation or a default names, or, if they name only a network
-    // zone, in this zone. If they name neither, it must be in the location of the Primary IP that was chosen before.
+    // zone, in this zone. If they name neither, and a Primary IP of the other IP version was already chosen, both must
+    // be in the same location.
     let (wanted, is) = match (&whole.place.location, &whole.place.zone) {
         (None, Some(zone)) => (Some(zone), &at.network_zone),
         (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),

@@ -240,9 +240,10 @@ pub(crate) fn need_servers(
         match (ways.is_right(server), reach) {
             (Some(true), reach) => matches!(reach, Reach::Missing { .. }),
             (Some(false), _) => true,
-            // A server in the list may have been deleted after the list was read. So before a new target is added to an
-            // existing load balancer, the list is read again. Before a load balancer is created, this is not necessary:
-            // if the API refuses the creation because of a server, the list is read then.
+            // The server is in the list of servers, but may have been deleted after the list was read. So the list is
+            // read again before the server becomes a new target of an existing load balancer. When the load balancer is
+            // created, this is not necessary: if the API refuses the creation because of a server, the list is read
+            // then.
             (None, Reach::By { .. }) => balancer.is_some(),
             (None, reach) => *reach != Reach::Missing { is_certain: true },
         }
@@ -367,9 +368,9 @@ impl Diff<'_, '_> {
     }
 
     /// Returns the Services whose pods decide which nodes become targets, as a mask (each bit stands for a Service, see
-    /// `PodNodes`). The mask is zero when all wanted nodes can be targets (`is_over` is false), when no Service asks
-    /// that nodes with pods are preferred, or when it is not known where the pods run. In the last case, a warning says
-    /// why.
+    /// `PodNodes`). `is_over` means that more nodes should be targets than the load balancer can have. The mask is zero
+    /// when `is_over` is false, when no Service asks that nodes with pods are preferred, or when it is not known where
+    /// the pods run. In the last case, a warning says why.
     fn services_with_pods(&mut self, is_over: bool) -> u64 {
         let (asked, pods) = (&self.desired.targets.pods_of, &self.context.cluster.history.pods);
         if !is_over {
@@ -434,8 +435,8 @@ impl Diff<'_, '_> {
     }
 
     /// Returns why the target must stay, although its node will stop soon or a node with pods needs its place. `None`
-    /// when it can be removed. `leaving` are the other targets that are removed. Only with [`CanWait::Yes`], a lack of
-    /// API calls is a reason to stay.
+    /// when it can be removed. `leaving` are the other targets that are removed. With [`CanWait::Yes`], the target also
+    /// stays when few API calls are left. With [`CanWait::No`], its removal is too important to wait for this.
     fn why_kept(
         &self,
         node: &TargetCandidate,
@@ -674,7 +675,8 @@ fn by(private: bool) -> &'static str {
     if private { "by private IP" } else { "by public IP" }
 }
 
-/// Returns, for each node on a cloud server, whether the server is in the list of servers, and with which addresses.
+/// Returns, for each node on a cloud server, what the list of servers says about the server: whether it exists, and by
+/// which addresses a load balancer can reach it.
 fn reach_of<'a>(nodes: &'a [OfferedNode]) -> HashMap<TargetId, &'a Reach> {
     let reach = |node: &'a OfferedNode| {
         let server = node.provider_id.clone().ours()?.cloud()?;

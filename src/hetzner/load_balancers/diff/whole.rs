@@ -42,7 +42,7 @@ pub(crate) struct Diff<'a, 'b> {
     pub(crate) desired: &'a Desired,
     /// The type that the load balancer should have.
     pub(crate) kind: &'a BalancerType,
-    /// The load balancer. `None` when the plan creates it.
+    /// The load balancer that is compared. `None` when it does not exist yet, and the plan creates it.
     pub(crate) balancer: Option<Labelled<'a>>,
     /// The differences that were found so far.
     pub(crate) found: Differences,
@@ -63,7 +63,7 @@ pub(crate) struct Differences {
     pub(crate) left_out: Vec<LeftOutNode>,
     /// The Services whose EndpointSlices must be read, because their pods decide which nodes become targets.
     pub(crate) pods_of: Vec<ServiceName>,
-    /// The wanted nodes that run pods of the Services in `pods_of`.
+    /// The nodes that should be targets and that run pods of the Services in the field `pods_of`.
     pub(crate) with_pods: Vec<NodeWithPods>,
 }
 

@@ -21,8 +21,8 @@ pub struct Project {
     pub(in crate::hetzner) api: Arc<Api>,
 }
 
-/// All load balancers of a project and the objects related to them, as they were read from the API at one time. The
-/// index finds load balancers quickly.
+/// All load balancers of a project and the objects related to them, as they were read from the API at one time. An
+/// index over the list finds a load balancer quickly, e.g. by its ID or a label.
 pub struct BalancerSnapshot {
     pub(crate) project: Project,
     pub(crate) observed: ObservedBalancers,

@@ -299,8 +299,9 @@ pub(crate) fn rests_on_services(
     match found {
         Ok(FoundBalancer::Own(balancer)) => rests_on_owner(*balancer, context),
         Ok(FoundBalancer::Adopted(_)) | Err(_) => true,
-        // A load balancer of an earlier Service with the same name can be adopted as soon as the earlier Service is
-        // deleted. A newer list of Services may show that it was deleted.
+        // No load balancer was found for the Service. A load balancer of an earlier Service with the same name can be
+        // adopted as soon as the earlier Service is deleted. So if there is such a load balancer, the list of Services
+        // must be read again, because it may show the deletion.
         Ok(FoundBalancer::Nothing(_)) => {
             let name = names::service_value(context.service);
             let left = context.balancers.labelled(SERVICE, &name);

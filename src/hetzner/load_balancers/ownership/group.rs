@@ -13,9 +13,9 @@
 //! group's own namespace. On an external load balancer, there are no deciders.
 //!
 //! A label of the load balancer names the owner of each port. The label is written before the port is added. Terraform
-//! can remove the label later. A port without a label belongs to the Service with the same port and node port if the
-//! load balancer is shared. If the load balancer is external, such a port belongs to the owner of the load balancer,
-//! except when [`is_recognised`] is true.
+//! can remove the label later. If the load balancer is shared, a port without a label belongs to the Service with the
+//! same port and node port. If the load balancer is external, such a port belongs to a Service only when
+//! [`is_recognised`] finds other signs of this. Otherwise it belongs to the owner of the load balancer.
 
 use super::facts::{
     cluster_on_external, destination, is_allowed, is_of, is_port_of, is_recognised,
@@ -96,14 +96,15 @@ pub(crate) enum GroupUse<'a> {
 /// Who owns a port of a load balancer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The Service for which the plan is made.
+    /// The Service for which the plan is made owns the port.
     This,
     /// Another Service that is allowed to share the load balancer.
     Member,
     /// A Service of this cluster that was deleted. A label of the load balancer still names it as the owner of the
     /// port.
     Gone,
-    /// Somebody else, for example another cluster or a person, or an owner that is not known.
+    /// Somebody else owns the port, for example another cluster or a person. This also stands for an owner that is not
+    /// known.
     Other,
 }
 
@@ -111,8 +112,9 @@ pub(crate) enum Owner {
 /// Service can't have this load balancer, [`Group::refused`] says why. `parser` collects other mistakes. `balancers` is
 /// `None` when annotations are checked without the load balancers, for example by `ccm lint`.
 ///
-/// `stays_on` is given when an earlier call has shown that the Service must stay on its present load balancer. It is
-/// that load balancer, and its labels are then used instead of the annotations.
+/// When an earlier call has shown that the Service must stay on its present load balancer, `stays_on` is this load
+/// balancer. The function then reads from its labels, and not from the annotations, which Services use it. In the first
+/// call, `stays_on` is `None`.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -447,8 +449,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether each existing target keeps the kind of IP by which it is reached now, private or public. This is so when
-    /// no Service decides about the settings of the load balancer.
+    /// Whether each existing target is still reached by the same kind of address as now, private or public, whatever
+    /// the annotations say. This is so when no Service decides about the settings of the load balancer.
     pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }
@@ -476,7 +478,8 @@ impl<'a> Group<'a> {
 
     /// Whether annotations of Services other than this one decide about settings of the load balancer. On a shared load
     /// balancer, this is so when another Service shares it. On an external load balancer (one that somebody else made),
-    /// this is so when another Service has a port there. Its annotations can then decide only about the targets.
+    /// this is so when another Service has a port there. The annotations of that other Service can then decide only
+    /// about the targets.
     pub(crate) fn others_decide(&self, balancer: Labelled, service: &Service) -> bool {
         let served = self.served_on(balancer);
         let has_port = |uid: &str| served.iter().any(|served| served.uid == uid);
@@ -603,10 +606,9 @@ impl<'a> Group<'a> {
         ))
     }
 
-    /// Returns the ownership that the labels of the load balancer should have after the plan. Also returns the labels
-    /// that the plan sets or removes, for display. `balancer` is `None` when the load balancer is to be created.
-    /// `ports` are the ports that the Service gets. `is_kept` means that the load balancer stays when its Services are
-    /// deleted.
+    /// Returns the labels about owners that the load balancer should have after the plan. Also returns the labels that
+    /// the plan sets or removes, for display. `balancer` is `None` when the load balancer is to be created. `ports` are
+    /// the ports that the Service gets. `is_kept` means that the load balancer stays when its Services are deleted.
     pub(crate) fn wanted(
         &self,
         balancer: Option<Labelled>,

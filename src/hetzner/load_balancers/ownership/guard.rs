@@ -15,8 +15,9 @@ pub(crate) struct Guard {
     /// The labels to set and to remove. A request to the API always replaces all labels. So the write also sends all
     /// other labels, with the values that were read just before.
     change: WantedLabels,
-    /// The targets because of which the write is made. When the load balancer has none of these targets any more just
-    /// before the write, the write is refused. The set is empty when the write has another reason.
+    /// The targets that are the reason for the write, for example targets that are no nodes of this cluster, so that
+    /// the load balancer is only released. When the load balancer has none of these targets any more just before the
+    /// write, the write is refused. The set is empty when the write has another reason.
     reasons: BTreeSet<String>,
 }
 
@@ -28,7 +29,8 @@ pub(crate) struct SeenState {
     ports: BTreeSet<u16>,
     targets: BTreeSet<String>,
     is_protected: bool,
-    /// The IDs of the load balancers that use the certificate. The set is empty for a load balancer.
+    /// When the object is a certificate, the IDs of the load balancers that use it. When the object is a load balancer,
+    /// the set is empty.
     uses: BTreeSet<u64>,
 }
 
@@ -38,8 +40,8 @@ impl Guard {
         Guard { seen: seen.into(), ..Guard::default() }
     }
 
-    /// Returns the check for a write that changes the labels so that they state the ownership `to`. `balancer` is
-    /// `None` when the write creates the load balancer.
+    /// Returns the check for a write that sets and removes labels, so that the load balancer then has the labels of
+    /// `to`. `balancer` is `None` when the write creates the load balancer.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
         let from = balancer.map(|balancer| balancer.ownership.clone()).unwrap_or_default();
         let seen = balancer.map(|labelled| SeenState::from(labelled.balancer));

@@ -113,9 +113,9 @@ pub(crate) enum Stake<'a> {
 /// The way in which the adoption of a load balancer is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AskedBy {
-    /// An operator set the label `adopt` on the load balancer.
+    /// An operator asks for the adoption, by the label `adopt` of the load balancer.
     Label,
-    /// The annotation `name` of the Service names the load balancer.
+    /// The annotation `name` of the Service asks for the adoption, because it names the load balancer.
     Name,
     /// Nobody asks for the adoption, but the load balancer has the name that a new load balancer of the Service would
     /// get.

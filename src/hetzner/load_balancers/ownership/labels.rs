@@ -130,7 +130,8 @@ impl Ownership {
         read
     }
 
-    /// Returns the fields that hold the value of a single label, each with the key of the label.
+    /// Returns the fields that have the value of exactly one label, each with the key of this label. The fields that
+    /// collect several labels, e.g. `ports`, are not returned.
     fn fields(&mut self) -> [(&'static str, &mut Option<String>); 11] {
         [
             (SERVICE_UID, &mut self.service_uid),
@@ -184,8 +185,8 @@ impl Ownership {
         *self = Ownership::read(&labels);
     }
 
-    /// Returns the ownership with only the labels for this cluster. The UID and the name of the cluster are left out
-    /// while they are not known.
+    /// Returns the values of our labels for an object of this cluster: only the labels that name the cluster are set.
+    /// The UID and the name of the cluster are left out while they are not known.
     pub(crate) fn of_cluster(cluster: &Cluster) -> Ownership {
         Ownership {
             cluster_uid: Some(cluster.uid.clone()).filter(|uid| !uid.is_empty()),
@@ -194,7 +195,8 @@ impl Ownership {
         }
     }
 
-    /// Returns the ownership of an object that belongs to this Service alone.
+    /// Returns the values of our labels for an object that belongs to this Service alone. They name the Service and the
+    /// cluster.
     pub(crate) fn of_service(service: &Service, cluster: &Cluster) -> Ownership {
         Ownership {
             service_uid: Some(service.uid.clone()),

@@ -30,7 +30,7 @@ pub(crate) fn without_service(
     to
 }
 
-/// Returns the ownership that the labels should state when this program has stopped managing the load balancer for the
+/// Returns the labels about owners that the load balancer should have when this program has stopped managing it for the
 /// Service. On an external load balancer (one that somebody else made), the labels of the Service's ports stay. So the
 /// Service has the same ports when it is managed again.
 pub(crate) fn after_management(

@@ -136,9 +136,10 @@ fn whether_the_service_may_adopt_it() {
     let (of_web, of_other, of_stranger) = ("default.web", "default.other", "shop.web");
     let ours = (CLUSTER_UID, "cluster-1");
     let port = port_80();
-    // Each text of three letters has the answers for three cases: the label `adopt` asks for the adoption, the
-    // annotation `name` does, or nobody does and there is only the default name. `y` means yes, `n` no, and `-` that
-    // the case is not tested. Row 8 is also true for most load balancers of rows 1 to 5, but the lower number decides.
+    // Each case has the number of the row in the table of `adoption` that decides, a load balancer, and three letters.
+    // They say whether the Service may adopt the load balancer when the label `adopt` asks for it, when the annotation
+    // `name` does, and when nobody does and there is only the default name: `y` means yes, `n` no, and `-` that this is
+    // not tested. Row 8 is also true for most load balancers of rows 1 to 5, but the first row that is true decides.
     let left = [ours, (SERVICE_UID, GONE), (SERVICE, of_web)];
     let left_with = |more: &[(&str, &str)]| balancer(&[&left, more].concat(), &[]);
     for (row, balancer, may) in [
