@@ -35,8 +35,8 @@ pub(super) enum Why {
     Overtaken,
     /// The last try failed, and the wait after that failure is over.
     Retried,
-    /// A load balancer keeps a target that should be removed, e.g. because its node will stop soon. The health of the
-    /// other targets may have changed, so that the target can be removed now.
+    /// The last plan kept a target that should be removed, e.g. because its node will stop soon. A new plan is made,
+    /// because the health of the other targets may have changed, so that the target can be removed now.
     Kept,
     /// The regular comparison of all objects with the cloud is due.
     Compared,

@@ -91,9 +91,9 @@ impl CallShare {
 }
 
 impl Payer {
-    /// Returns a payer with the same share of API calls, for an object that does not belong to the namespace of this
-    /// share. The calls for the object are subtracted from the share, but the changes of the object do not stop when
-    /// the share is used up.
+    /// Returns a payer (it says whose share of API calls is charged) for an object of another namespace, which changes
+    /// because of an object of this share's namespace. The calls for the other object are subtracted from the same
+    /// share. But its changes do not stop when this share is used up.
     pub(super) fn of_another(&self) -> Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }

@@ -96,7 +96,7 @@ pub struct AllowedVerb<'a> {
 pub enum ReadFrom {
     /// The API server's cache. Such a read is cheap, and the answer can be a moment old.
     Cache,
-    /// etcd. The answer has the current state.
+    /// The API server reads the list from etcd. The answer has the current state.
     Latest,
 }
 

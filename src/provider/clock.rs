@@ -112,7 +112,8 @@ pub fn surroundings<T>(ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
 
 /// The speed of the program's clock compared with real time. Only a test changes this speed.
 struct Pace {
-    /// The moment when the test set this speed. Until this moment the program's clock showed real time.
+    /// The moment when the test set the speed of the program's clock. Until this moment the program's clock showed real
+    /// time.
     begun: Instant,
     /// The number of real seconds in one second of the program's clock.
     factor: f64,

@@ -274,8 +274,8 @@ pub struct TargetHistory {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UntouchedService {
     pub namespace: String,
-    /// Whether the Service is too large to be read, so it is not known what the Service asks for. When the value is
-    /// `false`, the settings say that this program must not manage the Service.
+    /// Whether the Service is too large to be read, so that it is not known what the Service asks for. `false` means
+    /// that the Service was read, and that the settings say that this program must not manage it.
     pub is_unread: bool,
 }
 

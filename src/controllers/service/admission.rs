@@ -356,8 +356,9 @@ mod tests {
         Arc::new(service)
     }
 
-    /// Returns two values: a text with the Services that are allowed to be planned, each with its version and IP, and
-    /// the number of Services that begin to wait until their namespace has API calls left.
+    /// Returns a text with the Services that are allowed to be planned, each with its UID, version and IP. Also returns
+    /// the number of Services whose change begins to wait now, because their namespace has used up its share of API
+    /// calls.
     fn look(
         admission: &mut Admission,
         agenda: &Agenda,

@@ -53,8 +53,9 @@ pub(super) struct Agenda {
     /// Service has the finalizer again, another process of this program with another `--load-balancer-class` or
     /// `--service-selector` manages the Service now. This controller then leaves the finalizer alone.
     released: HashSet<String>,
-    /// The start of the last comparison of all Services with their load balancers. `None` when a search for orphans
-    /// (load balancers whose Service does not exist) has already followed that comparison.
+    /// The start of the last comparison of all Services with their load balancers, if a search for orphans (load
+    /// balancers whose Service does not exist) is due after that comparison. `None` when no search is due, e.g. because
+    /// it has already been made.
     orphans_due: Option<Instant>,
     /// The Services whose load balancers keep a target that should be removed, because the node of the target will stop
     /// soon or runs no pods. The key is the UID of the Service.

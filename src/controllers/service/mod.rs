@@ -365,9 +365,9 @@ impl ServiceSync<'_> {
             self.leave_as_it_is(plan);
         }
         self.report.planned += to_do.iter().map(|plan| plan.changes.len()).sum::<usize>();
-        // The changes of the Services in `to_do` begin only now, so this program has not changed their load balancers
-        // since `begun`. A list of load balancers that was requested after `begun` is therefore new enough for these
-        // Services.
+        // `begun` is the time at which this sync pass began. The changes of the Services in `to_do` begin only now, so
+        // this program has not changed their load balancers since `begun`. A list of load balancers that was requested
+        // after `begun` is therefore new enough for these Services.
         let tasks = self.tasks(to_do, begun);
         let planned = self.plan_and_begin(tasks);
         self.state.executor.send(requests);

@@ -155,10 +155,12 @@ impl ServiceController {
     /// An execution is stopped when its Service was changed or deleted. When only nodes, or other Services on the same
     /// load balancer, have changed, it is stopped only if its changes take something away. Those changes may be wrong
     /// now. For example, a new target may have to be added before an old one is removed, or the target that is removed
-    /// may belong to somebody else now. Changes that only add targets do no harm, and the next plan corrects them.
+    /// may belong to somebody else now. Changes that only add targets do no harm, and the next plan corrects them. An
+    /// execution is always stopped when it still has to remove a target on a node that will stop soon or runs no pods,
+    /// because that removal was planned from old health checks.
     ///
-    /// A waiting Service that has changed leaves the queue, because it may want another load balancer now. It gets a
-    /// new plan at once.
+    /// The Services in `queued` wait until the changes of another Service have ended. A Service that has changed in the
+    /// meantime is removed from there and gets a new plan at once, because it may want another load balancer now.
     pub(super) fn stop_stale(&mut self, services: &[Arc<KubeService>]) {
         let agenda = &self.agenda;
         let services = by_uid(services);
@@ -524,8 +526,8 @@ impl ServiceSync<'_> {
         self.finish(task, plan)
     }
 
-    /// Notes which targets were removed because their nodes depart (will stop soon) or run no pods. How often this happens
-    /// is limited.
+    /// Remembers which targets were removed because their nodes depart (will stop soon) or run no pods, because there
+    /// is a limit on how often such targets are removed.
     fn note_soft_removals(&mut self, plan: &ServicePlan, result: &ExecutionResult) {
         let removals: Vec<SoftRemoval> =
             result.made.iter().filter_map(|made| made.soft_removal()).collect();

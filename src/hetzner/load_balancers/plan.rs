@@ -292,8 +292,9 @@ impl<'a> Settled<'a> {
         PlanOutcome::Change { changes, then }
     }
 
-    /// Whether a port of the Service waits for a certificate that is not issued or uploaded yet, or that the Service is
-    /// not allowed to use.
+    /// Whether a port of the Service can't be added or changed yet, because it needs a certificate that is not issued
+    /// or uploaded yet, or that the Service is not allowed to use. `there` is the Service's load balancer, if it
+    /// exists.
     fn waits(&self, there: Option<Labelled>) -> bool {
         self.desired.ports.iter().any(|port| {
             let found = there.and_then(|there| there.balancer.listener(port.listener.listen_port));

@@ -75,8 +75,9 @@ impl RobotBudget {
         }
     }
 
-    /// Takes a token for a call that will be sent now. When there is none, or during a pause, the call must not be
-    /// sent, and the error says when to try again.
+    /// Counts a call that will be sent now towards ccm's own hourly limit of calls to Robot. When this limit is used
+    /// up, or during a pause after Robot has reported its rate limit, the call must not be sent, and the error says
+    /// when to try again.
     pub(super) fn admit(
         &self,
         call: RobotCall,

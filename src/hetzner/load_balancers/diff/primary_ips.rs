@@ -34,7 +34,7 @@ pub(crate) fn asks(service: &Service) -> bool {
     is_named || !service.load_balancer_ip.is_empty()
 }
 
-/// Returns the Primary IPs that Services are allowed to use.
+/// Returns the Primary IPs of the project that the settings allow Services to use.
 fn claimable<'a>(context: &'a PlanContext) -> impl Iterator<Item = &'a PrimaryIp> + Clone {
     let selector = context.project.defaults.permitted.primary_ip_selector.as_ref();
     let may_be = move |primary_ip: &&PrimaryIp| {

@@ -142,9 +142,9 @@ impl<'a> Ways<'a> {
             };
         let can = |one: &(TargetId, String)| match (self.is_right(one.0), reach.get(&one.0)) {
             (Some(true), _) => true,
-            // This target is reached by a public address instead of a private one, or the reverse. So it should be
-            // removed and then added again. But its server is not in the list of servers, so the API might refuse to
-            // add it. So the target is not changed.
+            // This existing target is reached by the wrong kind of address, e.g. a public one instead of a private one.
+            // To correct this, the target would have to be removed and added again. But its server is missing in the
+            // list of servers, so the API might refuse to add it. The target therefore stays as it is.
             (Some(false), Some(Reach::Missing { .. })) => false,
             (_, found) => found.is_none_or(|found| self.reaches(found)),
         };

@@ -25,7 +25,7 @@ pub(crate) enum PortPart {
     Port,
     /// The object `http`, which a port has only when its protocol is `http` or `https`.
     Http,
-    /// The fields of the object `http` that a port has only when its protocol is `https`.
+    /// Those fields of the object `http` that exist only when the protocol of the port is `https`.
     Https,
     Check,
     /// The object `health_check.http`, which a port has only when the protocol of its health check is `http`. A health

@@ -33,7 +33,8 @@ pub(crate) struct SeenState {
 }
 
 impl Guard {
-    /// Returns the check for a write that changes no labels. `seen` is the object as it was read for the plan.
+    /// Returns the check that is made just before a write which changes no labels. `seen` is the load balancer or
+    /// certificate as it was read when the write was planned.
     pub(crate) fn of(seen: impl Into<SeenState>) -> Guard {
         Guard { seen: seen.into(), ..Guard::default() }
     }
@@ -64,7 +65,8 @@ impl Guard {
         !self.change.is_empty()
     }
 
-    /// Returns the number of labels that the write sets. Labels that it removes are not counted.
+    /// Returns how many labels the write will set on the load balancer or certificate. Labels that it removes are not
+    /// counted.
     pub(crate) fn count(&self) -> usize {
         self.change.values().flatten().count()
     }
