@@ -12,8 +12,9 @@ const AT_ONCE: u32 = 900;
 /// The time in which a namespace's share of API calls that is not full gets one call back. That is 900 calls an hour.
 const REFILL: Duration = Duration::from_secs(4);
 
-/// The next plan is expected to need at most this part of a full share of API calls for its reads. Without this limit,
-/// the reads in a project of many thousand servers would seem to leave no calls for changes.
+/// The calls that the next plan will need for its reads are estimated from the last plan, but to at most this part of a
+/// full share of API calls. Without this limit, the reads in a project of many thousand servers would seem to need the
+/// whole share, and no change would ever begin.
 const READS_AT_MOST: f64 = 0.5;
 
 /// The API calls that the Services of one namespace may still use.

@@ -65,8 +65,8 @@ pub trait Surroundings {
 
     /// Runs a simulated thread, which calls `work` again and again. `work` returns the pause before the next call, or
     /// `None` to end the thread. `is_apart` is `true` when `work` uses no lock that another thread uses, too. The
-    /// simulation can then call `work` at any time. Otherwise it calls `work` only when no other thread of the process
-    /// waits during its own work, because such a thread could hold a lock.
+    /// simulation can then call `work` at any time. Otherwise it calls `work` only when no other thread is in the
+    /// middle of its own work, because that thread could hold a lock.
     fn repeat(&self, is_apart: bool, work: Box<dyn FnMut() -> Option<Duration>>);
 }
 

@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Whether waits are recorded. The value is `false` until a command calls [`note_waits`]. The daemon never calls it.
+/// Whether this process records what it waits for, e.g. the answer to an API call. The value is `false` until a command
+/// calls [`note_waits`]. The daemon never calls it.
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());

@@ -24,11 +24,11 @@ pub(super) struct Admission {
     /// The share of API calls of each namespace, by the name of the namespace. A share that is full and unused is
     /// removed.
     shares: HashMap<String, Arc<CallShare>>,
-    /// The Services that want a load balancer, by UID. A new Service is added only when its namespace has API calls
-    /// left for it.
+    /// The Services that want a load balancer, by UID. A new Service is not added while its namespace has used up its
+    /// share of API calls.
     admitted: HashMap<String, Admitted>,
-    /// The Services with a change that waits until the namespace has API calls left, by UID. The value is the time at
-    /// which the wait began.
+    /// The Services with a change that waits, because their namespace has used up its share of API calls, by UID. The
+    /// value is the time at which the wait began.
     waiting: HashMap<String, Instant>,
     /// How many more changes each namespace can begin before the Services are listed the next time.
     rooms: HashMap<String, usize>,
@@ -43,9 +43,10 @@ struct Admitted {
     /// means that no share is charged, because that change is already carried out, or because the Service existed when
     /// this process started.
     payer: Option<Payer>,
-    /// The Service as it was before the change that is being carried out, or `None` when this is not known. If the
-    /// change moves the Service to another load balancer, the Services that share the previous load balancer need API
-    /// calls, too. With this field they are found, and `payer` is charged for these calls.
+    /// The Service as it was before its latest change, while this change is being carried out. `None` when no change is
+    /// being carried out, or when the earlier version is not known. If the change moves the Service to another load
+    /// balancer, this version names the previous one. The API calls for the other Services on the previous load
+    /// balancer are then charged to the share in `payer`, too.
     before: Option<Arc<KubeService>>,
 }
 
@@ -68,8 +69,8 @@ impl Admission {
         let changed = listed.iter().zip(&mut shown);
         let mut changed: Vec<_> =
             changed.filter(|(service, _)| self.is_changed(service, agenda)).collect();
-        // The calls that are left for this namespace suffice only for some of the changes. The changes that have waited
-        // longest come first.
+        // The share of API calls that a namespace has left can be enough for only some of the changes. The changes that
+        // have waited longest come first.
         changed.sort_by_key(|(service, _)| {
             self.waiting.get(&service.metadata.uid).copied().unwrap_or(now)
         });
@@ -326,8 +327,8 @@ fn asks_otherwise(one: &Arc<KubeService>, other: &Arc<KubeService>) -> bool {
         && (one.spec != other.spec || one.metadata.annotations != other.metadata.annotations)
 }
 
-/// Returns the Service as it was `before` a change that must wait, because the namespace has no API calls left. The
-/// resource version, finalizers and status are those of `now`.
+/// Returns the Service with the spec and the annotations that it had `before` a change. That change must wait, because
+/// the namespace has used up its share of API calls. The resource version, finalizers and status are those of `now`.
 fn as_before(now: &Arc<KubeService>, before: &Arc<KubeService>) -> Arc<KubeService> {
     if before.metadata.resource_version == now.metadata.resource_version {
         return Arc::clone(before);

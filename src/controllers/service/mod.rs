@@ -139,7 +139,8 @@ impl ServiceController {
         Ok(self.evaluate_with_secrets(apis, selection)?.0)
     }
 
-    /// Returns the plans of `evaluate`, and the contents of the Secrets that all Services name.
+    /// Returns the plans of `evaluate`, and the contents of all Secrets that at least one Service names. The Secrets
+    /// are not read when `selection` asks only for Services with certain names.
     fn evaluate_with_secrets(
         &self,
         apis: &Apis,
@@ -514,8 +515,8 @@ impl ServiceController {
         Ok(())
     }
 
-    /// Records which objects Kubernetes has shown, and drops the remaining changes of Services that do not fit these
-    /// objects any more.
+    /// Stores which Services, nodes and Secrets Kubernetes has shown. Then drops those changes of load balancers that
+    /// were planned from older versions of these objects and were not sent yet.
     fn saw(&mut self, apis: &Apis, seen: &SeenObjects) {
         self.departures.saw(&*apis.provider, &seen.services, &seen.nodes);
         self.pods.saw(apis, &seen.services, &seen.nodes);

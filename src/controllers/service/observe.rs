@@ -82,8 +82,8 @@ pub(super) struct ObservedServices {
     /// means that it is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
-    /// UIDs of Services with a change that waits, because their namespace has no API calls left. A plan for such a
-    /// Service is made as if the change had not happened.
+    /// The UIDs of the Services with a change that waits, because their namespace has used up its share of API calls. A
+    /// plan for such a Service is made as if the change had not happened.
     pub(super) waiting: HashSet<String>,
 }
 
@@ -117,8 +117,8 @@ pub enum Management {
 }
 
 impl ObservedServices {
-    /// Stores the groups of Services that share a load balancer. Also adds these Services to the Services that exist,
-    /// because the list of all Services can be older and lack some of them.
+    /// Stores the groups of Services that share a load balancer. Also adds the UIDs of these Services to the UIDs of
+    /// all existing Services, because those come from a list that can be older and lack some of them.
     fn set_groups(&mut self, groups: Groups) {
         let members = groups.services().map(|service| service.uid.clone());
         self.cluster.service_uids.extend(members);

@@ -229,8 +229,9 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Returns the tasks (each is the work on one Service) whose namespaces have API calls left. The work on the other
-    /// Services is stopped until their namespaces have calls again.
+    /// Returns the tasks (each is the work on one Service) that may go on. The other tasks are stopped, because the
+    /// namespaces of their Services have used up their shares of API calls. They go on when these namespaces have calls
+    /// again.
     fn without_stopped(&mut self, mut tasks: Vec<Task>) -> Vec<Task> {
         let now = clock::now();
         let must_stop =
@@ -476,9 +477,10 @@ impl ServiceSync<'_> {
         if self.for_people {
             task.made.extend(result.made.iter().map(|made| made.json()));
         }
-        // The creation of a load balancer needs a new plan. If the answer to the creation shows that nothing is left to
-        // change, `in_order` becomes the plan that is made from this answer. A Service that moves to another load
-        // balancer gets no such plan, because the answer does not show the load balancer that the Service leaves.
+        // After the creation of a load balancer, the Service needs a new plan. If the answer to the creation shows that
+        // nothing is left to change, `in_order` becomes the plan that is made from this answer, and nothing has to be
+        // read again. A Service that moves to another load balancer gets no such plan, because the answer does not show
+        // the load balancer that the Service leaves.
         let mut in_order = None;
         if let (End::PlanAgain(Some(shown)), Some(observed)) = (&result.end, observed)
             && !plan.cloud.outcome.moves()
@@ -654,7 +656,8 @@ impl ServiceSync<'_> {
     }
 
     /// Records the end of the work on a Service in this sync pass. When the Service failed, or waits for something in
-    /// the cloud, it is tried again after a wait. The same namespace's share of API calls is charged for the next try.
+    /// the cloud, it is tried again after a wait. The API calls of the next try are charged to the same share (usually
+    /// that of the Service's namespace) as the calls of this try.
     fn ended(&mut self, task: Task, mut plan: ServicePlan, has_failed: bool) {
         let is_tried_again = has_failed || plan.cloud.outcome.is_unfinished();
         self.state.agenda.schedule.backoff.ended(&plan.object.uid, is_tried_again);

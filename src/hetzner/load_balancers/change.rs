@@ -85,7 +85,8 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// The reason for a write. Each reason except `Usual` has special rules for the write.
+/// The reason for a write. For each reason except `Usual` there is a special rule about the write, which is described
+/// below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,

@@ -77,7 +77,8 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns the plan after which this program does not manage the Service's load balancer any more.
+    /// Returns the plan that ends the management of the Service's load balancer. After it was carried out, the load
+    /// balancer still exists, but this program does not change it any more.
     pub(super) fn plan_end_of_management(
         &self,
         service: &Service,

@@ -493,8 +493,9 @@ impl Diff<'_, '_> {
     }
 
     /// Splits the desired targets by whether they can be reached by the desired kind of address, public or private. The
-    /// first value has those for which this is possible. The second value has existing targets for which it is not
-    /// possible. They stay targets by their other kind of address.
+    /// first value has the targets for which this is possible, whether they exist already or are new. The second value
+    /// has the existing targets for which it is not possible. They stay and are reached by their other kind of address.
+    /// A new target for which it is not possible is left out, and a warning is added.
     ///
     /// There is one exception. When the public interface will be turned off, and the first value is not empty, the
     /// second value is empty. The existing targets are then removed.

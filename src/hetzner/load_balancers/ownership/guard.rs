@@ -48,8 +48,8 @@ impl Guard {
         Guard { seen, change: from.change_to(to), ..Guard::default() }
     }
 
-    /// Makes these targets the reason for the write. The check then refuses the write when all of them are gone.
-    /// Without targets, the check stays as it is.
+    /// Says that the write is made because of these targets. Just before the write, the check refuses it when all these
+    /// targets are gone. When `targets` is empty, the check has no such condition.
     pub(crate) fn because_of<'a>(mut self, targets: impl Iterator<Item = &'a ApiTarget>) -> Guard {
         self.reasons = targets.flat_map(stands_for).collect();
         self
