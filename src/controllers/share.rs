@@ -79,8 +79,8 @@ impl CallShare {
         self.at(now, |bucket| bucket.left >= AT_ONCE.into())
     }
 
-    /// Adds the calls that the share has got back by `now`. Then calls `ask` with the state of the share, and returns
-    /// the result.
+    /// Adds the API calls that the namespace's share has got back by `now`. Then calls `ask` with the state of the
+    /// share, and returns the result.
     fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut ShareBucket) -> T) -> T {
         let mut bucket = lock(&self.bucket);
         let passed = now.saturating_duration_since(bucket.at);

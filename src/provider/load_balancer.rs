@@ -792,7 +792,8 @@ pub struct Cause {
     #[serde(skip)]
     pub kind: CauseKind,
     pub message: Interned,
-    /// What to do about the cause. The text contains the names of the objects that it is about.
+    /// What to do so that the target gets traffic again, as text for users. The text contains the names of the objects
+    /// concerned.
     pub remedy: String,
 }
 
@@ -806,7 +807,7 @@ pub enum CauseKind {
     /// The Service has [`TrafficPolicy::Local`](super::TrafficPolicy::Local), and the node runs no pod of the Service.
     /// The target is then unhealthy on purpose.
     NoPod,
-    /// Any other cause. A person has to find and repair it.
+    /// The target is unhealthy for any other cause. A person has to find and repair it.
     Other,
 }
 

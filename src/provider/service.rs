@@ -220,8 +220,9 @@ pub struct Cluster {
     /// project. It stays the same when that Service is deleted and created again. While no UID is known, the text is
     /// empty, and nothing is created or deleted.
     pub uid: String,
-    /// All other UIDs that the Service `default/kubernetes` has or had, because it was deleted and created again after
-    /// its first UID in `uid`. An object in the cloud whose label has one of these UIDs belongs to this cluster, too.
+    /// The other UIDs that the Service `default/kubernetes` has or had. It gets a new UID each time it is deleted and
+    /// created again. The first known UID is in `uid`, and all later ones are here. An object in the cloud whose label
+    /// has one of these UIDs belongs to this cluster, too.
     pub former_uids: Vec<String>,
     /// The value of `--cluster-name`, which is part of the names and labels of load balancers, and of texts for users.
     /// It does not identify the cluster.

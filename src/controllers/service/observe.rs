@@ -165,7 +165,8 @@ impl ObservedServices {
         Ok(needs != Needs::default())
     }
 
-    /// Whether the server with the lowest ID among all servers of the cluster's nodes still exists.
+    /// Whether the server with the lowest ID among all servers of the cluster's nodes still exists. One such server is
+    /// enough to prove that the API token belongs to the right project.
     fn has_first_server(&self, apis: &Apis) -> Result<bool, CacheError> {
         let first = self.cluster.servers.keys().min();
         match first.map(|id| apis.instance(id.number())) {

@@ -553,9 +553,10 @@ impl ServiceSync<'_> {
         self.ended(task, plan, true);
     }
 
-    /// Ends the work on a Service for which the cloud refused some changes. The status that was planned is still
-    /// written. When the Service moves to another load balancer, its previous load balancer still serves it, and its
-    /// status stays as it is. Returns no task, because the Service is not planned again in this sync pass.
+    /// Ends the work on a Service for which the cloud refused some changes. The planned status is nevertheless written,
+    /// except when the Service moves to another load balancer. In that case the status keeps the addresses of the
+    /// previous load balancer, which still serves the Service. Returns no task, because the Service is not planned
+    /// again in this sync pass.
     fn refused(&mut self, mut task: Task, mut plan: ServicePlan, why: String) -> Option<Task> {
         if !plan.cloud.outcome.moves() {
             match self.write(&mut task, &mut plan) {

@@ -264,7 +264,7 @@ const PIPE_BYTES: usize = 64 << 10;
 /// The program of a credential plugin, with its arguments and environment variables.
 #[derive(PartialEq, Eq)]
 pub(super) struct Program {
-    /// The name that messages give the program, which is the `command` of the kubeconfig.
+    /// The name of the plugin's program in messages. It is the field `command` of the kubeconfig.
     name: String,
     path: PathBuf,
     exec: Exec,
