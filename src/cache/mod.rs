@@ -169,9 +169,9 @@ impl Apis {
             .map_err(CacheError::Kube)
     }
 
-    /// Returns all known UIDs that the Service `default/kubernetes` has had over time. The first of them is the
-    /// identity of the cluster. `service_uid` is the present UID of this Service. Returns `None` when there is no
-    /// present UID and no Lease with a UID.
+    /// Returns all known UIDs that the Service `default/kubernetes` has had over time. It gets a new UID when it is
+    /// deleted and created again. The first UID in the result identifies the cluster. `service_uid` is the present UID
+    /// of this Service. Returns `None` when there is no present UID and no Lease with a UID.
     pub fn identities(
         &self,
         service_uid: Option<&str>,

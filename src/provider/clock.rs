@@ -45,7 +45,8 @@ pub trait Simulation: Debug {
     fn exchange(&self, authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>>;
 
     /// Returns the simulated environment variables, outputs (stdout and stderr), logger and threads of the process that
-    /// runs in the simulation. `None` when the simulation runs only a part of the program.
+    /// runs in the simulation (a test with a simulated clock and network). `None` when the simulation runs only a part
+    /// of the program.
     fn surroundings(&self) -> Option<&dyn Surroundings> {
         None
     }
@@ -99,7 +100,7 @@ fn simulation() -> Option<Rc<dyn Simulation>> {
     SIMULATION.try_with(|own| own.borrow().clone()).ok().flatten()
 }
 
-/// Whether the calling thread is in a simulation.
+/// Whether the calling thread is in a simulation, i.e. in a test with a simulated clock and network.
 pub fn is_simulated() -> bool {
     simulation().is_some()
 }

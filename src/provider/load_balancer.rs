@@ -148,7 +148,8 @@ pub trait Snapshot: Send + Sync {
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
     /// Returns the certificates of the HTTPS ports of the load balancers that these Services use. `services` contains
-    /// the UIDs of the Services. `None` when this snapshot has no list of certificates. Makes no API call.
+    /// the UIDs of the Services. `None` when this snapshot of the cloud has no list of certificates, because none was
+    /// read. Makes no API call.
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
 
     /// Returns each load balancer that has a label with the UID of a Service. The Service can be in this cluster or in
@@ -593,7 +594,7 @@ impl LoadBalancerPlan {
         self.left_out.iter().any(|node| is_kept(node.state))
     }
 
-    /// Whether this node will stop soon, so that it is or may be left out of the targets.
+    /// Whether this node will stop soon. Such a node is left out of the targets now, or may be left out later.
     pub fn departs(&self, node: &str) -> bool {
         let departs = |state| {
             matches!(

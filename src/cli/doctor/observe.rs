@@ -19,7 +19,7 @@ use std::time::Duration;
 struct ReadStage {
     /// The name of the read, e.g. `the servers`. By this name, the field `needs` of later reads refers to it.
     name: &'static str,
-    /// The name of the check that reports the failure of this read.
+    /// The name of the check of `ccm doctor` that reports the failure of this read.
     check: &'static str,
     /// The names of the reads that must have succeeded before this read is made.
     needs: &'static [&'static str],

@@ -569,7 +569,7 @@ mod tests {
         ("a Service was away", |it| { it.lists(&[]); it.agenda.written(&service("a", 2, "old")); it.shows(2, "old"); }, "a Changed, b Changed: any age, Changed"),
         ("a node comes", |it| { it.nodes = 2; it.sees(); }, "a Overtaken, b Overtaken: any age, Changed"),
         ("a Service is neither ours nor ever was", |it| it.lists(&[KubeService::default()]), ""),
-        // The process was restarted, so the agenda does not remember any earlier plan.
+        // The process was restarted, so it does not remember any earlier plan.
         ("a new process begins", |it| it.agenda = Agenda::default(), "a Changed, b Changed: 150 s, Changed"),
         // A Service changes many times, and a plan is made after each change.
         ("each of many changes was planned", |it| (2..99).for_each(|version| { it.shows(version, &version.to_string()); assert_eq!(it.next(), "a Changed: any age, Changed"); it.plans("a", version, &version.to_string()); }), ""),

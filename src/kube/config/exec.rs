@@ -335,9 +335,9 @@ impl Program {
         pipe = pipe.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
         let mut printed = Vec::new();
         let mut buffer = vec![0; PIPE_BYTES];
-        // The pipe is read while the program runs, because otherwise a program that fills the pipe would wait for ever.
-        // The loop ends when the program has ended. The end of the pipe can come much later, because a child of the
-        // program can hold the pipe open.
+        // The output of the plugin's program is read from the pipe while the program runs, because otherwise a program
+        // that fills the pipe would wait for ever. The loop ends when the program has ended. The end of the pipe can
+        // come much later, because a child of the program can hold the pipe open.
         let status = loop {
             // First it is checked whether the plugin's program has ended, and then the pipe is read. After the program
             // has ended, everything that it printed is in the pipe, so this last read gets all of it.

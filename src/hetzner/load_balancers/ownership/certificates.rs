@@ -105,8 +105,8 @@ impl Certificate {
     }
 }
 
-/// Reads the certificates whose label names this cluster. A cluster that was restored from a backup can have a present
-/// UID and former ones. Certificates with any of these UIDs are read.
+/// Reads the certificates whose label names this cluster. The label contains a UID of the cluster. A cluster that was
+/// restored from a backup can have a present UID and former ones, and certificates with any of these UIDs are read.
 pub(in crate::hetzner) fn read(
     api: &Api,
     cluster: &Cluster,
