@@ -12,9 +12,9 @@ const AT_ONCE: u32 = 900;
 /// The time in which a namespace's share of API calls that is not full gets one call back. That is 900 calls an hour.
 const REFILL: Duration = Duration::from_secs(4);
 
-/// The calls that the next plan will need for its reads are estimated from the last plan, but to at most this part of a
-/// full share of API calls. Without this limit, the reads in a project of many thousand servers would seem to need the
-/// whole share, and no change would ever begin.
+/// The calls that the next plan will need for its reads are estimated: as many as the last plan needed, but at most
+/// this part of a full share of API calls. Without this limit, the reads in a project of many thousand servers would
+/// seem to need the whole share, and no change would ever begin.
 const READS_AT_MOST: f64 = 0.5;
 
 /// The API calls that the Services of one namespace may still use.
@@ -94,7 +94,7 @@ impl CallShare {
 impl Payer {
     /// Returns a payer (it says whose share of API calls is charged) for an object of another namespace, which changes
     /// because of an object of this share's namespace. The calls for the other object are subtracted from the same
-    /// share. But its changes do not stop when this share is used up.
+    /// share. But the changes of the other object do not stop when this share is used up.
     pub(super) fn of_another(&self) -> Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }

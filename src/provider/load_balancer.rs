@@ -328,8 +328,8 @@ pub struct LoadBalancerPlan {
 #[serde(rename_all = "camelCase")]
 pub struct NodeWithPods {
     pub node: String,
-    /// Whether at least one pod of these Services on the node is ready. `false` means that their pods on the node still
-    /// serve requests, but are about to end.
+    /// Whether at least one pod on the node is ready. Only the pods of the load balancer's Services count. `false`
+    /// means that these pods still serve requests, but are about to end.
     pub is_ready: bool,
     /// Whether the node is or becomes a target.
     pub is_target: bool,

@@ -139,8 +139,8 @@ impl ServiceController {
         Ok(self.evaluate_with_secrets(apis, selection)?.0)
     }
 
-    /// Returns the plans of `evaluate`, and the contents of all Secrets that at least one Service names. The Secrets
-    /// are not read when `selection` asks only for Services with certain names.
+    /// Returns the plans for the Services that `selection` asks for, and the contents of all Secrets that at least one
+    /// Service names. The Secrets are not read when `selection` asks only for Services with certain names.
     fn evaluate_with_secrets(
         &self,
         apis: &Apis,

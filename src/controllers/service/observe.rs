@@ -117,8 +117,9 @@ pub enum Management {
 }
 
 impl ObservedServices {
-    /// Stores the groups of Services that share a load balancer. Also adds the UIDs of these Services to the UIDs of
-    /// all existing Services, because those come from a list that can be older and lack some of them.
+    /// Stores the groups of Services that share a load balancer. Also adds the UIDs of these Services to
+    /// `service_uids`, the UIDs of all existing Services. The list from which `service_uids` was made can be older than
+    /// the groups and lack some of these Services.
     fn set_groups(&mut self, groups: Groups) {
         let members = groups.services().map(|service| service.uid.clone());
         self.cluster.service_uids.extend(members);

@@ -55,8 +55,9 @@ pub enum ServiceChange {
     Own(ServiceWrite),
     /// A change in the cloud.
     Cloud(Box<dyn Change>),
-    /// A change that takes the Service off a load balancer that it leaves. It is made after all other writes of the
-    /// plan. The Service is then planned again, and the change is the first one of the new plan.
+    /// A change that takes the Service off a load balancer that it leaves. When the plan also has other writes, only
+    /// those are made at first, and this change is only displayed. The Service is then planned again, and the new plan
+    /// begins with this change.
     Leave(Box<dyn Change>),
     /// Adds the Service's ports to a load balancer that the plan of another Service creates. Such a write is only
     /// displayed, and never made.

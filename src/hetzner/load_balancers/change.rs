@@ -85,8 +85,8 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// The reason for a write. For each reason except `Usual` there is a special rule about the write, which is described
-/// below.
+/// The reason for a write. Each reason except `Usual` stands for a special rule about the write, which the comment of
+/// the reason describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,

@@ -92,9 +92,9 @@ impl Certificate {
         Some(format!("its label {SERVICE_UID} names another Service ({uid})"))
     }
 
-    /// The label of the certificate names a Service that does not exist in this cluster, so another Service could take
-    /// the certificate over. Returns the reason why this is not allowed: no label names a cluster, and a load balancer
-    /// uses the certificate, so it may belong to a Service of another cluster. `None` when there is no such reason.
+    /// Called for a certificate whose label names a Service that does not exist in this cluster. Returns the reason why
+    /// another Service must not take it over: no label names a cluster, and a load balancer uses the certificate, so it
+    /// may belong to a Service of another cluster. `None` when there is no such reason.
     pub(crate) fn why_it_may_be_of_others(&self) -> Option<String> {
         let is_used = self.cluster_uid().is_none() && !self.used_by.is_empty();
         let uid = self.service_uid().filter(|_| is_used)?;
