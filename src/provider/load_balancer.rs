@@ -728,8 +728,8 @@ named! {
         Shared = "shared",
         /// Somebody other than this program created the load balancer, and allows Services to use it.
         External = "external",
-        /// This program managed the load balancer earlier, and a label says that this was ended. This program does not
-        /// change it any more.
+        /// This program managed the load balancer earlier. A label says that this management was ended, so this program
+        /// does not change the load balancer any more.
         Released = "released",
     }
 }

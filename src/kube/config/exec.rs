@@ -62,8 +62,8 @@ struct PluginCredentials {
 static PLUGINS: Mutex<Vec<Weak<Plugin>>> = Mutex::new(Vec::new());
 
 impl Plugin {
-    /// Returns a plugin that runs this program for the user. When this process already has a plugin with the same
-    /// program and user, returns that plugin.
+    /// Returns a plugin that runs this program for this user of the kubeconfig. When this process already has a plugin
+    /// with the same program and user, returns that plugin.
     pub(super) fn of(
         user: &KubeconfigEntry<User>,
         program: Program,

@@ -88,8 +88,8 @@ impl Diff<'_, '_> {
         self.found
     }
 
-    /// Compares all fields, and adds the changes in the order in which they are made. `zone` is the network zone of the
-    /// load balancer, or `None` when it is not known.
+    /// Compares all fields of the load balancer with their desired values, and adds the necessary changes in the order
+    /// in which they are made. `zone` is the network zone of the load balancer, or `None` when it is not known.
     pub(crate) fn compare_all(
         &mut self,
         name: Option<Sourced<String>>,
