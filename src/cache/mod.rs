@@ -45,9 +45,9 @@ const FEW_PAGES: u32 = 3;
 /// Network take, together, at most 200 of the project's 3,600 calls an hour.
 const SERVERS_CALL: Duration = Duration::from_secs(30);
 
-/// The period of the background refresh of all load balancers is at least this time multiplied by the number of calls
-/// of one refresh. For example, there are at least two minutes between two refreshes of two calls each. The refreshes
-/// thus take at most 60 calls an hour. This includes the calls for other data that is needed to update load balancers.
+/// All load balancers are read again in the background at regular intervals. An interval is at least this time
+/// multiplied by the number of calls that one such refresh takes, e.g. two minutes when it takes two calls. So the
+/// refreshes take at most 60 calls an hour, including the calls for other data that is needed to update load balancers.
 const BALANCERS_CALL: Duration = Duration::from_secs(60);
 
 /// A check reads pages of the server list to see whether the servers of not-ready nodes still exist. The period of this

@@ -239,8 +239,8 @@ impl<T> Executor<T> {
         until: Option<Instant>,
     ) -> Vec<Execution<T>> {
         loop {
-            // Answers are handled even when `until` has already passed. A controller whose reads take the whole sync
-            // pass would otherwise never handle an answer.
+            // Answers are handled even when the time limit `until` is already over. A controller whose reads take the
+            // whole sync pass would otherwise never handle an answer.
             while let Some(response) = requests.next(Duration::ZERO) {
                 self.handle(response);
             }

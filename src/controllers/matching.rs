@@ -341,8 +341,8 @@ impl<'a> MatchIndex<'a> {
             None => {
                 "; the project has no servers at all: does the token belong to another project?"
             }
-            // When the project has servers, the message does not contain their number. Otherwise the message would
-            // change with each new server, and each new message would be a new event.
+            // The project has servers. The message does not say how many, because it would then change with each new
+            // server, and each changed message would be a new event.
             _ => "",
         };
         let name = node.name();

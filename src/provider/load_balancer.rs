@@ -427,9 +427,9 @@ pub enum PlanOutcome {
     /// Nothing is changed. The Service has no load balancer, and none can be created now. A finding (a message for the
     /// operator) says why.
     Waiting,
-    /// The changes, in the order in which they are made. Before each change the action of the previous change must have
-    /// ended, except when [`Change::may_follow_at_once`] returns `true`. The list is empty when the load balancer has
-    /// its desired state.
+    /// `changes` are made in their order. Before each change the action of the previous change must have ended, except
+    /// when [`Change::may_follow_at_once`] returns `true`. The list is empty when the load balancer has its desired
+    /// state. `then` says what is done after the changes.
     Change { changes: Vec<Box<dyn Change>>, then: Then },
 }
 

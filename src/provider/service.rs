@@ -122,7 +122,8 @@ pub enum Reach {
     /// The list of servers is complete, but does not have this server.
     Missing {
         /// Whether the server certainly does not exist. The value is `false` when the list of servers was requested
-        /// before the controller began its present run, because the server may have been created after that request.
+        /// before the controller began its present sync pass, because the server may have been created after that
+        /// request.
         is_certain: bool,
     },
     /// The list has the server. A load balancer can reach it at its public IPv4 address, if it has one, and at its

@@ -128,8 +128,8 @@ fn unread<T>() -> Seen<T> {
 /// The reads (stages) that were made or skipped so far, with their results.
 type EndedStages = Vec<(&'static ReadStage, Seen<()>)>;
 
-/// Returns an error when this read (stage) must be skipped. It is skipped when it needs another read that did not
-/// succeed, or when it sends credentials that an API has refused in an earlier read.
+/// Returns an error when `stage`, one of the reads of `ccm doctor`, must be skipped. It is skipped when it needs
+/// another read that did not succeed, or when it sends credentials that an API has refused in an earlier read.
 fn may_read(stage: &ReadStage, ended: &EndedStages) -> Seen<()> {
     for needed in stage.needs {
         let ended = ended.iter().find(|(stage, _)| stage.name == *needed);

@@ -222,10 +222,11 @@ impl Agenda {
     }
 
     /// Whether nothing has to be done now. This is so when the lists of Services and nodes are the same as at a time
-    /// when no Service needed a plan, and neither a retry nor the regular comparison of all Services with their load
-    /// balancers is due. The lists do not show Secrets, and they lack Services that have another type now but still
-    /// have our finalizer. When a Service names a Secret, or when there is such a Service of another type, the answer
-    /// is therefore `false`.
+    /// when no Service needed a plan. In addition, none of these must be due: a retry, a new check of a target that
+    /// should be removed but was kept, and the regular comparison of all Services with their load balancers.
+    ///
+    /// The lists do not show Secrets, and they lack Services that have another type now but still have our finalizer.
+    /// When a Service names a Secret, or when there is such a Service of another type, the answer is therefore `false`.
     pub(super) fn is_settled(&self, seen: &SeenObjects, now: Instant) -> bool {
         let is_retry_due = |service: &Arc<KubeService>| {
             self.schedule.backoff.is_retry_due(&service.metadata.uid, now)

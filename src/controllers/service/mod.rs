@@ -502,8 +502,8 @@ impl ServiceController {
         } else if !seen.services.is_empty() {
             let poll = Poll {
                 table_max_age: age,
-                // When the node controller runs, it reads complete Node objects more often than this, so no read is
-                // made for the Services alone.
+                // The node controller reads complete Node objects more often than this. While it runs, its Node objects
+                // are used, and none are read for the Services alone.
                 whole_max_age: self.settings.resync_period * 2,
                 metadata_max_age: Some(METADATA_MAX_AGE),
             };

@@ -77,9 +77,9 @@ pub(super) struct ObservedServices {
     pub(super) answered: Instant,
     /// How urgent the API calls are that read data for the plans.
     pub(super) urgency: Urgency,
-    /// Whether the project has a server that is a node of the cluster. When a load balancer has such a server as a
-    /// target, this is proven. A list of servers proves it only when the list was read after the load balancers. `None`
-    /// means that it is not known.
+    /// Whether the project has a server that is a node of the cluster, so that the API token belongs to the right
+    /// project. A load balancer with such a server as a target proves this. A list of servers proves it only when the
+    /// list was read after the load balancers. `None` means that it is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
     /// The UIDs of the Services with a change that waits, because their namespace has used up its share of API calls. A

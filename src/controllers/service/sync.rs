@@ -256,10 +256,10 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Ends tasks that have used all plans which a sync pass allows, or that are not allowed to write any more. A task
-    /// that has written nothing counts as failed and is tried again after a wait. Without the wait, it would be tried
-    /// again at once in each sync pass, and the regular comparison of all Services with their load balancers would
-    /// never be complete.
+    /// Ends tasks (each is the work on one Service) for which this sync pass has made as many plans as are allowed, or
+    /// which are not allowed to write any more. A task that has written nothing counts as failed and is tried again
+    /// after a wait. Without the wait, it would be tried again at once in each sync pass, and the regular comparison of
+    /// all Services with their load balancers would never be complete.
     fn leave_or_fail(&mut self, tasks: Vec<Task>) {
         let is_closed = self.is_closed;
         let is_left = |task: &Task| is_closed || task.has_changed;

@@ -59,9 +59,9 @@ fn targets_of_nodes(
     };
     let group = &context.group;
     let is_node = |target: &TargetId| match target {
-        // On a load balancer of this cluster, every server counts as a node, even when its node was deleted. So the
-        // target can be removed. On an external load balancer (one that somebody else made), a server without a node of
-        // this cluster belongs to somebody else.
+        // On a load balancer of this cluster, every server that is a target counts as a node of this cluster, even when
+        // its node was deleted. So the target can be removed. On an external load balancer (one that somebody else
+        // made), a server without a node of this cluster belongs to somebody else.
         TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
     };
@@ -395,8 +395,8 @@ impl Diff<'_, '_> {
         left.min(EXCHANGES_AT_MOST.saturating_sub(all.values().sum()))
     }
 
-    /// Stores in the plan which of the wanted nodes (`names`) run pods of these Services. `services` is a mask: each
-    /// bit stands for a Service.
+    /// Stores in the plan which of the wanted nodes (`names`) run pods of certain Services. `services` says which
+    /// Services these are: it is a mask, in which each bit stands for a Service.
     fn note_pods(&mut self, choice: &TargetChoice, services: u64, names: &NamedTargets) {
         for (target, node) in names {
             let pods = self.context.cluster.history.pods.on(node, services);
