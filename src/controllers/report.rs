@@ -98,8 +98,8 @@ pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) 
     if apis.provider.event_component().is_some() { upstream } else { own }
 }
 
-/// Reports that one part of an object was synced while another part still fails. The object does not count as
-/// recovered. Otherwise the failure of the other part would be reported once more.
+/// Reports that one part of an object was synced while another part still fails. The record of that failure is kept,
+/// i.e. the object does not count as recovered. Otherwise the same failure would be reported once more.
 pub(super) fn publish_beside_failures(apis: &Apis, of: Subject, finding: &Finding) {
     publish_if_due(apis, of, finding, true);
 }

@@ -260,9 +260,9 @@ pub(super) fn observe(
     reads: Reads,
 ) -> Result<ObservedServices, CacheError> {
     let all = services.iter().chain(&seen.services);
-    // Returns the UID and the namespace of a Service that must be left alone or could not be read completely, and
-    // whether it could not be read. When such a Service shares a load balancer with other Services, its ports stay
-    // there unchanged.
+    // Returns the UID and the namespace of the Service if this program must not manage it or could not read it
+    // completely, and which of these is the case. Such a Service may share a load balancer with other Services. Its
+    // ports then stay there unchanged.
     let untouched = |service: &Arc<KubeService>| {
         let is_unread = service.too_large().is_some();
         let left =

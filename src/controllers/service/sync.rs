@@ -350,9 +350,9 @@ impl ServiceSync<'_> {
         let now = now.and_then(|now| self.admitted(now));
         let own = self.state.admission.own_payer(&meta.uid);
         task.payer = own.filter(|_| self.is_limited).or(task.payer.take());
-        // When the Service did not change, the value that was read before is used again, so that its memory is not
-        // needed twice. When the Service has changed, its unchanged annotations still share that memory, because
-        // annotations can have 32 kB.
+        // When the Service has not changed, the object that was read before is returned, so that two equal objects do
+        // not take memory. When the Service has changed but its annotations have not, the new object shares the memory
+        // of the old annotations, which can take 32 kB.
         Ok(now.map(|mut now| {
             if now == task.service {
                 return Arc::clone(&task.service);

@@ -201,7 +201,8 @@ impl<'a> Settled<'a> {
             (_, plan.findings) = parser.end();
             return plan;
         }
-        // The Service can't have what it asks for. So users are shown the load balancer that the Service has now.
+        // The Service can't have what it asks for. So users are shown the load balancer that serves the Service now, if
+        // there is one.
         let serving = || owned(context.balancers, context.service, context.cluster).next();
         let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
         plan.found = plan.found.or_else(shown);
