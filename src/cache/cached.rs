@@ -21,7 +21,7 @@ pub const PUT_OFF: &str = "refreshes postponed";
 #[derive(Debug)]
 pub struct View<T> {
     pub value: Arc<T>,
-    /// The moment just before the call was sent. The value shows the state of the API at this moment or later.
+    /// The moment just before the call was sent. So the answer shows the state of the API at this moment or later.
     pub asked: Instant,
     /// The moment when the answer came.
     pub answered: Instant,

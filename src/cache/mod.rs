@@ -45,9 +45,9 @@ const FEW_PAGES: u32 = 3;
 /// Network take, together, at most 200 of the project's 3,600 calls an hour.
 const SERVERS_CALL: Duration = Duration::from_secs(30);
 
-/// The period of the background refresh of all load balancers is at least this time multiplied by the number of calls
-/// of one refresh. For example, there are at least two minutes between two refreshes of two calls each. The refreshes
-/// thus take at most 60 calls an hour. This includes the calls for other data that is needed to update load balancers.
+/// All load balancers are read again in the background at regular intervals. An interval is at least this time
+/// multiplied by the number of calls that one such refresh takes, e.g. two minutes when it takes two calls. So the
+/// refreshes take at most 60 calls an hour, including the calls for other data that is needed to update load balancers.
 const BALANCERS_CALL: Duration = Duration::from_secs(60);
 
 /// A check reads pages of the server list to see whether the servers of not-ready nodes still exist. The period of this
@@ -169,9 +169,9 @@ impl Apis {
             .map_err(CacheError::Kube)
     }
 
-    /// Returns all known UIDs that the Service `default/kubernetes` has had over time. The first of them is the
-    /// identity of the cluster. `service_uid` is the present UID of this Service. Returns `None` when there is no
-    /// present UID and no Lease with a UID.
+    /// Returns all known UIDs that the Service `default/kubernetes` has had over time. It gets a new UID when it is
+    /// deleted and created again. The first UID in the result identifies the cluster. `service_uid` is the present UID
+    /// of this Service. Returns `None` when there is no present UID and no Lease with a UID.
     pub fn identities(
         &self,
         service_uid: Option<&str>,

@@ -235,8 +235,8 @@ const NARROWEST: usize = 24;
 const FURTHEST: usize = 40;
 const BELOW: usize = 31;
 
-/// A row in a text of `--help` has a left side, e.g. a flag. When it needs several lines, each further line is indented
-/// by this many columns more than the first.
+/// A row in a text of `--help` has a left side, e.g. a flag. When the left side is longer than one line, its further
+/// lines are indented by this many columns more than its first line.
 const ROW_INDENT: usize = 4;
 const TEXT: usize = 8;
 

@@ -78,9 +78,12 @@ impl Selection {
 
     /// Returns all nodes.
     ///
-    /// When a person asked for the objects, the nodes are complete Node objects that were read at most `table_max_age`
-    /// ago. In all other cases, the complete objects can be as old as `whole_max_age`, and a table with a few columns
-    /// of each node shows which nodes have changed since. This table was read at most `table_max_age` ago.
+    /// When a person asked for the objects, complete Node objects are returned that were read at most `table_max_age`
+    /// ago.
+    ///
+    /// Otherwise the complete Node objects can be as old as `whole_max_age`. In addition, a table with a few columns of
+    /// each node is read. It is at most `table_max_age` old and shows which nodes have changed since then. Only these
+    /// nodes are read completely again.
     pub(super) fn nodes(
         &self,
         apis: &Apis,
@@ -129,7 +132,8 @@ pub enum Progress {
     Unchanged,
     /// The object was changed, and is as it should be now.
     Changed,
-    /// The cloud is still carrying out changes of the object. The next sync pass begins at once.
+    /// The sync pass has ended, but the cloud is still carrying out changes of the object. The next sync pass begins at
+    /// once and goes on with these changes.
     Unfinished,
     /// The sync pass ended before the work on the object was begun or finished.
     Unreached,
@@ -182,7 +186,8 @@ pub(super) fn waiting(count: usize, what: &str) -> String {
 }
 
 impl From<cache::CacheError> for Outage {
-    /// Returns an `Outage` with this error, and without a text about waiting work.
+    /// Returns an outage (the report that an API did not answer) with this error. Its text about the work that waits is
+    /// empty.
     fn from(error: cache::CacheError) -> Outage {
         Outage { error, waiting: String::new() }
     }

@@ -239,8 +239,8 @@ impl<T> Executor<T> {
         until: Option<Instant>,
     ) -> Vec<Execution<T>> {
         loop {
-            // Answers are handled even when `until` has already passed. A controller whose reads take the whole sync
-            // pass would otherwise never handle an answer.
+            // Answers are handled even when the time limit `until` is already over. A controller whose reads take the
+            // whole sync pass would otherwise never handle an answer.
             while let Some(response) = requests.next(Duration::ZERO) {
                 self.handle(response);
             }
@@ -389,8 +389,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Divides the API calls that asked about these actions equally among the actions. The calls of each action are
-    /// then subtracted from the namespace's share of API calls that is charged for its object.
+    /// Counts the API calls that asked whether these actions have ended. Each action bears an equal part of these
+    /// calls. Its part is subtracted from the namespace's share of API calls that is charged for the action's object.
     fn share_out(&self, actions: &[ActionId], calls: u64) {
         let each = calls as f64 / actions.len().max(1) as f64;
         for execution in &self.executions {

@@ -253,10 +253,10 @@ impl<'a> MatchIndex<'a> {
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
 
-    /// Returns an address among `ips` that another node also has, or that the kubelet of another node also asks for.
-    /// Returns `None` when there is no such address. An initialised node keeps an address that it already has
-    /// (`is_kept`), and such an address is returned only when no other one is found. A new node can't take an address
-    /// from an initialised node. When two new nodes ask for the same address, neither of them gets it.
+    /// Returns an address among `ips` that this node is not allowed to get, because another node has it or the kubelet
+    /// of another node asks for it. Returns `None` when there is no such address. Initialised nodes take precedence
+    /// over new nodes. When two new nodes ask for the same address, neither of them gets it. An initialised node may
+    /// keep an address that it already has. Such an address (`is_kept`) is returned only when there is no other one.
     pub fn shared_address(
         &self,
         node: &KubeNode,
@@ -343,8 +343,8 @@ impl<'a> MatchIndex<'a> {
             None => {
                 "; the project has no servers at all: does the token belong to another project?"
             }
-            // When the project has servers, the message does not contain their number. Otherwise the message would
-            // change with each new server, and each new message would be a new event.
+            // The project has servers. The message does not say how many, because it would then change with each new
+            // server, and each changed message would be a new event.
             _ => "",
         };
         let name = node.name();

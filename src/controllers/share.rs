@@ -12,8 +12,9 @@ const AT_ONCE: u32 = 900;
 /// The time in which a namespace's share of API calls that is not full gets one call back. That is 900 calls an hour.
 const REFILL: Duration = Duration::from_secs(4);
 
-/// The next plan is expected to need at most this part of a full share of API calls for its reads. Without this limit,
-/// the reads in a project of many thousand servers would seem to leave no calls for changes.
+/// The calls that the next plan will need for its reads are estimated: as many as the last plan needed, but at most
+/// this part of a full share of API calls. Without this limit, the reads in a project of many thousand servers would
+/// seem to need the whole share, and no change would ever begin.
 const READS_AT_MOST: f64 = 0.5;
 
 /// The API calls that the Services of one namespace may still use.
@@ -78,8 +79,8 @@ impl CallShare {
         self.at(now, |bucket| bucket.left >= AT_ONCE.into())
     }
 
-    /// Adds the calls that the share has got back by `now`. Then calls `ask` with the state of the share, and returns
-    /// the result.
+    /// Adds the API calls that the namespace's share has got back by `now`. Then calls `ask` with the state of the
+    /// share, and returns the result.
     fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut ShareBucket) -> T) -> T {
         let mut bucket = lock(&self.bucket);
         let passed = now.saturating_duration_since(bucket.at);
@@ -91,9 +92,9 @@ impl CallShare {
 }
 
 impl Payer {
-    /// Returns a payer with the same share of API calls, for an object that does not belong to the namespace of this
-    /// share. The calls for the object are subtracted from the share, but the changes of the object do not stop when
-    /// the share is used up.
+    /// Returns a payer (it says whose share of API calls is charged) for an object of another namespace, which changes
+    /// because of an object of this share's namespace. The calls for the other object are subtracted from the same
+    /// share. But the changes of the other object do not stop when this share is used up.
     pub(super) fn of_another(&self) -> Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }

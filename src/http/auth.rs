@@ -178,7 +178,8 @@ fn read(path: &Path, check: SecretCheck) -> Result<Secret, String> {
 /// this map, because several clients can read the same file.
 static COMPLAINTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
-/// Logs why `what` could not be read again. Logs nothing when the last log line about `what` had the same reason.
+/// Logs that a new read of `what` (a secret or the TLS settings) has failed, for the reason `why`. Logs nothing when
+/// the last log line about `what` had the same reason.
 pub(super) fn raise(what: &str, why: String) {
     let is_news = lock(&COMPLAINTS).get(what) != Some(&why);
     if is_news {

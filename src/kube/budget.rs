@@ -135,9 +135,9 @@ impl ServiceBudget {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// Returns the memory limit that the Services older than `age` have used up, or `None` when they have used up
-    /// neither limit. A Service of this age that is larger than [`ALWAYS_KEPT`] then loses its annotations and other
-    /// large fields.
+    /// Returns the memory limit, for this namespace or for all namespaces, that the Services older than `age` have used
+    /// up. A Service of this age then loses its annotations and other large fields if it is larger than
+    /// [`ALWAYS_KEPT`]. `None` means that neither limit is used up, so the Service keeps all its fields.
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &LimitShare| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {

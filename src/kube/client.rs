@@ -96,7 +96,7 @@ pub struct AllowedVerb<'a> {
 pub enum ReadFrom {
     /// The API server's cache. Such a read is cheap, and the answer can be a moment old.
     Cache,
-    /// etcd. The answer has the current state.
+    /// The API server reads the list from etcd. The answer has the current state.
     Latest,
 }
 
@@ -528,8 +528,9 @@ fn accepted(kind: &str) -> String {
     }
 }
 
-/// Returns how many bytes of a list of this kind are read at most. Lists of metadata have the same limit as lists of
-/// Services, because this program reads such lists of Services only.
+/// Returns how many bytes of a list of this kind are read at most. A list that contains only the metadata of its
+/// objects has the same limit as a list of complete Services, because this program requests such lists only for
+/// Services.
 fn body_limit(kind: &str) -> u64 {
     match kind {
         SERVICE_LIST | PARTIAL => SERVICES_LIMIT_BYTES,

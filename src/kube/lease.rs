@@ -48,8 +48,8 @@ pub struct LeaseKey {
 /// this cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identities {
-    /// The first UID that the Service `default/kubernetes` had. It is the identity of the cluster. An empty text means
-    /// that no UID is known yet.
+    /// The first UID that the Service `default/kubernetes` had. ccm identifies the cluster by this UID, e.g. in the
+    /// labels of load balancers. An empty text means that no UID is known yet.
     pub identity: String,
     /// The UIDs that the Service `default/kubernetes` had after the first one, the newest last, and at most
     /// [`FORMER_AT_MOST`]. Labels in the cloud can contain one of these UIDs, because a process that cannot read the

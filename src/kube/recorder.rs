@@ -125,9 +125,9 @@ impl Recorder {
         }
     }
 
-    /// Runs `work`, which makes many writes, and lets events wait until `work` has ended. Otherwise events would take a
-    /// third of the requests that the API server can handle. The events no longer wait when `work` takes more than ten
-    /// seconds, or when more than a thousand events wait.
+    /// Runs `work`, which makes many writes, and lets events wait until `work` has ended. Otherwise a third of the
+    /// requests to the API server would be for events, and `work` would take longer. The events no longer wait when
+    /// `work` takes more than ten seconds, or when more than a thousand events wait.
     pub fn first<T>(&self, work: impl FnOnce() -> T) -> T {
         lock(&self.queue).work_until = Some(clock::now() + clock::from_machine(WAITS_FOR_WORK));
         let done = work();
@@ -604,8 +604,8 @@ mod tests {
         queue.paused_until = Some(begun + PAUSE);
         assert!(matches!(queue.next(begun), NextEvent::At(then) if then == begun + PAUSE));
         assert_eq!(written(&mut queue, begun + PAUSE), ["1"]);
-        // After the API server did not answer, events are not written for a while. A process that is ending does not
-        // wait for this time to pass. The event is dropped instead.
+        // Because the API server did not answer, no event is written before `paused_until`. A process that is ending
+        // does not wait for this moment, and drops the event.
         queue.push(good("a", "u", "2"), begun);
         queue.paused_until = Some(begun + PAUSE * 2);
         queue.is_ending = true;

@@ -45,7 +45,8 @@ pub trait Simulation: Debug {
     fn exchange(&self, authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>>;
 
     /// Returns the simulated environment variables, outputs (stdout and stderr), logger and threads of the process that
-    /// runs in the simulation. `None` when the simulation runs only a part of the program.
+    /// runs in the simulation (a test with a simulated clock and network). `None` when the simulation runs only a part
+    /// of the program.
     fn surroundings(&self) -> Option<&dyn Surroundings> {
         None
     }
@@ -65,8 +66,8 @@ pub trait Surroundings {
 
     /// Runs a simulated thread, which calls `work` again and again. `work` returns the pause before the next call, or
     /// `None` to end the thread. `is_apart` is `true` when `work` uses no lock that another thread uses, too. The
-    /// simulation can then call `work` at any time. Otherwise it calls `work` only when no other thread of the process
-    /// waits during its own work, because such a thread could hold a lock.
+    /// simulation can then call `work` at any time. Otherwise it calls `work` only when no other thread is in the
+    /// middle of its own work, because that thread could hold a lock.
     fn repeat(&self, is_apart: bool, work: Box<dyn FnMut() -> Option<Duration>>);
 }
 
@@ -99,7 +100,7 @@ fn simulation() -> Option<Rc<dyn Simulation>> {
     SIMULATION.try_with(|own| own.borrow().clone()).ok().flatten()
 }
 
-/// Whether the calling thread is in a simulation.
+/// Whether the calling thread is in a simulation, i.e. in a test with a simulated clock and network.
 pub fn is_simulated() -> bool {
     simulation().is_some()
 }
@@ -112,7 +113,8 @@ pub fn surroundings<T>(ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
 
 /// The speed of the program's clock compared with real time. Only a test changes this speed.
 struct Pace {
-    /// The moment when the test set this speed. Until this moment the program's clock showed real time.
+    /// The moment when the test set the speed of the program's clock. Until this moment the program's clock showed real
+    /// time.
     begun: Instant,
     /// The number of real seconds in one second of the program's clock.
     factor: f64,

@@ -8,8 +8,8 @@ pub trait Gate: Send + Sync {
     /// /api/v1/nodes/worker-1`.
     fn pass(&self, what: &str) -> Result<(), Refused>;
 
-    /// Like [`Gate::pass`], but for the last writes of a process that ends. These are the release of the Lease, and
-    /// events about work that was done.
+    /// Returns an error when this write is not allowed now. It is called only for events and for the release of the
+    /// Lease, which are allowed even while the process ends. For every other write, [`Gate::pass`] is called.
     fn pass_at_end(&self, what: &str) -> Result<(), Refused> {
         self.pass(what)
     }

@@ -147,7 +147,7 @@ pub struct PrivateAddress {
     /// The ID of the network.
     pub network: u64,
     pub ip: IpAddr,
-    /// Other addresses (alias IPs) of the server in the same network.
+    /// The alias IPs, which are further addresses that the server has in the same network besides `ip`.
     pub aliases: Vec<IpAddr>,
 }
 

@@ -148,7 +148,8 @@ pub trait Snapshot: Send + Sync {
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
     /// Returns the certificates of the HTTPS ports of the load balancers that these Services use. `services` contains
-    /// the UIDs of the Services. `None` when this snapshot has no list of certificates. Makes no API call.
+    /// the UIDs of the Services. `None` when this snapshot of the cloud has no list of certificates, because none was
+    /// read. Makes no API call.
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
 
     /// Returns each load balancer that has a label with the UID of a Service of any cluster. The text beside each load
@@ -327,8 +328,8 @@ pub struct LoadBalancerPlan {
 #[serde(rename_all = "camelCase")]
 pub struct NodeWithPods {
     pub node: String,
-    /// Whether at least one of these pods is ready. When the value is `false`, these pods still serve requests, but are
-    /// about to end.
+    /// Whether at least one pod on the node is ready. Only the pods of the load balancer's Services count. `false`
+    /// means that these pods still serve requests, but are about to end.
     pub is_ready: bool,
     /// Whether the node is or becomes a target.
     pub is_target: bool,
@@ -426,9 +427,9 @@ pub enum PlanOutcome {
     /// Nothing is changed. The Service has no load balancer, and none can be created now. A finding (a message for the
     /// operator) says why.
     Waiting,
-    /// The changes, in the order in which they are made. Before each change the action of the previous change must have
-    /// ended, except when [`Change::may_follow_at_once`] returns `true`. The list is empty when the load balancer has
-    /// its desired state.
+    /// `changes` are made in their order. Before each change the action of the previous change must have ended, except
+    /// when [`Change::may_follow_at_once`] returns `true`. The list is empty when the load balancer has its desired
+    /// state. `then` says what is done after the changes.
     Change { changes: Vec<Box<dyn Change>>, then: Then },
 }
 
@@ -597,7 +598,7 @@ impl LoadBalancerPlan {
         self.left_out.iter().any(|node| is_kept(node.state))
     }
 
-    /// Whether this node will stop soon, so that it is or may be left out of the targets.
+    /// Whether this node will stop soon. Such a node is left out of the targets now, or may be left out later.
     pub fn departs(&self, node: &str) -> bool {
         let departs = |state| {
             matches!(
@@ -731,8 +732,8 @@ named! {
         Shared = "shared",
         /// Somebody other than this program created the load balancer, and allows Services to use it.
         External = "external",
-        /// This program managed the load balancer earlier, and a label says that this was ended. This program does not
-        /// change it any more.
+        /// This program managed the load balancer earlier. A label says that this management was ended, so this program
+        /// does not change the load balancer any more.
         Released = "released",
     }
 }
@@ -796,7 +797,8 @@ pub struct Cause {
     #[serde(skip)]
     pub kind: CauseKind,
     pub message: Interned,
-    /// What to do about the cause. The text contains the names of the objects that it is about.
+    /// What to do so that the target gets traffic again, as text for users. The text contains the names of the objects
+    /// concerned.
     pub remedy: String,
 }
 
@@ -810,7 +812,7 @@ pub enum CauseKind {
     /// The Service has [`TrafficPolicy::Local`](super::TrafficPolicy::Local), and the node runs no pod of the Service.
     /// The target is then unhealthy on purpose.
     NoPod,
-    /// Any other cause. A person has to find and repair it.
+    /// The target is unhealthy for any other cause. A person has to find and repair it.
     Other,
 }
 

@@ -122,7 +122,8 @@ pub enum Reach {
     /// The list of servers is complete, but does not have this server.
     Missing {
         /// Whether the server certainly does not exist. The value is `false` when the list of servers was requested
-        /// before the controller began its present run, because the server may have been created after that request.
+        /// before the controller began its present sync pass, because the server may have been created after that
+        /// request.
         is_certain: bool,
     },
     /// The cloud's list of servers contains this server. A load balancer can reach it at its public IPv4 address, if it
@@ -221,8 +222,9 @@ pub struct Cluster {
     /// project. It stays the same when that Service is deleted and created again. While no UID is known, the text is
     /// empty, and nothing is created or deleted.
     pub uid: String,
-    /// All other UIDs that the Service `default/kubernetes` has or had, because it was deleted and created again after
-    /// its first UID in `uid`. An object in the cloud whose label has one of these UIDs belongs to this cluster, too.
+    /// The other UIDs that the Service `default/kubernetes` has or had. It gets a new UID each time it is deleted and
+    /// created again. The first known UID is in `uid`, and all later ones are here. An object in the cloud whose label
+    /// has one of these UIDs belongs to this cluster, too.
     pub former_uids: Vec<String>,
     /// The value of `--cluster-name`, which is part of the names and labels of load balancers, and of texts for users.
     /// It does not identify the cluster.
@@ -275,8 +277,8 @@ pub struct TargetHistory {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UntouchedService {
     pub namespace: String,
-    /// Whether the Service is too large to be read, so it is not known what the Service asks for. When the value is
-    /// `false`, the settings say that this program must not manage the Service.
+    /// Whether the Service is too large to be read, so that it is not known what the Service asks for. `false` means
+    /// that the Service was read, and that the settings say that this program must not manage it.
     pub is_unread: bool,
 }
 

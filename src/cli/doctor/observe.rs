@@ -19,7 +19,7 @@ use std::time::Duration;
 struct ReadStage {
     /// The name of the read, e.g. `the servers`. By this name, the field `needs` of later reads refers to it.
     name: &'static str,
-    /// The name of the check that reports the failure of this read.
+    /// The name of the check of `ccm doctor` that reports the failure of this read.
     check: &'static str,
     /// The names of the reads that must have succeeded before this read is made.
     needs: &'static [&'static str],
@@ -128,8 +128,8 @@ fn unread<T>() -> Seen<T> {
 /// The reads (stages) that were made or skipped so far, with their results.
 type EndedStages = Vec<(&'static ReadStage, Seen<()>)>;
 
-/// Returns an error when this read (stage) must be skipped. It is skipped when it needs another read that did not
-/// succeed, or when it sends credentials that an API has refused in an earlier read.
+/// Returns an error when `stage`, one of the reads of `ccm doctor`, must be skipped. It is skipped when it needs
+/// another read that did not succeed, or when it sends credentials that an API has refused in an earlier read.
 fn may_read(stage: &ReadStage, ended: &EndedStages) -> Seen<()> {
     for needed in stage.needs {
         let ended = ended.iter().find(|(stage, _)| stage.name == *needed);

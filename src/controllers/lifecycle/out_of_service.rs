@@ -78,7 +78,7 @@ pub struct OffServers {
     pub reads: Arc<HashMap<String, OffReads>>,
 }
 
-/// The moments of the reads that said that a server is off.
+/// The moments at which reads of one server have said that it is off.
 #[derive(Clone, Debug)]
 pub struct OffReads {
     pub first: Instant,

@@ -313,8 +313,9 @@ impl NodePlan {
     }
 
     /// Adds a finding (a message for the operator) when the provider ID of a new node names a cloud server that has
-    /// another name than the node. Whoever registers a node can write any provider ID. Dedicated servers are left out
-    /// here, because the provider compares their names with those of the nodes.
+    /// another name than the node. The operator should know this, because whoever registers a node can write the
+    /// provider ID of any server. Dedicated servers are left out here, because their names are compared with those of
+    /// the nodes elsewhere.
     fn note_other_name(&mut self, instance: &Instance, by: MatchedBy) {
         let (name, id) = (&instance.name, instance.id);
         let is_other = by == MatchedBy::ProviderId && name != self.node.name();

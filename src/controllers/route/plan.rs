@@ -128,10 +128,9 @@ struct Planner<'a> {
     is_anchored: bool,
     /// Whether a needed route is blocked by a route that may belong to another cluster in the same Network.
     is_in_doubt: bool,
-    /// Whether the next plan will probably be allowed to replace the routes that stand in the way of this plan's
-    /// routes. This is so in one case: all routes that may belong to another cluster have the same gateway, and this
-    /// plan adds a route for which no other route stands in the way. The added route then proves that the Network
-    /// belongs to this cluster.
+    /// Whether the next plan will probably be allowed to replace the routes that block needed routes and may belong to
+    /// another cluster. This is so when all these routes have the same gateway, and when this plan adds at least one
+    /// other route that nothing blocks. After that route was added, it proves that the Network belongs to this cluster.
     may_become_clear: bool,
 }
 

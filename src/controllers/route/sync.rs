@@ -284,9 +284,8 @@ impl<'a> RouteSync<'a> {
             made.push((object, change.json()));
         }
         for (change, error) in self.refused {
-            // When the addition of a node's route was refused, the plan of the node has the error in `obstacle`, and
-            // the error is reported from there. Such a change is left out here, so that the error is not reported
-            // twice.
+            // When the addition of a node's route was refused, the plan of the node has the error in `obstacle`. The
+            // loop below reports this error, so it is not reported here a second time.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
             if change.is_deletion || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);

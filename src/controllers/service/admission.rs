@@ -24,11 +24,11 @@ pub(super) struct Admission {
     /// The share of API calls of each namespace, by the name of the namespace. A share that is full and unused is
     /// removed.
     shares: HashMap<String, Arc<CallShare>>,
-    /// The Services that want a load balancer, by UID. A new Service is added only when its namespace has API calls
-    /// left for it.
+    /// The Services that want a load balancer, by UID. A new Service is not added while its namespace has used up its
+    /// share of API calls.
     admitted: HashMap<String, Admitted>,
-    /// The Services with a change that waits until the namespace has API calls left, by UID. The value is the time at
-    /// which the wait began.
+    /// The Services with a change that waits, because their namespace has used up its share of API calls, by UID. The
+    /// value is the time at which the wait began.
     waiting: HashMap<String, Instant>,
     /// How many more changes the Services of each namespace can begin before the Services are listed the next time.
     /// This depends on how many API calls the namespace may still make.
@@ -45,9 +45,10 @@ struct Admitted {
     /// Service are subtracted, until the change is carried out. `None` when it is carried out. Also `None` for a
     /// Service that existed when this process started, because only later changes are counted.
     payer: Option<Payer>,
-    /// The Service as it was before the change that is being carried out, or `None` when this is not known. If the
-    /// change moves the Service to another load balancer, the Services that share the previous load balancer need API
-    /// calls, too. With this field they are found, and `payer` is charged for these calls.
+    /// The Service as it was before its latest change, while this change is being carried out. `None` when no change is
+    /// being carried out, or when the earlier version is not known. If the change moves the Service to another load
+    /// balancer, this version names the previous one. The API calls for the other Services on the previous load
+    /// balancer are then charged to the share in `payer`, too.
     before: Option<Arc<KubeService>>,
 }
 
@@ -70,8 +71,8 @@ impl Admission {
         let changed = listed.iter().zip(&mut shown);
         let mut changed: Vec<_> =
             changed.filter(|(service, _)| self.is_changed(service, agenda)).collect();
-        // The calls that are left for this namespace suffice only for some of the changes. The changes that have waited
-        // longest come first.
+        // The share of API calls that a namespace has left can be enough for only some of the changes. The changes that
+        // have waited longest come first.
         changed.sort_by_key(|(service, _)| {
             self.waiting.get(&service.metadata.uid).copied().unwrap_or(now)
         });
@@ -336,8 +337,8 @@ fn asks_otherwise(one: &Arc<KubeService>, other: &Arc<KubeService>) -> bool {
         && (one.spec != other.spec || one.metadata.annotations != other.metadata.annotations)
 }
 
-/// Returns the Service as it was `before` a change that must wait, because the namespace has no API calls left. The
-/// resource version, finalizers and status are those of `now`.
+/// Returns the Service with the spec and the annotations that it had `before` a change. That change must wait, because
+/// the namespace has used up its share of API calls. The resource version, finalizers and status are those of `now`.
 fn as_before(now: &Arc<KubeService>, before: &Arc<KubeService>) -> Arc<KubeService> {
     if before.metadata.resource_version == now.metadata.resource_version {
         return Arc::clone(before);
@@ -366,8 +367,9 @@ mod tests {
         Arc::new(service)
     }
 
-    /// Returns two values: a text with the Services that are allowed to be planned, each with its version and IP, and
-    /// the number of Services that begin to wait until their namespace has API calls left.
+    /// Returns a text with the Services that are allowed to be planned, each with its UID, version and IP. Also returns
+    /// the number of Services whose change begins to wait now, because their namespace has used up its share of API
+    /// calls.
     fn look(
         admission: &mut Admission,
         agenda: &Agenda,

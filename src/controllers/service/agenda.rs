@@ -53,8 +53,9 @@ pub(super) struct Agenda {
     /// Service has the finalizer again, another process of this program with another `--load-balancer-class` or
     /// `--service-selector` manages the Service now. This controller then leaves the finalizer alone.
     released: HashSet<String>,
-    /// The start of the last comparison of all Services with their load balancers. `None` when a search for orphans
-    /// (load balancers whose Service does not exist) has already followed that comparison.
+    /// The start of the last comparison of all Services with their load balancers, if a search for orphans (load
+    /// balancers whose Service does not exist) is due after that comparison. `None` when no search is due, e.g. because
+    /// it has already been made.
     orphans_due: Option<Instant>,
     /// The Services whose load balancers keep a target that should be removed, because the node of the target will stop
     /// soon or runs no pods. The key is the UID of the Service.
@@ -221,10 +222,11 @@ impl Agenda {
     }
 
     /// Whether nothing has to be done now. This is so when the lists of Services and nodes are the same as at a time
-    /// when no Service needed a plan, and neither a retry nor the regular comparison of all Services with their load
-    /// balancers is due. The lists do not show Secrets, and they lack Services that have another type now but still
-    /// have our finalizer. When a Service names a Secret, or when there is such a Service of another type, the answer
-    /// is therefore `false`.
+    /// when no Service needed a plan. In addition, none of these must be due: a retry, a new check of a target that
+    /// should be removed but was kept, and the regular comparison of all Services with their load balancers.
+    ///
+    /// The lists do not show Secrets, and they lack Services that have another type now but still have our finalizer.
+    /// When a Service names a Secret, or when there is such a Service of another type, the answer is therefore `false`.
     pub(super) fn is_settled(&self, seen: &SeenObjects, now: Instant) -> bool {
         let is_retry_due = |service: &Arc<KubeService>| {
             self.schedule.backoff.is_retry_due(&service.metadata.uid, now)
@@ -570,7 +572,7 @@ mod tests {
         ("a Service was away", |it| { it.lists(&[]); it.agenda.written(&service("a", 2, "old")); it.shows(2, "old"); }, "a Changed, b Changed: any age, Changed"),
         ("a node comes", |it| { it.nodes = 2; it.sees(); }, "a Overtaken, b Overtaken: any age, Changed"),
         ("a Service is neither ours nor ever was", |it| it.lists(&[KubeService::default()]), ""),
-        // The process was restarted, so the agenda does not remember any earlier plan.
+        // The process was restarted, so it does not remember any earlier plan.
         ("a new process begins", |it| it.agenda = Agenda::default(), "a Changed, b Changed: 150 s, Changed"),
         // A Service changes many times, and a plan is made after each change.
         ("each of many changes was planned", |it| (2..99).for_each(|version| { it.shows(version, &version.to_string()); assert_eq!(it.next(), "a Changed: any age, Changed"); it.plans("a", version, &version.to_string()); }), ""),

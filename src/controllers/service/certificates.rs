@@ -86,8 +86,8 @@ pub(super) fn find(
     unused.map_err(CacheError::Cloud)
 }
 
-/// Returns a plan with these deletions, or `None` when there are none. The object of the plan is not a Service, but
-/// commands display the plan like that of a Service.
+/// Returns a plan that deletes these certificates, or `None` when there are none. It has the type of a Service's plan,
+/// so that commands can display it in the same way, but it does not belong to any Service.
 pub(super) fn plan(deletions: Vec<Box<dyn Change>>) -> Option<ServicePlan> {
     let object = ObjectReference { kind: KIND, ..ObjectReference::default() };
     let mut plan = ServicePlan::new(object, "", ServiceFacts::default());

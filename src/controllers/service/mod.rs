@@ -140,7 +140,8 @@ impl ServiceController {
         Ok(self.evaluate_with_secrets(apis, selection)?.0)
     }
 
-    /// Returns the plans of `evaluate`, and the contents of the Secrets that all Services name.
+    /// Returns the plans for the Services that `selection` asks for, and the contents of all Secrets that at least one
+    /// Service names. The Secrets are not read when `selection` asks only for Services with certain names.
     fn evaluate_with_secrets(
         &self,
         apis: &Apis,
@@ -369,9 +370,9 @@ impl ServiceSync<'_> {
             self.leave_as_it_is(plan);
         }
         self.report.planned += to_do.iter().map(|plan| plan.changes.len()).sum::<usize>();
-        // The changes of the Services in `to_do` begin only now, so this program has not changed their load balancers
-        // since `begun`. A list of load balancers that was requested after `begun` is therefore new enough for these
-        // Services.
+        // `begun` is the time at which this sync pass began. The changes of the Services in `to_do` begin only now, so
+        // this program has not changed their load balancers since `begun`. A list of load balancers that was requested
+        // after `begun` is therefore new enough for these Services.
         let tasks = self.tasks(to_do, begun);
         let planned = self.plan_and_begin(tasks);
         self.state.executor.send(requests);
@@ -506,8 +507,8 @@ impl ServiceController {
         } else if !seen.services.is_empty() {
             let poll = Poll {
                 table_max_age: age,
-                // When the node controller runs, it reads complete Node objects more often than this, so no read is
-                // made for the Services alone.
+                // The node controller reads complete Node objects more often than this. While it runs, its Node objects
+                // are used, and none are read for the Services alone.
                 whole_max_age: self.settings.resync_period * 2,
                 metadata_max_age: Some(METADATA_MAX_AGE),
             };
@@ -519,8 +520,8 @@ impl ServiceController {
         Ok(())
     }
 
-    /// Records which objects Kubernetes has shown, and drops the remaining changes of Services that do not fit these
-    /// objects any more.
+    /// Stores which Services, nodes and Secrets Kubernetes has shown. Then drops those changes of load balancers that
+    /// were planned from older versions of these objects and were not sent yet.
     fn saw(&mut self, apis: &Apis, seen: &SeenObjects) {
         self.departures.saw(&*apis.provider, &seen.services, &seen.nodes);
         self.pods.saw(apis, &seen.services, &seen.nodes);

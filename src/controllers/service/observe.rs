@@ -77,13 +77,13 @@ pub(super) struct ObservedServices {
     pub(super) answered: Instant,
     /// How urgent the API calls are that read data for the plans.
     pub(super) urgency: Urgency,
-    /// Whether the project has a server that is a node of the cluster. When a load balancer has such a server as a
-    /// target, this is proven. A list of servers proves it only when the list was read after the load balancers. `None`
-    /// means that it is not known.
+    /// Whether the project has a server that is a node of the cluster, so that the API token belongs to the right
+    /// project. A load balancer with such a server as a target proves this. A list of servers proves it only when the
+    /// list was read after the load balancers. `None` means that it is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
-    /// UIDs of Services with a change that waits, because their namespace has no API calls left. A plan for such a
-    /// Service is made as if the change had not happened.
+    /// The UIDs of the Services with a change that waits, because their namespace has used up its share of API calls. A
+    /// plan for such a Service is made as if the change had not happened.
     pub(super) waiting: HashSet<String>,
 }
 
@@ -118,8 +118,9 @@ pub enum Management {
 }
 
 impl ObservedServices {
-    /// Stores the groups of Services that share a load balancer. Also adds these Services to the Services that exist,
-    /// because the list of all Services can be older and lack some of them.
+    /// Stores the groups of Services that share a load balancer. Also adds the UIDs of these Services to
+    /// `service_uids`, the UIDs of all existing Services. The list from which `service_uids` was made can be older than
+    /// the groups and lack some of these Services.
     fn set_groups(&mut self, groups: Groups) {
         let members = groups.services().map(|service| service.uid.clone());
         self.cluster.service_uids.extend(members);
@@ -166,7 +167,8 @@ impl ObservedServices {
         Ok(needs != Needs::default())
     }
 
-    /// Whether the server with the lowest ID among all servers of the cluster's nodes still exists.
+    /// Whether the server with the lowest ID among all servers of the cluster's nodes still exists. One such server is
+    /// enough to prove that the API token belongs to the right project.
     fn has_first_server(&self, apis: &Apis) -> Result<bool, CacheError> {
         let first = self.cluster.servers.keys().min();
         match first.map(|id| apis.instance(id.number())) {
@@ -259,9 +261,9 @@ pub(super) fn observe(
     reads: Reads,
 ) -> Result<ObservedServices, CacheError> {
     let all = services.iter().chain(&seen.services);
-    // Returns the UID and the namespace of a Service that must be left alone or could not be read completely, and
-    // whether it could not be read. When such a Service shares a load balancer with other Services, its ports stay
-    // there unchanged.
+    // Returns the UID and the namespace of the Service if this program must not manage it or could not read it
+    // completely, and which of these is the case. Such a Service may share a load balancer with other Services. Its
+    // ports then stay there unchanged.
     let untouched = |service: &Arc<KubeService>| {
         let is_unread = service.too_large().is_some();
         let left =

@@ -55,8 +55,9 @@ pub enum ServiceChange {
     Own(ServiceWrite),
     /// A change in the cloud.
     Cloud(Box<dyn Change>),
-    /// A change that removes the Service from a load balancer which it leaves. This change is made last: after all
-    /// other writes, the Service is planned again, and the new plan begins with this change.
+    /// A change that takes the Service off a load balancer that it leaves. When the plan also has other writes, only
+    /// those are made at first, and this change is only displayed. The Service is then planned again, and the new plan
+    /// begins with this change.
     Leave(Box<dyn Change>),
     /// Adds the Service's ports to a load balancer that the plan of another Service creates. This write only shows the
     /// user what will happen, and is never made itself: after the load balancer was created, a new plan for the Service
@@ -146,8 +147,8 @@ pub(super) fn plan_for(
     plan
 }
 
-/// Returns the finding (a message for the operator) that a change of the Service waits, because its namespace has no
-/// API calls left.
+/// Returns the finding (a message for the operator) that a change of the Service waits, because the Services of its
+/// namespace have used up their share of the project's API calls.
 pub(super) fn waiting(service: &KubeService) -> Finding {
     let namespace = &service.metadata.namespace;
     let message = format!(
@@ -379,8 +380,8 @@ impl ServicePlan {
     }
 
     /// Refuses the sync of a Service whose data could not be read completely. The load balancer stays as it is. The
-    /// plan can only correct the field `ipMode` of the addresses in the status of the Service. A plan for a person also
-    /// shows the load balancer.
+    /// plan can only correct the field `ipMode` of the addresses in the status of the Service. When `for_people` is
+    /// true, the plan also contains the load balancer, so that a command can display it.
     fn leave_unread(
         &mut self,
         observed: &ObservedServices,

@@ -48,8 +48,8 @@ pub(super) struct Pods {
     /// When EndpointSlices were last read. The field `next` says when they are read again.
     read: Option<Instant>,
     next: Option<Instant>,
-    /// For each Service, the time since which every read of its EndpointSlices has succeeded, and every endpoint has
-    /// named its node. A Service whose last read was not of this kind has no entry.
+    /// For each Service, the time since which every read of its EndpointSlices has given a usable answer: the read has
+    /// succeeded, and every endpoint has named its node. A Service whose last read gave no usable answer has no entry.
     since: HashMap<ServiceName, Instant>,
     /// For each Service and each node on which the last serving pod of the Service has ended, the time of the read that
     /// showed this.

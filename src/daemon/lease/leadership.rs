@@ -152,7 +152,8 @@ impl LeaderElection {
     }
 
     /// Returns the Lease with two more facts, which the next leader reads: the time of a login that Robot refused, and
-    /// the present and former UIDs of the Service `default/kubernetes`, which identify the cluster.
+    /// all UIDs that the Service `default/kubernetes` has had over time. By these UIDs in labels, the next leader
+    /// recognizes what belongs to this cluster in the cloud.
     pub(super) fn noted(&self, read: kube::Lease) -> kube::Lease {
         let read = match self.dedicated.get() {
             Some(dedicated) => read.noting(dedicated.login_refused()),

@@ -85,7 +85,8 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// The reason for a write. Each reason except `Usual` has special rules for the write.
+/// The reason for a write. Each reason except `Usual` stands for a special rule about the write, which the comment of
+/// the reason describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,
@@ -258,8 +259,9 @@ impl BalancerChange {
             return Ok(None);
         };
         let api = &self.project.api;
-        // The object is read again only when the rate limit has calls left for the reads and for the write. Otherwise
-        // each attempt could use the last calls for its reads, and the write would never be sent.
+        // The load balancer or certificate is read again just before the write, but only when the rate limit has calls
+        // left for this and for the write. Otherwise each attempt could use the last calls for its reads, and the write
+        // would never be sent. `Release` needs one more read, which asks whether an action is running.
         let reads = 1 + u64::from(self.purpose == Purpose::Release);
         api.admit_write(reads, &self.description.to_string())?;
         if self.purpose == Purpose::Release {

@@ -52,7 +52,8 @@ pub(in crate::hetzner) fn observe(
         .collect();
     if !wanted.is_empty() {
         let is_good = |age: Duration, types: &[BalancerType]| {
-            // The name is empty when the Service does not ask for a particular type.
+            // An empty name means that the Service does not ask for a particular type. Then the list need not contain
+            // any particular type.
             let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
             age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
         };

@@ -39,9 +39,9 @@ impl BalancerSnapshot {
         };
         let (settled, found_meanwhile) = self.settle(of, Some(stays));
         let mut plan = settled.bring_in_order(found_meanwhile);
-        // The first attempt, `asked`, has shown that the Service can't have the load balancer or ports that it asks
-        // for, because of other Services. If its result depends on the list of Services, then so does this plan, and
-        // the list must be read again before the plan is applied.
+        // The first attempt to make a plan, `asked`, has shown that the Service can't have the load balancer or ports
+        // that it asks for, because of other Services. If that result depends on the list of Services, this plan
+        // depends on it, too. The list must then be read again before this plan is applied.
         plan.needs.services |= asked.needs.services;
         let plan = leave_unwanted_ports(plan, &asked.context, stays.asked);
         leave_unused(plan, &asked.context, &asked.desired, stays.asked)
@@ -77,7 +77,8 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns the plan after which this program does not manage the Service's load balancer any more.
+    /// Returns the plan that ends the management of the Service's load balancer. After it was carried out, the load
+    /// balancer still exists, but this program does not change it any more.
     pub(super) fn plan_end_of_management(
         &self,
         service: &Service,
@@ -201,7 +202,8 @@ impl<'a> Settled<'a> {
             (_, plan.findings) = parser.end();
             return plan;
         }
-        // The Service can't have what it asks for. So users are shown the load balancer that the Service has now.
+        // The Service can't have what it asks for. So users are shown the load balancer that serves the Service now, if
+        // there is one.
         let serving = || owned(context.balancers, context.service, context.cluster).next();
         let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
         plan.found = plan.found.or_else(shown);
@@ -294,8 +296,9 @@ impl<'a> Settled<'a> {
         PlanOutcome::Change { changes, then }
     }
 
-    /// Whether a port of the Service waits for a certificate that is not issued or uploaded yet, or that the Service is
-    /// not allowed to use.
+    /// Whether a port of the Service can't be added or changed yet, because it needs a certificate that is not issued
+    /// or uploaded yet, or that the Service is not allowed to use. `there` is the Service's load balancer, if it
+    /// exists.
     fn waits(&self, there: Option<Labelled>) -> bool {
         self.desired.ports.iter().any(|port| {
             let found = there.and_then(|there| there.balancer.listener(port.listener.listen_port));

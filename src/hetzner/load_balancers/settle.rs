@@ -38,8 +38,8 @@ pub(super) enum Unsettled<'a> {
     /// Some data that the plan depends on were not read from the API.
     Unread,
     Unfound(Unfound),
-    /// The Service can't have the load balancer that it asks for, and stays on its present one. The first stages must
-    /// be repeated for the present load balancer.
+    /// The Service can't have the load balancer that it asks for, and stays on its present one. The caller must call
+    /// `settle` again, with this value, so that the plan is made for the present load balancer.
     Stays(Stays<'a>),
 }
 

@@ -30,7 +30,8 @@ pub(crate) struct CertificatePlan {
     /// The changes of certificates. They are made before any port is changed.
     pub(crate) changes: Vec<BalancerChange>,
     pub(crate) fields: Vec<Field>,
-    /// The certificates that the plan takes over or uploads. Another plan must not do this at the same time.
+    /// The certificates that the plan takes over or uploads. While the plan is carried out, no other plan is allowed to
+    /// take over or upload the same certificates.
     pub(crate) claims: Vec<Claim>,
     /// Whether the plan depends on which Services exist, because it takes over a certificate that may belong to a
     /// Service that was deleted. The list of Services must then be read again before the plan is applied.

@@ -441,7 +441,7 @@ impl PortReader<'_, '_> {
     }
 
     /// Returns the ID of the certificate that an annotation names. When the certificate is missing, not allowed or not
-    /// issued yet, this is reported, and the result is `None`.
+    /// issued yet, this is reported to the user, and the result is `None`.
     fn usable(&mut self, name: &str, source: &Source) -> Option<u64> {
         let (number, context) = (self.port.port, self.context);
         let Some(certificate) = Certificate::named(context.certificates, name) else {

@@ -20,8 +20,8 @@ pub(crate) struct TargetCandidate {
     /// Whether the load balancer has the target now.
     pub(crate) is_present: bool,
     pub(crate) departure: Departure,
-    /// Which Services have pods on the node. Only the Services whose pods decide which nodes are preferred as targets
-    /// are among them.
+    /// Which Services have pods on the node. Services that do not ask for nodes with their pods as preferred targets
+    /// are left out.
     pub(crate) pods: PodsOnNode,
 }
 
@@ -149,8 +149,8 @@ fn departing(
                 LeftOutState::Departing
             }
             (None, None) if node.is_present => LeftOutState::Kept(WhyKept::Half),
-            // At most half of the targets are left out, and so many are left out already. So this node becomes a
-            // target, although it will stop soon.
+            // At most half of the targets are left out because their nodes will stop soon, and so many are left out
+            // already. So this node becomes a target, although it will stop soon.
             (None, None) => continue,
         };
         states.push(of(node.name.clone(), state));

@@ -2,8 +2,8 @@
 //!
 //! A load balancer keeps the addresses with which it was created. When a Service asks for a Primary IP that a new load
 //! balancer can't get, the load balancer is not created. For an existing load balancer this is only reported. Users of
-//! the cluster read the messages. So a message names only the Primary IP that the Service asks for, or one with a very
-//! similar name that Services are allowed to use.
+//! the cluster read the messages, and must not learn the names of other Primary IPs of the project. So a message names
+//! only the Primary IP that the Service asks for, or one with a very similar name that Services are allowed to use.
 
 use super::status;
 use crate::hetzner::load_balancers::annotations as a;
@@ -34,7 +34,7 @@ pub(crate) fn asks(service: &Service) -> bool {
     is_named || !service.load_balancer_ip.is_empty()
 }
 
-/// Returns the Primary IPs that Services are allowed to use.
+/// Returns the Primary IPs of the project that the settings allow Services to use.
 fn claimable<'a>(context: &'a PlanContext) -> impl Iterator<Item = &'a PrimaryIp> + Clone {
     let selector = context.project.defaults.permitted.primary_ip_selector.as_ref();
     let may_be = move |primary_ip: &&PrimaryIp| {

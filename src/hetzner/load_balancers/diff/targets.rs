@@ -60,9 +60,9 @@ fn targets_of_nodes(
     };
     let group = &context.group;
     let is_node = |target: &TargetId| match target {
-        // On a load balancer of this cluster, every server counts as a node, even when its node was deleted. So the
-        // target can be removed. On an external load balancer (one that somebody else made), a server without a node of
-        // this cluster belongs to somebody else.
+        // On a load balancer of this cluster, every server that is a target counts as a node of this cluster, even when
+        // its node was deleted. So the target can be removed. On an external load balancer (one that somebody else
+        // made), a server without a node of this cluster belongs to somebody else.
         TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
     };
@@ -143,9 +143,9 @@ impl<'a> Ways<'a> {
             };
         let can = |one: &(TargetId, String)| match (self.is_right(one.0), reach.get(&one.0)) {
             (Some(true), _) => true,
-            // This target is reached by a public address instead of a private one, or the reverse. So it should be
-            // removed and then added again. But its server is not in the list of servers, so the API might refuse to
-            // add it. So the target is not changed.
+            // This existing target is reached by the wrong kind of address, e.g. a public one instead of a private one.
+            // To correct this, the target would have to be removed and added again. But its server is missing in the
+            // list of servers, so the API might refuse to add it. The target therefore stays as it is.
             (Some(false), Some(Reach::Missing { .. })) => false,
             (_, found) => found.is_none_or(|found| self.reaches(found)),
         };
@@ -397,8 +397,8 @@ impl Diff<'_, '_> {
         left.min(EXCHANGES_AT_MOST.saturating_sub(all.values().sum()))
     }
 
-    /// Stores in the plan which of the wanted nodes (`names`) run pods of these Services. `services` is a mask: each
-    /// bit stands for a Service.
+    /// Stores in the plan which of the wanted nodes (`names`) run pods of certain Services. `services` says which
+    /// Services these are: it is a mask, in which each bit stands for a Service.
     fn note_pods(&mut self, choice: &TargetChoice, services: u64, names: &NamedTargets) {
         for (target, node) in names {
             let pods = self.context.cluster.history.pods.on(node, services);
@@ -495,8 +495,9 @@ impl Diff<'_, '_> {
     }
 
     /// Splits the desired targets by whether they can be reached by the desired kind of address, public or private. The
-    /// first value has those for which this is possible. The second value has existing targets for which it is not
-    /// possible. They stay targets by their other kind of address.
+    /// first value has the targets for which this is possible, whether they exist already or are new. The second value
+    /// has the existing targets for which it is not possible. They stay and are reached by their other kind of address.
+    /// A new target for which it is not possible is left out, and a warning is added.
     ///
     /// There is one exception. When the public interface will be turned off, and the first value is not empty, the
     /// second value is empty. The existing targets are then removed.

@@ -88,8 +88,8 @@ impl Diff<'_, '_> {
         self.found
     }
 
-    /// Compares all fields, and adds the changes in the order in which they are made. `zone` is the network zone of the
-    /// load balancer, or `None` when it is not known.
+    /// Compares all fields of the load balancer with their desired values, and adds the necessary changes in the order
+    /// in which they are made. `zone` is the network zone of the load balancer, or `None` when it is not known.
     pub(crate) fn compare_all(
         &mut self,
         name: Option<Sourced<String>>,
@@ -108,8 +108,8 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // This program does not compare the settings of an external load balancer (one that somebody else made), but it
-        // compares its targets. This is done here.
+        // The settings of an external load balancer (one that somebody else made) are not compared with the desired
+        // state, so `compare_whole` was not called. Its targets are compared here.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }
@@ -358,7 +358,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Compares the reverse DNS entry of one address. `has` is `None` when the plan creates the load balancer.
+    /// Compares the reverse DNS entry of one address with the desired one. `has` is the present public address of the
+    /// load balancer, or `None` when the plan creates the load balancer.
     fn reverse_dns(
         &mut self,
         family: &str,

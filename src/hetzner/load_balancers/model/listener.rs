@@ -26,7 +26,7 @@ pub(crate) enum PortPart {
     /// The field is in the object `http` of the port's JSON. A port has this object only when its protocol is `http` or
     /// `https`.
     Http,
-    /// The fields of the object `http` that a port has only when its protocol is `https`.
+    /// Those fields of the object `http` that exist only when the protocol of the port is `https`.
     Https,
     Check,
     /// The field is in the object `health_check.http` of the port's JSON. A port has this object only when the protocol

@@ -173,7 +173,7 @@ pub(crate) fn has_only_own_targets(balancer: Labelled, cluster: &Cluster) -> boo
     !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()
 }
 
-/// Returns the targets that are not certainly nodes of this cluster.
+/// Returns the targets of which it is not certain that they are nodes of this cluster.
 pub(crate) fn foreign_targets<'a>(
     balancer: Labelled<'a>,
     cluster: &Cluster,

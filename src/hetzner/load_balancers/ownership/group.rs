@@ -189,8 +189,9 @@ pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> boo
         || namespace.is_some_and(|namespace| has_guest(balancer, namespace, cluster))
 }
 
-/// Returns how a Service uses this load balancer according to its labels: as its own, as a shared one, or as an
-/// external one (made by somebody else). Also returns the Services that are allowed to share it.
+/// Returns how a Service uses this load balancer according to the load balancer's labels: as its own, as a shared one,
+/// or as an external one (made by somebody else). Also returns the Services that ask to use this shared or external
+/// load balancer and are allowed to do so.
 fn as_labelled<'a>(
     balancer: Labelled<'a>,
     service: &Service,

@@ -35,7 +35,8 @@ pub(crate) struct SeenState {
 }
 
 impl Guard {
-    /// Returns the check for a write that changes no labels. `seen` is the object as it was read for the plan.
+    /// Returns the check that is made just before a write which changes no labels. `seen` is the load balancer or
+    /// certificate as it was read when the write was planned.
     pub(crate) fn of(seen: impl Into<SeenState>) -> Guard {
         Guard { seen: seen.into(), ..Guard::default() }
     }
@@ -49,8 +50,8 @@ impl Guard {
         Guard { seen, change: from.change_to(to), ..Guard::default() }
     }
 
-    /// Makes these targets the reason for the write. The check then refuses the write when all of them are gone.
-    /// Without targets, the check stays as it is.
+    /// Says that the write is made because of these targets. Just before the write, the check refuses it when all these
+    /// targets are gone. When `targets` is empty, the check has no such condition.
     pub(crate) fn because_of<'a>(mut self, targets: impl Iterator<Item = &'a ApiTarget>) -> Guard {
         self.reasons = targets.flat_map(stands_for).collect();
         self
@@ -66,7 +67,8 @@ impl Guard {
         !self.change.is_empty()
     }
 
-    /// Returns the number of labels that the write sets. Labels that it removes are not counted.
+    /// Returns how many labels the write will set on the load balancer or certificate. Labels that it removes are not
+    /// counted.
     pub(crate) fn count(&self) -> usize {
         self.change.values().flatten().count()
     }

@@ -34,7 +34,7 @@ enum Key {
 /// The labels by whose values load balancers can be found in the index.
 const SEARCHED: [&str; 5] = [SERVICE_UID, SERVICE, GROUP, ADOPT, RELEASED];
 
-/// A list of load balancers, together with its index.
+/// A list of load balancers, together with an index that finds them by ID, name, address or label.
 #[derive(Clone, Copy)]
 pub(crate) struct Balancers<'a> {
     all: &'a [LoadBalancer],
@@ -59,7 +59,7 @@ impl BalancerIndex {
         index
     }
 
-    /// Returns this index together with the list of load balancers for which it was built.
+    /// Returns a list of load balancers together with this index. `all` must be the list for which the index was built.
     pub(crate) fn of<'a>(&'a self, all: &'a [LoadBalancer]) -> Balancers<'a> {
         Balancers { all, index: self }
     }

@@ -128,7 +128,8 @@ pub(crate) enum WhyNot<'a> {
     External,
     /// Another existing Service, with this UID, owns the load balancer or one of its ports.
     OfService(&'a String),
-    /// Any other reason, as a text for messages. An operator can still allow the adoption by the label `adopt`.
+    /// The adoption is not allowed for another reason, which this text gives for messages. In this case an operator can
+    /// still allow the adoption by the label `adopt`.
     Other(String),
 }
 
@@ -180,8 +181,9 @@ pub(crate) fn adoption<'a>(
 ) -> Result<(), WhyNot<'a>> {
     let ownership = balancer.ownership;
     let refused = |why: String| Err(WhyNot::Other(why));
-    // A label that names another program does not count when this program created the load balancer. In that case a
-    // Service asked for the label by its annotation `labels`.
+    // When the annotation `name` asks for the adoption, a label that names another program as the owner prevents it.
+    // Such a label does not count when this program created the load balancer, because then a Service asked for the
+    // label by its annotation `labels`.
     let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name);
     let owner = owner.filter(|_| ownership.created.is_none());
     if ownership.external.is_some() {

@@ -177,8 +177,8 @@ impl Ownership {
         self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }
 
-    /// Adds the labels of `said` to this ownership. When both have a label with the same key, the value from `said` is
-    /// used.
+    /// Adds the labels of `said` to those of `self`. Both are sets of labels that say who owns an object. When both
+    /// have a label with the same key, the value from `said` is used.
     pub(crate) fn say(&mut self, said: &Ownership) {
         let mut labels = self.labels();
         labels.extend(said.labels());

@@ -38,8 +38,8 @@ impl<'a> GroupName<'a> {
         all.iter().filter(move |service| self.is_open_to(&service.namespace, &guests))
     }
 
-    /// Whether Services of this namespace are allowed to share the load balancer. `all` are the Services that ask for
-    /// it.
+    /// Whether Services of this namespace are allowed to share the load balancer. `all` are the Services that ask to
+    /// share it. The annotation `share-namespaces` of some of them can allow further namespaces.
     pub(crate) fn allows(self, namespace: &str, all: &[Service]) -> bool {
         self.is_open_to(namespace, &self.guests(all))
     }
