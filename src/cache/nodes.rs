@@ -396,7 +396,8 @@ impl State {
     }
 }
 
-/// Whether the row differs from this node. A cordon counts only when `watches_cordons` is set.
+/// Whether the node has changed since it was stored in the cache. `row` is the new row of the table of nodes, and
+/// `node` is the stored object. A changed cordon counts only when `watches_cordons` is `true`.
 fn has_changed(row: &NodeRow, node: &KubeNode, watches_cordons: bool) -> bool {
     let differs = |meta: &RowMeta| {
         meta.uid != node.metadata.uid

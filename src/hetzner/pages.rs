@@ -122,9 +122,10 @@ pub(super) fn around<T, E>(
                 (next_low, number) = (None, number.saturating_add(1).min(last));
             } else {
                 let previous = number.saturating_sub(1).max(1);
-                // `wanted` is on an earlier page than this one. Usually the page directly before this one is read next.
-                // Only after the second read, several pages can be skipped. The search then assumes that `wanted` has
-                // moved as far to the front of the list as the resources on this page have moved.
+                // The resource `wanted` is on an earlier page than this one. Usually the page directly before this one
+                // is read next. Only after the second read, several pages can be skipped. Deletions move resources to
+                // the front of the list. The search assumes that they have moved `wanted` as far as the resources on
+                // this page.
                 let jump = if steps == 1 { expected(moved_here) } else { previous };
                 next_low = (jump >= previous).then_some(low);
                 number = jump.min(previous);
@@ -176,7 +177,8 @@ impl Pagination {
             }
         };
         match self.total_entries {
-            // For the API, an empty list has one page, which is empty.
+            // For an empty list, the API answers that page 1 is the last page, so the number of pages is at least 1
+            // here.
             Some(total) if total.div_ceil(self.per_page).max(1) != u64::from(last) => Err(format!(
                 "answered that page {last} is the last, and that there are {total} items"
             )),

@@ -665,8 +665,8 @@ mod tests {
             let is_due = reported.is_due(web.seen_by(A), reason, "m", now);
             assert_eq!(is_due, expected, "{reason:?}");
         }
-        // The problem was reported by controller `A`. The problem does not end when controller `b` reports that the
-        // object has recovered.
+        // Controller `controller-a` has reported the problem. When another controller reports that the object has
+        // recovered, the problem does not end.
         assert!(!reported.recovered(web.seen_by("b")));
         assert!(reported.recovered(web.seen_by(A)));
         assert!(!reported.recovered(web.seen_by(A)));

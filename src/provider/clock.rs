@@ -57,7 +57,8 @@ pub trait Surroundings {
     /// Returns the environment variables of the simulated process whose code calls this function.
     fn variables(&self) -> Vec<(OsString, OsString)>;
 
-    /// Receives text that the process writes to stderr or stdout.
+    /// Receives the text that the simulated process prints. `is_stderr` says whether the text goes to stderr or to
+    /// stdout.
     fn print(&self, is_stderr: bool, text: &[u8]);
 
     /// Installs the logger of the simulated process, instead of a global logger.
@@ -440,8 +441,9 @@ mod tests {
             (0.02, 0, 60_000, None),
             (0.02, 0, -1_000, Some(0)),
             (0.02, 0, -2_001, None),
-            // When the program's clock is slower than real time, the monotonic clock and the wall clock are allowed to
-            // differ by two seconds of the program's clock, which are four real seconds here.
+            // The factor 2 means that the program's clock runs at half the speed of real time. The monotonic clock and
+            // the wall clock are then allowed to differ by two seconds of the program's clock, which are four real
+            // seconds.
             (2.0, 1_000, 2_000, Some(1_000)),
             (2.0, 1_000, 6_000, Some(3_000)),
             (2.0, 1_000, 6_002, None),

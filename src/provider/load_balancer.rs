@@ -932,8 +932,8 @@ named! {
         Some = "some",
         /// No target is healthy. Some targets are unhealthy, or there are no targets.
         None = "none",
-        /// There are targets, but no target is known to be healthy or unhealthy, because the health checks have not
-        /// ended yet.
+        /// There are targets, but no target is known to be healthy or unhealthy, because the cloud has no result of
+        /// some of their health checks yet.
         Unknown = "unknown",
     }
 }
@@ -951,8 +951,8 @@ pub struct TargetCounts {
     /// all Services are considered, on at least one port of any Service.
     pub serving: usize,
     /// The number of targets that are unhealthy on at least one port of the Service or, when all Services are
-    /// considered, on at least one port of any Service. While some health checks of a target have not ended, and none
-    /// has failed, the target is neither healthy nor unhealthy.
+    /// considered, on at least one port of any Service. A target without a failed health check is not counted here. It
+    /// is not counted as healthy either, if the cloud has no result for one of these ports yet.
     pub unhealthy: usize,
     pub total: usize,
 }

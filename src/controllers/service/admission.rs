@@ -425,7 +425,8 @@ mod tests {
         assert_eq!(look(&mut admission, &agenda, &late).1, 1);
         let later = [service("a", "1", "x"), late[0].clone(), late[1].clone()];
         assert_eq!(look(&mut admission, &agenda, &later).1, 1);
-        // A negative charge adds calls to the share of API calls. Afterwards the share has enough calls for one change.
+        // A negative charge gives API calls back to namespace `a`. Then namespace `a` has enough calls for one change
+        // of a Service.
         admission.share("a").charge(-107.0, clock::now());
         let (shown, _) = look(&mut admission, &agenda, &later);
         assert_eq!(shown, "b 1 x, failing 1 x");

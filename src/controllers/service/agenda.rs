@@ -64,8 +64,9 @@ pub(super) struct Agenda {
     quiet_since: Option<Instant>,
 }
 
-/// The first and the last time at which a plan kept a target that should be removed, because the node of the target
-/// will stop soon or runs no pods.
+/// When a plan first kept a certain kind of target, and when a plan last did so. Such a target should be removed,
+/// because its node will stop soon or runs no pods, but it stays for now, e.g. because too few other targets are
+/// healthy.
 struct KeptSince {
     first: Instant,
     last: Instant,

@@ -171,8 +171,8 @@ impl ServiceController {
     }
 
     /// Returns a plan without changes for each Service that this controller manages. It is used when the cloud does not
-    /// answer. The annotations of the Services are checked against `manifests`, the state of a project without load
-    /// balancers.
+    /// answer. The annotations of the Services are then checked as those of a manifest file are: against `manifests`,
+    /// which stands for a Hetzner Cloud project without load balancers.
     pub fn by_kubernetes(
         &self,
         apis: &Apis,

@@ -308,8 +308,9 @@ impl BalancerChange {
         let running = action.map_or(Ok(None), |action| action.running())?;
         let whole = balancer.filter(|balancer| self.is_whole(balancer));
         Ok(match (self.action, whole, running) {
-            // The answer contains the new load balancer with all its addresses. The Service's next plan needs no other
-            // load balancer, so the Service is planned again from this answer, without another read.
+            // The answer contains the new load balancer with all its addresses. The next plan of the Service needs no
+            // data about other load balancers. So it is made from this answer, and the load balancers are not read
+            // again.
             (BalancerAction::Create, Some(balancer), running) => {
                 let observed = ObservedBalancers {
                     balancers: vec![*balancer],

@@ -399,10 +399,10 @@ enum AskedNodes {
     Present,
 }
 
-/// Returns which nodes the Services on the load balancer ask for as targets, with one entry for each Service. On an
-/// external load balancer (one that somebody else made), every Service with a port there counts, unless its annotation
-/// `external-targets` is `false`. On any other load balancer, the only entry is for the Service for which the plan is
-/// made.
+/// Returns which nodes should be targets of the load balancer, with one entry for each Service that decides about this.
+/// On an external load balancer (one that somebody else made), these are all Services with a port there, except those
+/// whose annotation `external-targets` is `false`. On any other load balancer, only the Service for which the plan is
+/// made decides.
 fn asked_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,

@@ -64,8 +64,8 @@ pub(crate) struct TargetChoice {
     pub(crate) targets: Vec<TargetId>,
     /// The targets that are left out only because their nodes will stop soon.
     pub(crate) departed: BTreeSet<TargetId>,
-    /// The targets that lose their places to nodes with pods. The value says whether this counts for the limit of such
-    /// exchanges in a minute.
+    /// The targets that are removed because a node with pods needs the place. The value says whether the removal counts
+    /// towards the greatest number of such removals in a minute.
     pub(crate) exchanged: BTreeMap<TargetId, bool>,
     pub(crate) left_out: Vec<LeftOutNode>,
 }

@@ -551,9 +551,8 @@ impl<'a> Group<'a> {
         self.members.iter().copied().take_while(|service| service.uid != self.service.uid)
     }
 
-    /// Returns the port numbers that this Service can't have on the load balancer. These are the ports that older
-    /// Services ask for, among the Services that share the load balancer. They are also the existing ports that belong
-    /// to other owners.
+    /// Returns the port numbers that this Service can't have on the load balancer. There are two kinds: the ports for
+    /// which an older Service on the same load balancer asks, and the existing ports that belong to somebody else.
     pub(crate) fn other_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
         let older = self.older().flat_map(tcp).map(|(number, _)| number);
         let stays = |(balancer, port): &(Labelled, &Listener)| {

@@ -111,8 +111,8 @@ fn what_the_service_has_on_it() {
         ),
         (3, balancer(&[own], &[]), "Whole"),
         (3, balancer(&[own, (CLUSTER_UID, "cluster-1")], &[]), "Whole"),
-        // The cluster was restored from a backup and has a new UID. The targets prove that the load balancer still
-        // belongs to it.
+        // The cluster was restored from a backup and has a new UID, so the label names the old UID. The only target is
+        // a node of this cluster, which proves that the load balancer still belongs to it.
         (3, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[NODE]), "Whole"),
         (3, balancer(&[own, (&format!("{PORT}443"), GONE)], &[]), "Whole"),
         (4, balancer(&[own, (&format!("{PORT}443"), LIVES)], &[]), "Part"),
