@@ -188,8 +188,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came. When other data must have been requested after this answer came, a
-    /// caller passes this time as the `max_age` of the other data.
+    /// Returns the time since this answer came. If other data must not have been requested before this answer came, a
+    /// caller uses this time as the greatest age of these data (`max_age`).
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }

@@ -33,7 +33,8 @@ struct ShareBucket {
 }
 
 /// Says which namespace's share of the API rate limit is charged for the changes of one object. This is usually the
-/// namespace of the object, but not always.
+/// namespace of the object. It is the namespace of another Service when that Service has caused the changes, e.g.
+/// because both Services use the same load balancer.
 #[derive(Clone, Debug)]
 pub(super) struct Payer {
     pub(super) share: Arc<CallShare>,
@@ -137,8 +138,8 @@ mod tests {
         share.charge_reads(10, at(405));
         let left = share.left_after_reads(at(405));
         assert!((-19.0..-18.0).contains(&left), "{left}");
-        // A thread reads the clock before it calls `charge`, so a call can come with an earlier time than the call
-        // before it. Such a charge adds no calls to the share.
+        // A thread reads the clock before it calls `charge`. So a call of `charge` can have an earlier time than the
+        // call before it. The share gets API calls back as time passes, but not by a call with an earlier time.
         share.charge(1.0, start);
         assert!(!share.is_full(at(3600)));
     }

@@ -275,8 +275,8 @@ mod tests {
         }
     }
 
-    /// In this test, resources are created and deleted at random between any two reads, and the estimated places can be
-    /// old or wrong.
+    /// In this test, resources are created and deleted at random between any two reads. The function `place`, which
+    /// estimates where an ID is in the list, can be wrong, because it sometimes uses an old or a random list.
     #[test]
     fn what_the_pages_around_an_id_do_not_show_does_not_exist() {
         let (mut few, mut all) = (0, 0);

@@ -69,9 +69,10 @@ struct Queue {
     /// The namespace of the event that was written last. The next event is one of another namespace, if such an event
     /// waits.
     last_namespace: String,
-    /// Limits the rate of warnings. Each warning that is written moves this moment later by [`ONE_WARNING_EACH`]. The
-    /// next warning must wait while this moment is too far in the future, so that at most [`BURST`] warnings are
-    /// written at once. `None` means that no warning was written yet.
+    /// Limits how many warnings are written. Each warning that is written moves this moment later by
+    /// [`ONE_WARNING_EACH`], beginning at the present time if the moment has passed. While the moment is too far in the
+    /// future, warnings wait. So at most [`BURST`] warnings are written at once. `None` means that no warning was
+    /// written yet.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
     /// No event is written before this moment, because [`Recorder::first`] runs a function that makes many writes.

@@ -397,8 +397,8 @@ mod tests {
         for (monotonic, wall, expected) in [
             (0, 0, Some(0)),
             (7_000, 7_000, Some(7_000)),
-            // The monotonic clock and the wall clock measured slightly different times, because an NTP daemon adjusted
-            // the wall clock.
+            // An NTP daemon has adjusted the wall clock, so the monotonic clock and the wall clock measured slightly
+            // different times. The result is the longer of the two.
             (7_000, 7_004, Some(7_004)),
             (7_000, 6_996, Some(7_000)),
             (7_000, 9_000, Some(9_000)),
@@ -407,7 +407,8 @@ mod tests {
             (7_000, 9_001, None),
             (0, 60_000, None),
             (0, 365 * 86_400_000, None),
-            // The wall clock was set back, so less time passed by the wall clock. The result is `None`.
+            // The wall clock was set back, so it seems that less time has passed. The true time is not known, and the
+            // result is `None`.
             (7_000, 4_999, None),
             (0, -60_000, None),
             (0, -365 * 86_400_000, None),

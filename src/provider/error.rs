@@ -12,7 +12,7 @@ pub enum Urgency {
     CanWait,
     /// A call for a Service or a route that has changed, or that the daemon is about to change.
     Changed,
-    /// A call that asks whether the server of a node still exists.
+    /// The urgency of a call that asks whether the server of a node still exists.
     Gone,
     /// A call for a new node, a check of an object just before a write to it, or the question whether the cloud has
     /// completed a write. Such a call is never delayed to save the rate limit for other calls.

@@ -326,7 +326,8 @@ impl NodeController {
         None
     }
 
-    /// Reports the outcome for a node, and decides when the node is tried again. Returns the last plan for the node.
+    /// Reports whether the writes for the node have succeeded, and decides when the node is planned again. Returns the
+    /// last plan for the node.
     fn note(
         &mut self,
         apis: &Apis,

@@ -178,8 +178,8 @@ impl NodePlan {
                     needs.dedicated_since = Some(first_seen);
                 }
             },
-            // The list may have been read before the node's server was created. A list that is read after the node was
-            // seen for the first time contains the server if it exists.
+            // The list of servers may have been read before the node's server was created. If the server exists, it is
+            // in every list that is read after the node was seen for the first time.
             ServerMatch::Gone(_) => needs.since = Some(first_seen),
             ServerMatch::Unmatched => needs.dedicated_since = Some(first_seen),
             ServerMatch::Matched(..)

@@ -483,8 +483,9 @@ impl<'a> Planner<'a> {
         let says = desired.plan.node.condition(NETWORK_UNAVAILABLE);
         match desired.plan.obstacle {
             _ if desired.cidrs.is_empty() => None,
-            // While a needed route is blocked by a route that may belong to another cluster, no condition is changed to
-            // `False`. The next plan would wrongly take that value as proof that the Network belongs to this cluster.
+            // While a needed route is blocked by a route that may belong to another cluster, a condition that is
+            // missing or `False` stays as it is. If it were written as `False` now, the next plan would wrongly take it
+            // as proof that the Network belongs to this cluster.
             None if self.is_in_doubt && matches!(says, None | Some("False")) => None,
             None => Some(false),
             // The list of servers does not contain the node's server. The lifecycle controller decides whether the node

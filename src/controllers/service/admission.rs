@@ -50,10 +50,11 @@ struct Admitted {
 }
 
 impl Admission {
-    /// Replaces each listed Service whose change must wait by the Service as it was before the change, and removes new
-    /// Services that have to wait. They wait while their namespace has no API calls left. Returns the Services with a
-    /// change that begins to wait now. `busy` has one element for each change that is being made: the share of API
-    /// calls that is charged for it. For each change that is being made, its namespace can begin one new change less.
+    /// A change of a Service has to wait when its namespace has too few API calls left. In `services`, replaces each
+    /// Service whose change has to wait by the Service as it was before the change, and removes new Services that have
+    /// to wait. Returns the Services whose change begins to wait now. `busy` contains the share of API calls that is
+    /// charged for each change that is being made. For each of these changes, the namespace can begin one new change
+    /// less.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<KubeService>>,
@@ -307,8 +308,8 @@ pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     different
 }
 
-/// Subtracts this number of API calls from the share of each payer. The number is not divided among the shares, because
-/// the changes of each payer's namespace alone would have needed all of these calls.
+/// Subtracts this number of API calls from the share of each namespace in `payers`. The number is not divided among the
+/// namespaces, because the changes of each single namespace would have needed all of these calls.
 pub(super) fn charge(payers: &[Payer], calls: u64) {
     for payer in payers {
         payer.share.charge(calls as f64, clock::now());

@@ -145,8 +145,8 @@ impl ObservedServices {
             self.cluster.tls_secrets = before.tls_secrets;
             self.set_groups(before.groups);
         }
-        // One existing server of the cluster already proves that the project is the right one. To read one server takes
-        // fewer calls than to read all.
+        // One existing server of the cluster already proves that the token is for the Hetzner Cloud project of this
+        // cluster. To read one server takes fewer calls than to read all.
         let is_one_enough = needs.project && !needs.servers;
         if is_one_enough && self.has_first_server(apis)? {
             self.has_own_servers = Some(true);

@@ -34,7 +34,8 @@ pub enum Want {
 /// planned.
 pub type ServicePlan = Plan<ServiceChange, ServiceFacts>;
 
-/// Facts about one Service that belong to its plan.
+/// What the plan for one Service contains besides its writes, e.g. the Service object and the state of its load
+/// balancer.
 #[derive(Debug, Default)]
 pub struct ServiceFacts {
     pub service: Arc<KubeService>,
@@ -309,9 +310,10 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     }
 }
 
-/// Returns what a Service wants, as the fields of the Service alone say it. The result can be `Release` although the
-/// finalizer is not ours, because other controllers use a finalizer with the same name. Therefore
-/// `ServicePlan::leave_alone` checks by the labels of the load balancer whether the finalizer is ours.
+/// Returns what must be done for a Service. Only the fields of the Service itself decide this. The result can be
+/// `Release` (only our finalizer is removed) although another controller has set the finalizer, because other
+/// controllers use a finalizer with the same name. Therefore `ServicePlan::leave_alone` checks by the labels of the
+/// load balancer whether the finalizer is ours.
 pub fn want(service: &KubeService) -> Want {
     // When this controller must not manage a Service, and the Service has another type now but is not being deleted,
     // the finalizer stays. If the controller manages the Service again later, it sees the finalizer and removes the

@@ -66,8 +66,8 @@ struct Exchanged {
     /// Later, the time at which this process saw that it had ended. The limit for exchanges in a minute counts from the
     /// end, because several exchanges are made one after the other.
     at: Instant,
-    /// Whether the target without pods was removed. Otherwise this removal was only begun, together with other changes
-    /// of the Service.
+    /// An exchange removes a target whose node runs no pods. This is `true` when the removal was made, and `false`
+    /// while it was only begun, together with other changes of the Service.
     is_made: bool,
 }
 

@@ -67,8 +67,8 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Returns the port as it will be after the changes. `found` is the existing port. A field that is not in `sources`
-    /// keeps the value of the existing port.
+    /// Returns the port as it will be after the changes. `found` is the existing port. A field keeps its existing value
+    /// when neither an annotation nor a setting asks for a value, so that `sources` does not contain the field.
     pub(crate) fn merged(&self, found: Option<&Listener>) -> Listener {
         let mut merged = self.listener.clone();
         let Some(found) = found else {

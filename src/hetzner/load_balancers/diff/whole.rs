@@ -268,8 +268,9 @@ impl Diff<'_, '_> {
         self.balancer?.labels.get(key).cloned()
     }
 
-    /// Returns those labels from the annotation `labels` that the load balancer does not have yet, and adds their
-    /// descriptions to `parts`. `others` is the number of labels that the request already sets for other reasons.
+    /// Returns those labels from the annotation `labels` that the load balancer does not have with the desired value.
+    /// For each of them, adds a text to `parts`, which describe to the user what the request changes. `others` is the
+    /// number of labels that the request already sets for other reasons.
     fn asked_labels(
         &mut self,
         others: usize,

@@ -1,4 +1,5 @@
-//! Questions about a load balancer, a Service and the cluster. The rules in `judge.rs` are based only on the answers.
+//! Functions that find facts about a load balancer, a Service and the cluster, e.g. whether a port belongs to the
+//! Service. The rules of ownership in `judge.rs` are based only on these facts.
 
 use super::labels::Labelled;
 use super::share::{asked, external_keys};

@@ -62,9 +62,10 @@ pub(crate) struct Group<'a> {
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether Services of several namespaces have ports on the shared load balancer, or will get ports there.
     pub(crate) is_of_several_namespaces: bool,
-    /// The namespace in the group name `NAMESPACE/NAME` of a shared load balancer, if no Service there allows the
-    /// namespace of the Service for which the plan is made to share it. The Service for which the plan is made then
-    /// keeps its ports on the load balancer, but gets no new ones. `None` when it is allowed to get new ports.
+    /// Services that share a load balancer under the group name `NAMESPACE/NAME` need permission from a Service in that
+    /// namespace. This is that namespace when the Service for which the plan is made has no permission any more. The
+    /// Service then keeps its ports on the load balancer, but gets no new ones. `None` when it is allowed to get new
+    /// ports.
     closed_by: Option<&'a str>,
     /// The reason why the Service can't have the load balancer that it asks for. `None` when it can have this load
     /// balancer.
@@ -486,7 +487,8 @@ impl<'a> Group<'a> {
 
     /// Returns the Service to which a port of the load balancer belongs when the port has no label. It is the Service
     /// with the same port number and node port, among the Services that are allowed to share the load balancer. On an
-    /// external load balancer (one that somebody else made), [`is_recognised`] must also be true.
+    /// external load balancer (one that somebody else made), the status of the Service must also show that this load
+    /// balancer serves the Service. The function [`is_recognised`] checks this.
     pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
         self.members.iter().copied().find(|member| {
             if self.is_external() {
@@ -528,9 +530,9 @@ impl<'a> Group<'a> {
         !self.is_external() && !balancer.ownership.uids().all(is_known)
     }
 
-    /// Whether a Service still has a port on the load balancer although it is not allowed to share it any more, or asks
-    /// for another one. The plan for that Service will remove the port. The present plan, which is for another Service,
-    /// does not.
+    /// Whether another Service still has a port on the load balancer, but will leave it, because it asks for another
+    /// load balancer or is not allowed to share this one any more. The plan for that Service will remove the port. The
+    /// present plan does not.
     pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
         let stays = |uid: &String| self.has_member(uid) || self.cluster.untouched.contains_key(uid);
         let leaves = |uid: &String| self.cluster.service_uids.contains(uid) && !stays(uid);

@@ -206,7 +206,8 @@ fn what_happens_to_it_when_the_service_leaves_it() {
         (4, service(), balancer(&[own, created, (KEEP, "default.web")], &[]), "keep asks for it"),
         (5, service(), balancer(&[own, created], &[NODE, FOREIGN]), "server 99 is no node"),
         (6, service(), balancer(&[own, created, (ADOPTED, "true")], &[NODE]), ""),
-        // Rows 8 to 11 are also true for this load balancer. But row 6 comes first, because of the label `created`.
+        // Rows 8, 9 and 11 of the table of [`why_it_stays`] are also true for this load balancer. But row 6 decides,
+        // because it comes first: the load balancer has the label `created`.
         (6, service(), of_age(0, balancer(&[created, ("team", "web")], &[])), ""),
         (7, service(), balancer(&[own, (ADOPTED, "true")], &[]), "it was adopted"),
         (7, service(), balancer(&[own, (ADOPT, "default.web")], &[]), "it was adopted"),
