@@ -188,8 +188,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came. If other data must not have been requested before this answer came, a
-    /// caller uses this time as the greatest age of these data (`max_age`).
+    /// Returns the time since this answer came. As the greatest age (`max_age`) of other data, this time makes sure
+    /// that the other data were requested after this answer came.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }

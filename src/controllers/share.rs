@@ -139,7 +139,7 @@ mod tests {
         let left = share.left_after_reads(at(405));
         assert!((-19.0..-18.0).contains(&left), "{left}");
         // A thread reads the clock before it calls `charge`. So a call of `charge` can have an earlier time than the
-        // call before it. The share gets API calls back as time passes, but not by a call with an earlier time.
+        // call before it. The share gets API calls back as time passes, but an earlier time gives nothing back.
         share.charge(1.0, start);
         assert!(!share.is_full(at(3600)));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// first. The variants are sorted from the least to the most urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// A refresh of cached data. Nothing waits for the answer.
+    /// The urgency of a call that refreshes cached data. Nothing waits for the answer.
     CanWait,
     /// A call for a Service or a route that has changed, or that the daemon is about to change.
     Changed,

@@ -486,8 +486,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Removes the changes that are made before the status of the Service is written from `self`, and returns them. The
-    /// changes that are made after that stay in `self`.
+    /// Returns the changes that are made before the status of the Service is written, and removes these changes from
+    /// `self`. The changes that are made after that stay in `self`.
     pub fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         match self {
             PlanOutcome::Change { changes, .. } => std::mem::take(changes),

@@ -57,17 +57,16 @@ pub(super) struct Agenda {
     /// (load balancers whose Service does not exist) has already followed that comparison.
     orphans_due: Option<Instant>,
     /// The Services whose load balancers have a target that should be removed but stays for now, e.g. because too few
-    /// other targets are healthy. It should be removed because its node will stop soon or runs no pods. The key is the
-    /// UID of the Service.
+    /// other targets are healthy. The target should be removed because its node will stop soon or runs no pods. The key
+    /// is the UID of the Service.
     kept: HashMap<String, KeptSince>,
     /// The start of the last search for orphans (load balancers whose Service does not exist), if it found none, and if
     /// no Service wanted or had a load balancer of this controller. Otherwise `None`.
     quiet_since: Option<Instant>,
 }
 
-/// When a plan first kept a certain kind of target, and when a plan last did so. Such a target should be removed,
-/// because its node will stop soon or runs no pods, but it stays for now, e.g. because too few other targets are
-/// healthy.
+/// The first and the last time at which a plan left a target in place that should be removed. The node of the target
+/// will stop soon or runs no pods, but the target stays for now, e.g. because too few other targets are healthy.
 struct KeptSince {
     first: Instant,
     last: Instant,
@@ -303,8 +302,8 @@ impl Agenda {
         is_newer.then(|| listed.clone())
     }
 
-    /// Notes whether a target that should be removed stays for now in the last plan of the Service, e.g. because too
-    /// few other targets are healthy. It should be removed because its node will stop soon or runs no pods.
+    /// Notes whether the plan of the Service leaves a target in place that should be removed. The node of the target
+    /// will stop soon or runs no pods, but the target stays for now, e.g. because too few other targets are healthy.
     pub(super) fn keeps_targets(&mut self, uid: &str, is_kept: bool) {
         let now = clock::now();
         if !is_kept {

@@ -72,7 +72,8 @@ pub enum ServiceWrite {
     SetStatus(Vec<Ingress>),
     /// The finalizer is removed after the load balancer was removed, so that Kubernetes can delete the Service.
     RemoveFinalizer {
-        /// Whether this write also empties the status. `false` means that an earlier write has emptied it.
+        /// Whether the write that removes the finalizer also empties the status. `false` means that an earlier write
+        /// has emptied the status.
         empties_status: bool,
     },
     /// This controller ends its management of the Service. The finalizer is removed, and the status stays as it is.

@@ -567,8 +567,8 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
             ProviderId::Ours(id) => {
                 let machine = machine(*id, node, context);
                 let name = machines.entry(machine).or_insert_with(|| node.name.clone());
-                // When two nodes have the same server in their provider IDs, the node whose name comes first in the
-                // alphabet is used. So the result does not depend on the order of the nodes.
+                // When two nodes have the same server in their provider IDs, the server is one target, and it gets the
+                // node name that comes first in the alphabet. So the result does not depend on the order of the nodes.
                 *name = std::mem::take(name).min(node.name.clone());
             }
             ProviderId::Foreign => {

@@ -97,8 +97,8 @@ impl Diff<'_, '_> {
         zone: Option<&str>,
     ) {
         // On a load balancer that is shared or external (made by somebody else), a label names the owner of each port.
-        // A port without a label can look like the port of somebody else, and would then not be removed. So the ports
-        // are removed before the labels are changed.
+        // Without its label, a port of this Service could look like a port of somebody else, and would then stay. So
+        // the ports are removed before the labels are changed.
         let is_own = self.context.group.is_own();
         if !is_own {
             self.remove_ports();
