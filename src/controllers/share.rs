@@ -1,12 +1,12 @@
 //! The share of API calls that the Services of one namespace may use, so that no namespace uses up the rate limit of
-//! the whole project. The share is used up by calls, and is filled again with time.
+//! the whole Hetzner Cloud project. Calls take from the share, and it is filled again with time.
 
 use crate::provider::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The size of a full share: how many API calls the changes of one namespace's Services may use at once. The project
-/// has 3,600 calls an hour, which all programs share.
+/// The size of a full share: how many API calls the changes of one namespace's Services may use at once. The Hetzner
+/// Cloud project has 3,600 calls an hour, which all programs share.
 const AT_ONCE: u32 = 900;
 
 /// The time in which a namespace's share of API calls that is not full gets one call back. That is 900 calls an hour.

@@ -324,9 +324,9 @@ mod tests {
         assert!(few * 2 < all, "{few} reads instead of {all}");
     }
 
-    /// The places are estimated from an old list of 1,200 resources. After this list was read, 300 neighbouring
-    /// resources, or every tenth resource, were deleted. The search must find the right pages in a few reads all the
-    /// same.
+    /// In this test, the page of each ID is estimated from an old list of 1,200 resources. After this list was read,
+    /// 300 neighbouring resources, or every tenth resource, were deleted. The search must find the right pages in a few
+    /// reads all the same.
     #[test]
     fn deleted_neighbours_are_a_few_reads() {
         let known: Vec<u64> = (0..1200).collect();

@@ -229,9 +229,9 @@ impl Queue {
         self.waiting.push_back(event);
     }
 
-    /// Returns the index of the event that is dropped so that `event` fits into the queue. Warnings and other events
-    /// are counted separately. The newest event of the namespace with the most waiting events is dropped. `None` means
-    /// that `event` itself is dropped.
+    /// Returns the index of the waiting event that is dropped so that `event` fits into the queue. If `event` is a
+    /// warning, only warnings are considered, and otherwise only other events. Of these, the newest event of the
+    /// namespace with the most waiting events is dropped. `None` means that `event` itself is dropped.
     fn most_crowded(&self, event: &Event) -> Option<usize> {
         let is_kind = |other: &&Event| other.is_warning() == event.is_warning();
         let mut counts: HashMap<&str, usize> = HashMap::new();

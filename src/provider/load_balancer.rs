@@ -135,7 +135,7 @@ pub trait Snapshot: Send + Sync {
     fn plan_adoption(&self, id: u64, of: ServiceInput) -> LoadBalancerPlan;
 
     /// Whether any load balancer has a server of one of the cluster's nodes as a target. Such a target proves that the
-    /// project contains servers of this cluster. Makes no API call.
+    /// token's Hetzner Cloud project contains servers of this cluster. Makes no API call.
     fn has_server_of(&self, cluster: &Cluster) -> bool;
 
     /// Returns the external load balancers. Somebody other than this program created such a load balancer, and set a

@@ -180,8 +180,8 @@ impl<'a> RouteSync<'a> {
         is_complete
     }
 
-    /// Records the outcome of the changes for one destination. When one of the changes failed, the changes after it
-    /// were not made.
+    /// Records which changes of the routes to one destination (a range of pod addresses) were made. When one of the
+    /// changes failed, the changes after it were not made.
     fn ended(&mut self, over: Execution<Vec<RouteChange>>) {
         let (made, left) = over.subject.split_at(over.result.made.len());
         for change in made {

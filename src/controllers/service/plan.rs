@@ -162,8 +162,8 @@ pub(super) fn waiting(service: &KubeService) -> Finding {
 }
 
 /// Checks the manifest of a Service, which need not exist in a cluster, and returns what is wrong with it. Returns
-/// `None` when the Service wants no load balancer from this controller. `snapshot` is the state of a project without
-/// load balancers. `cluster` contains the known groups of Services that share a load balancer.
+/// `None` when the Service wants no load balancer from this controller. `snapshot` stands for a Hetzner Cloud project
+/// without load balancers. `cluster` contains the known groups of Services that share a load balancer.
 pub fn check(
     service: &KubeService,
     snapshot: &dyn Snapshot,
@@ -652,7 +652,7 @@ mod tests {
         }
     }
 
-    /// The state of the load balancers of a project that has none.
+    /// The load balancers of a Hetzner Cloud project that has none.
     struct Empty;
 
     #[rustfmt::skip] // A method is a line.

@@ -79,8 +79,8 @@ pub(in crate::hetzner) fn observe(
     Ok(snapshot)
 }
 
-/// Whether all lists that are needed for a plan for this Service, e.g. the list of certificates, were read from the API
-/// when the snapshot was made.
+/// Whether `snapshot`, the data that were read from the API, contains all lists that are needed for a plan for this
+/// Service, e.g. the list of certificates.
 pub(super) fn covers(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let observed = &snapshot.observed;
     observed.is_for_manifests

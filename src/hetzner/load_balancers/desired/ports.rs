@@ -418,7 +418,7 @@ impl PortReader<'_, '_> {
             return None;
         };
         // When annotations are checked without the API, for example by `ccm lint` without an API token, the
-        // certificates of the project are not read. So no name can be looked up.
+        // certificates of the Hetzner Cloud project are not read. So no certificate can be looked up by its name.
         let are_read = context.observed.certificates.is_some();
         let names = named.value.iter().filter(|_| are_read);
         let ids = names.filter_map(|name| self.usable(name, &named.source)).collect();

@@ -86,8 +86,8 @@ pub(crate) fn chosen(
     chosen
 }
 
-/// Reports each requested address that the existing load balancer does not have. For `spec.loadBalancerIP`, also
-/// reports when a new load balancer will not get the address.
+/// Reports each address that the Service asks for, but that the existing load balancer does not have. For
+/// `spec.loadBalancerIP`, also reports when a new load balancer will not get the address.
 pub(crate) fn report(
     parser: &mut AnnotationParser,
     context: &PlanContext,

@@ -250,7 +250,7 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
-            // Whether the label is written. With profile `hcloud`, this program takes over load balancers from
+            // Whether the label is written. With `--cloud-provider=hcloud`, this program can have replaced
             // hcloud-cloud-controller-manager. An existing load balancer that one Service already uses alone then gets
             // only the labels `service-uid` and `keep`, because it does not need the other labels.
             let counts = counts_upstream(&key)

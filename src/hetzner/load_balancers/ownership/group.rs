@@ -425,8 +425,8 @@ impl<'a> Group<'a> {
         matches!(self.of, GroupUse::Shared(_)) && self.deciders.is_empty()
     }
 
-    /// Returns the reason why annotations of the Service have no effect on settings that do not belong to a port. It is
-    /// a text for messages.
+    /// Returns the reason why annotations of the Service have no effect on settings of the whole load balancer, i.e. on
+    /// settings that do not belong to a single port. It is a text for messages.
     pub(crate) fn why_it_does_not_decide(&self) -> String {
         match self.of {
             _ if self.undecided.is_some() => {
