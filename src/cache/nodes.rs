@@ -79,8 +79,8 @@ struct State {
     /// form. For some minutes after this moment, polls list the complete nodes and do not request a table. `None` after
     /// a table in the expected form.
     odd: Option<Instant>,
-    /// The hashes of the last tables whose rows all agreed with the cached nodes. The first hash is of the table
-    /// without metadata, the second of the table with metadata. A new table with the same hash shows no change.
+    /// The hash of the last table of nodes that showed no change of the cached nodes. A new table with the same hash
+    /// shows no change either. The first hash is for tables without metadata, the second for tables with metadata.
     agreed: [Print; 2],
     /// Whether a node counts as changed when it was cordoned or uncordoned.
     watches_cordons: bool,

@@ -115,8 +115,8 @@ mod tests {
         let start = Instant::now();
         let share = CallShare::full(start);
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        // The first number is how many calls a program tries to make in each second. The second number is how many of
-        // them the share allows in one hour.
+        // The first number is how many calls are tried in each second. The second number is how many of them the share
+        // allows in one hour.
         for (each_second, expected) in [(1, 900 + 900), (7, 900 + 900), (100, 900 + 900)] {
             let share = CallShare::full(start);
             let mut made = 0;

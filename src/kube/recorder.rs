@@ -30,8 +30,8 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// A test with a simulated clock checks the queue for new events at this interval.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
-/// While [`Recorder::first`] runs a function that makes many writes, events wait. They wait no longer than this real
-/// time. Real time is used because a simulated clock would not make the API server faster.
+/// While [`Recorder::first`] runs a function that makes many writes, events wait, but no longer than this. It is real
+/// time, because the API server does not become faster when a test makes the program's clock run faster.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
 /// While [`Recorder::first`] runs a function that makes many writes, events wait. They wait no longer when there are

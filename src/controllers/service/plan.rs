@@ -402,8 +402,8 @@ impl ServicePlan {
 
     /// Makes the plan for a Service that this controller must not manage: the load balancer and our labels on it stay
     /// unchanged. If the controller manages the Service again later, these labels give the load balancer back to the
-    /// Service. If the Service is deleted, these labels show that the load balancer has no Service any more. Without a
-    /// load balancer with these labels, the finalizer of the Service may belong to another controller, and stays.
+    /// Service. If the Service is deleted, these labels show that the load balancer has no Service any more. If no load
+    /// balancer has such labels, the finalizer of the Service may belong to another controller, so it stays.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();

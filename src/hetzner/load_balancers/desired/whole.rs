@@ -394,8 +394,8 @@ fn way_to_targets(
 enum AskedNodes {
     All,
     Selected(Selector),
-    /// The nodes that are targets now. This is used for another Service when it is not known which nodes it asks for,
-    /// for example because its selector is invalid. No present target is then removed.
+    /// The nodes that are targets now. This stands for the nodes of a Service when it is not known which nodes it asks
+    /// for, for example because its selector is invalid. So no present target is removed.
     Present,
 }
 

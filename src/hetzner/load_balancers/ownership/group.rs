@@ -664,11 +664,11 @@ impl<'a> Group<'a> {
         (to, shown)
     }
 
-    /// Whether the shared load balancer must be without the label `service-uid`, because the Service is not its only
-    /// owner. This is so when other Services use it, when it still has the ports of a Service for which it is not
-    /// managed any more, or when the Service is not in the namespace of the group name `NAMESPACE/NAME`. With the
-    /// label, hcloud-cloud-controller-manager and this program would regard the Service as the only owner, and would
-    /// remove the ports of the other Services.
+    /// Whether the Service is not the only owner of the shared load balancer. This is so when other Services use it,
+    /// when this program has stopped managing it for a Service whose ports it still has, or when the Service is not in
+    /// the namespace of the group name `NAMESPACE/NAME`. Such a load balancer must not have the label `service-uid`.
+    /// With the label, hcloud-cloud-controller-manager and this program would regard the Service as the only owner, and
+    /// would remove the ports of the other Services.
     fn is_of_several(&self, balancer: Option<Labelled>) -> bool {
         let GroupUse::Shared(share) = self.of else {
             return false;
