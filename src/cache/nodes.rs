@@ -234,7 +234,7 @@ impl State {
         is_same.then(|| &self.notes[place])
     }
 
-    /// Reads the complete objects of all nodes.
+    /// Reads the complete objects of all nodes, and replaces the cached nodes by them.
     fn list(&mut self, kube: &KubeClient, from: ReadFrom) -> Result<(), CacheError> {
         let asked = clock::now();
         // The read times of the cached nodes, by UID. A node that is also in the new list keeps its time `first_seen`.

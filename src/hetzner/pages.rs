@@ -240,7 +240,8 @@ mod tests {
         }
     }
 
-    /// In this test, resources are created and deleted at random between any two reads.
+    /// In this test, resources are created and deleted at random between any two reads. The list must contain every
+    /// resource that exists all the time.
     #[test]
     fn what_is_there_all_the_time_is_never_missed() {
         for seed in 0..RUNS {
