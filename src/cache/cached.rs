@@ -189,8 +189,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came. When other data must have been requested after this answer came, a
-    /// caller passes this time as the `max_age` of the other data.
+    /// Returns the time since this answer came. As the greatest age (`max_age`) of other data, this time makes sure
+    /// that the other data were requested after this answer came.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }

@@ -66,7 +66,7 @@ pub struct Refresh {
     /// The name of the list, which is `servers` or `load balancers`.
     pub list: &'static str,
     pub period_seconds: u64,
-    /// How many calls one read of the list takes.
+    /// How many API calls are needed to read the list once.
     pub calls: u32,
 }
 
@@ -241,8 +241,9 @@ impl Apis {
             .map_err(CacheError::Cloud)
     }
 
-    /// Returns the present state of the cloud server with the ID `number`. If [`Apis::poll_cloud_every`] was called and
-    /// a list of all servers is cached, returns the server from that list instead, without a call.
+    /// Returns the present state of the cloud server with the ID `number`, by a call. If [`Apis::poll_cloud_every`] has
+    /// limited how often the cloud is called, and a list of all servers is cached, returns the server from that list
+    /// instead.
     pub fn instance(&self, number: u64) -> Result<Instance, provider::ProviderError> {
         if let Some(listed) = self.instances_last().filter(|_| !self.cloud.interval.is_zero()) {
             let id = InstanceId::Cloud(number);

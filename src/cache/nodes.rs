@@ -79,8 +79,8 @@ struct State {
     /// form. For some minutes after this moment, polls list the complete nodes and do not request a table. `None` after
     /// a table in the expected form.
     odd: Option<Instant>,
-    /// The hashes of the last tables whose rows all agreed with the cached nodes. The first hash is of the table
-    /// without metadata, the second of the table with metadata. A new table with the same hash shows no change.
+    /// The hash of the last table of nodes that showed no change of the cached nodes. A new table with the same hash
+    /// shows no change either. The first hash is for tables without metadata, the second for tables with metadata.
     agreed: [Print; 2],
     /// Whether a node counts as changed, and is read again, when it was cordoned or uncordoned.
     watches_cordons: bool,
@@ -235,7 +235,7 @@ impl State {
         is_same.then(|| &self.notes[place])
     }
 
-    /// Reads the complete objects of all nodes.
+    /// Reads the complete objects of all nodes, and replaces the cached nodes by them.
     fn list(&mut self, kube: &KubeClient, from: ReadFrom) -> Result<(), CacheError> {
         let asked = clock::now();
         // The read times of the cached nodes, by UID. A node that is also in the new list keeps its time `first_seen`.
@@ -397,7 +397,8 @@ impl State {
     }
 }
 
-/// Whether the row differs from this node. A cordon counts only when `watches_cordons` is set.
+/// Whether the node has changed since it was stored in the cache. `row` is the new row of the table of nodes, and
+/// `node` is the stored object. A changed cordon counts only when `watches_cordons` is `true`.
 fn has_changed(row: &NodeRow, node: &KubeNode, watches_cordons: bool) -> bool {
     let differs = |meta: &RowMeta| {
         meta.uid != node.metadata.uid

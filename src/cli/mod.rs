@@ -64,8 +64,8 @@ pub fn in_simulation(words: Vec<OsString>) -> u8 {
 }
 
 /// Returns the words of the command line without the program's name. When the program was started by the name
-/// [`DROP_IN`], the flag `--cloud-provider=hcloud` is added as the first flag. A later flag of the user then has
-/// priority.
+/// `hcloud-cloud-controller-manager`, the flag `--cloud-provider=hcloud` is added as the first flag. A later flag of
+/// the user then has priority.
 fn without_program(mut words: Vec<OsString>) -> Vec<OsString> {
     if words.is_empty() {
         return words;

@@ -415,7 +415,8 @@ fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
     }
 }
 
-/// Returns the text of the column `DIFF`: what a sync would change on the node, or the reason why the node is blocked.
+/// Returns the text of the column `DIFF`: what a sync would change on the node, or the reason why a sync can't do its
+/// work on the node.
 fn diff_cell(plans: &NodePlans) -> String {
     let plan = &plans.node;
     match plans.lifecycle_changes().next() {

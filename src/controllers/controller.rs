@@ -113,7 +113,7 @@ pub struct Report {
     pub changes: Vec<(String, String)>,
     /// The objects that failed and why, in the order in which they failed.
     pub failures: Vec<Failure>,
-    /// The outcome for each object, by its name, e.g. `node/worker-1`.
+    /// What the sync pass has achieved for each object, by the name of the object, e.g. `node/worker-1`.
     pub(super) objects: BTreeMap<String, Progress>,
     /// The number of changes in all plans of the sync pass, including changes that were not made.
     pub planned: usize,
@@ -247,7 +247,7 @@ impl Report {
         !self.has(Progress::Unfinished) && !self.has(Progress::Unreached)
     }
 
-    /// Whether any object has this outcome.
+    /// Whether the sync pass has ended with this `progress` for any object.
     pub fn has(&self, progress: Progress) -> bool {
         self.objects.values().any(|object| *object == progress)
     }

@@ -257,9 +257,10 @@ impl<T> Executor<T> {
             }
             let why = format!("its action still runs after {} s", LONGEST_ACTION.as_secs());
             self.abandon(ErrorKind::Unavailable, &why, |execution| execution.is_late(now));
-            // No question about running actions is sent while an earlier question is not answered, or while the process
-            // is ending. The wait for an answer below must then ignore the time of the next question. Otherwise the
-            // wait would end at once as soon as that time has passed, and this loop would spin.
+            // A question asks the cloud which running actions have ended. No question is sent while an earlier one is
+            // not answered, or while the process is ending. In both cases, the wait for an answer below ignores the
+            // time when the next question is due. Otherwise, after that time, each wait would end at once, and this
+            // loop would spin.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
             let question = self.next_question().filter(|_| may_ask);
             if question.is_some_and(|question| question <= now) {

@@ -360,8 +360,8 @@ pub struct SharedAddress<'a> {
     pub ip: IpAddr,
     /// The name of the other node, which already has the address, or whose kubelet asks for it, too.
     pub other: &'a str,
-    /// Whether the address is already in the status of the node whose kubelet asks for it. The node then keeps the
-    /// address.
+    /// Whether the node already has the address in its status. The node then keeps the address. Otherwise the node does
+    /// not get it.
     pub is_kept: bool,
 }
 

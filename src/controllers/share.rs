@@ -1,12 +1,12 @@
 //! The share of API calls that the Services of one namespace may use, so that no namespace uses up the rate limit of
-//! the whole project. The share is used up by calls, and is filled again with time.
+//! the whole Hetzner Cloud project. Calls take from the share, and it is filled again with time.
 
 use crate::provider::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The size of a full share: how many API calls the changes of one namespace's Services may use at once. The project
-/// has 3,600 calls an hour, which all programs share.
+/// The size of a full share: how many API calls the changes of one namespace's Services may use at once. The Hetzner
+/// Cloud project has 3,600 calls an hour, which all programs share.
 const AT_ONCE: u32 = 900;
 
 /// The time in which a namespace's share of API calls that is not full gets one call back. That is 900 calls an hour.
@@ -34,7 +34,8 @@ struct ShareBucket {
 }
 
 /// Says which namespace's share of the API rate limit is charged for the changes of one object. This is usually the
-/// namespace of the object, but not always.
+/// namespace of the object. It is the namespace of another Service when that Service has caused the changes, e.g.
+/// because both Services use the same load balancer.
 #[derive(Clone, Debug)]
 pub(super) struct Payer {
     pub(super) share: Arc<CallShare>,
@@ -115,8 +116,8 @@ mod tests {
         let start = Instant::now();
         let share = CallShare::full(start);
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        // The first number is how many calls a program tries to make in each second. The second number is how many of
-        // them the share allows in one hour.
+        // The first number is how many calls are tried in each second. The second number is how many of them the share
+        // allows in one hour.
         for (each_second, expected) in [(1, 900 + 900), (7, 900 + 900), (100, 900 + 900)] {
             let share = CallShare::full(start);
             let mut made = 0;
@@ -138,8 +139,8 @@ mod tests {
         share.charge_reads(10, at(405));
         let left = share.left_after_reads(at(405));
         assert!((-19.0..-18.0).contains(&left), "{left}");
-        // A thread reads the clock before it calls `charge`, so a call can come with an earlier time than the call
-        // before it. Such a charge adds no calls to the share.
+        // A thread reads the clock before it calls `charge`. So a call of `charge` can have an earlier time than the
+        // call before it. The share gets API calls back as time passes, but an earlier time gives nothing back.
         share.charge(1.0, start);
         assert!(!share.is_full(at(3600)));
     }

@@ -124,9 +124,10 @@ pub(super) fn around<T, E>(
                 (next_low, number) = (None, number.saturating_add(1).min(last));
             } else {
                 let previous = number.saturating_sub(1).max(1);
-                // `wanted` is on an earlier page than this one. Usually the page directly before this one is read next.
-                // Only after the second read, several pages can be skipped. The search then assumes that `wanted` has
-                // moved as far to the front of the list as the resources on this page have moved.
+                // The resource `wanted` is on an earlier page than this one. Usually the page directly before this one
+                // is read next. Only after the second read, several pages can be skipped. Deletions move resources to
+                // the front of the list. The search assumes that they have moved `wanted` as far as the resources on
+                // this page.
                 let jump = if steps == 1 { expected(moved_here) } else { previous };
                 next_low = (jump >= previous).then_some(low);
                 number = jump.min(previous);
@@ -178,7 +179,8 @@ impl Pagination {
             }
         };
         match self.total_entries {
-            // For the API, an empty list has one page, which is empty.
+            // For an empty list, the API answers that page 1 is the last page, so the number of pages is at least 1
+            // here.
             Some(total) if total.div_ceil(self.per_page).max(1) != u64::from(last) => Err(format!(
                 "answered that page {last} is the last, and that there are {total} items"
             )),
@@ -240,7 +242,8 @@ mod tests {
         }
     }
 
-    /// In this test, resources are created and deleted at random between any two reads.
+    /// In this test, resources are created and deleted at random between any two reads. The list must contain every
+    /// resource that exists all the time.
     #[test]
     fn what_is_there_all_the_time_is_never_missed() {
         for seed in 0..RUNS {
@@ -275,8 +278,8 @@ mod tests {
         }
     }
 
-    /// In this test, resources are created and deleted at random between any two reads, and the estimated places can be
-    /// old or wrong.
+    /// In this test, resources are created and deleted at random between any two reads. The function `place`, which
+    /// estimates where an ID is in the list, can be wrong, because it sometimes uses an old or a random list.
     #[test]
     fn what_the_pages_around_an_id_do_not_show_does_not_exist() {
         let (mut few, mut all) = (0, 0);
@@ -324,9 +327,9 @@ mod tests {
         assert!(few * 2 < all, "{few} reads instead of {all}");
     }
 
-    /// The places are estimated from an old list of 1,200 resources. After this list was read, 300 neighbouring
-    /// resources, or every tenth resource, were deleted. The search must find the right pages in a few reads all the
-    /// same.
+    /// In this test, the page of each ID is estimated from an old list of 1,200 resources. After this list was read,
+    /// 300 neighbouring resources, or every tenth resource, were deleted. The search must find the right pages in a few
+    /// reads all the same.
     #[test]
     fn deleted_neighbours_are_a_few_reads() {
         let known: Vec<u64> = (0..1200).collect();

@@ -50,8 +50,9 @@ pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 /// The parameters of a write, except its body.
 #[derive(Clone, Copy)]
 pub struct HttpWrite<'a> {
-    /// The method of [`Gate`] that is called before this write. It is [`Gate::pass_at_end`] for an event or for the
-    /// release of the Lease, which are allowed while the process ends. For every other write it is [`Gate::pass`].
+    /// The method of [`Gate`], the check before each write, that is called before this write. It is
+    /// [`Gate::pass_at_end`] for an event or for the release of the Lease, which are allowed while the process ends.
+    /// For every other write it is [`Gate::pass`].
     pub pass: Pass,
     pub method: Method,
     /// The path and query of the URL, beginning with `/`. In the URL, this text stands after the API's base URL.

@@ -34,9 +34,8 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// The moment when the thread set its deadline. When a deadline is set while the thread has another one, this is
-    /// the moment when the first of them was set. From this moment on, the monotonic clock is compared with the wall
-    /// clock.
+    /// The moment when the thread set its deadline. Deadlines can be nested, and this is then the moment when the
+    /// outermost one was set. From this moment on, the monotonic clock is compared with the wall clock.
     begun: Moment,
 }
 

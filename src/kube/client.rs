@@ -87,7 +87,7 @@ pub struct AllowedVerb<'a> {
     pub subresource: &'a str,
     /// The namespace. An empty text means all namespaces, or a resource without namespaces.
     pub namespace: &'a str,
-    /// The name of the object. An empty text means any name.
+    /// The name of the object to which the verb may be applied. An empty text means every object.
     pub name: &'a str,
 }
 

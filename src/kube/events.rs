@@ -134,8 +134,9 @@ impl PastEvent {
 }
 
 impl KubeClient {
-    /// Returns the events that these components wrote about one Service, or about all Services. This call is made only
-    /// in commands that a user runs, because the daemon's role does not allow it.
+    /// Returns the events about one Service, or about all Services, whose author is one of the `components`, e.g.
+    /// `service-controller`. Only commands that a user runs call this function, because the daemon's role does not
+    /// allow reading these events.
     pub fn service_events(
         &self,
         one: Option<&ObjectReference>,
@@ -207,8 +208,9 @@ pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError>
         Err(error) if error.is_already_exists() => {}
         outcome => return outcome.map(drop),
     }
-    // The role of hcloud-cloud-controller-manager does not allow `get` on events. Without this right the count cannot
-    // be raised, and only the time of the event is updated.
+    // To add 1 to the event's field `count`, its present value must be read. The role of
+    // hcloud-cloud-controller-manager does not allow `get` on events. With that role, only the event's field
+    // `lastTimestamp` is updated.
     let event = format!("{events}/{name}");
     let patch = match client.document(&event, "metadata") {
         Ok(existing) => json!({

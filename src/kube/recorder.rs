@@ -30,8 +30,8 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// A test with a simulated clock checks the queue for new events at this interval.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
-/// While [`Recorder::first`] runs a function that makes many writes, events wait. They wait no longer than this real
-/// time. Real time is used because a simulated clock would not make the API server faster.
+/// While [`Recorder::first`] runs a function that makes many writes, events wait, but no longer than this. It is real
+/// time, because the API server does not become faster when a test makes the program's clock run faster.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
 /// While [`Recorder::first`] runs a function that makes many writes, events wait. They wait no longer when there are
@@ -69,9 +69,10 @@ struct Queue {
     /// The namespace of the event that was written last. The next event is one of another namespace, if such an event
     /// waits.
     last_namespace: String,
-    /// Limits the rate of warnings. Each warning that is written moves this moment later by [`ONE_WARNING_EACH`]. The
-    /// next warning must wait while this moment is too far in the future, so that at most [`BURST`] warnings are
-    /// written at once. `None` means that no warning was written yet.
+    /// Limits how many warnings are written. Each warning that is written moves this moment later by
+    /// [`ONE_WARNING_EACH`], beginning at the present time if the moment has passed. While the moment is too far in the
+    /// future, warnings wait. So at most [`BURST`] warnings are written at once. `None` means that no warning was
+    /// written yet.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
     /// No event is written before this moment. It is set while [`Recorder::first`] runs a function that makes many
@@ -228,9 +229,9 @@ impl Queue {
         self.waiting.push_back(event);
     }
 
-    /// Returns the index of the event that is dropped so that `event` fits into the queue. Warnings and other events
-    /// are counted separately. The newest event of the namespace with the most waiting events is dropped. `None` means
-    /// that `event` itself is dropped.
+    /// Returns the index of the waiting event that is dropped so that `event` fits into the queue. If `event` is a
+    /// warning, only warnings are considered, and otherwise only other events. Of these, the newest event of the
+    /// namespace with the most waiting events is dropped. `None` means that `event` itself is dropped.
     fn most_crowded(&self, event: &Event) -> Option<usize> {
         let is_kind = |other: &&Event| other.is_warning() == event.is_warning();
         let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -667,8 +668,8 @@ mod tests {
             let is_due = reported.is_due(web.seen_by(A), reason, "m", now);
             assert_eq!(is_due, expected, "{reason:?}");
         }
-        // The problem was reported by controller `A`. The problem does not end when controller `b` reports that the
-        // object has recovered.
+        // Controller `controller-a` has reported the problem. When another controller reports that the object has
+        // recovered, the problem does not end.
         assert!(!reported.recovered(web.seen_by("b")));
         assert!(reported.recovered(web.seen_by(A)));
         assert!(!reported.recovered(web.seen_by(A)));

@@ -58,7 +58,8 @@ pub trait Surroundings {
     /// Returns the environment variables of the simulated process whose code calls this function.
     fn variables(&self) -> Vec<(OsString, OsString)>;
 
-    /// Receives text that the process writes to stderr or stdout.
+    /// Receives the text that the simulated process prints. `is_stderr` says whether the text goes to stderr or to
+    /// stdout.
     fn print(&self, is_stderr: bool, text: &[u8]);
 
     /// Installs the logger of the simulated process, instead of a global logger.
@@ -398,8 +399,8 @@ mod tests {
         for (monotonic, wall, expected) in [
             (0, 0, Some(0)),
             (7_000, 7_000, Some(7_000)),
-            // The monotonic clock and the wall clock measured slightly different times, because an NTP daemon adjusted
-            // the wall clock.
+            // An NTP daemon has adjusted the wall clock, so the monotonic clock and the wall clock measured slightly
+            // different times. The result is the longer of the two.
             (7_000, 7_004, Some(7_004)),
             (7_000, 6_996, Some(7_000)),
             (7_000, 9_000, Some(9_000)),
@@ -408,7 +409,8 @@ mod tests {
             (7_000, 9_001, None),
             (0, 60_000, None),
             (0, 365 * 86_400_000, None),
-            // The wall clock was set back, so less time passed by the wall clock. The result is `None`.
+            // The wall clock was set back, so it seems that less time has passed. The true time is not known, and the
+            // result is `None`.
             (7_000, 4_999, None),
             (0, -60_000, None),
             (0, -365 * 86_400_000, None),
@@ -444,8 +446,9 @@ mod tests {
             (0.02, 0, 60_000, None),
             (0.02, 0, -1_000, Some(0)),
             (0.02, 0, -2_001, None),
-            // When the program's clock is slower than real time, the monotonic clock and the wall clock are allowed to
-            // differ by two seconds of the program's clock, which are four real seconds here.
+            // The factor 2 means that the program's clock runs at half the speed of real time. The monotonic clock and
+            // the wall clock are then allowed to differ by two seconds of the program's clock, which are four real
+            // seconds.
             (2.0, 1_000, 2_000, Some(1_000)),
             (2.0, 1_000, 6_000, Some(3_000)),
             (2.0, 1_000, 6_002, None),

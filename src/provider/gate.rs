@@ -1,4 +1,5 @@
-//! The gate, which every write to an API must pass. A gate allows or refuses a write.
+//! The gate: a check just before each write to an API. It allows the write or refuses it, e.g. because this process
+//! does not hold the Lease.
 
 /// A check before every write. Each client of an API asks its gate just before it sends a write, and again before each
 /// retry. The daemon's gate allows writes only while the process holds the Lease. The gate of a dry run refuses every
@@ -30,6 +31,6 @@ impl Gate for OpenGate {
     }
 }
 
-/// The reason why the gate refused a write.
+/// The reason why the gate (the check before each write) refused a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);

@@ -106,7 +106,7 @@ pub enum InstanceId {
     Dedicated(u64),
 }
 
-/// A server.
+/// A server of the cloud: a cloud server or a dedicated server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instance {
     pub id: InstanceId,

@@ -135,16 +135,16 @@ pub trait Snapshot: Send + Sync {
     fn plan_adoption(&self, id: u64, of: ServiceInput) -> LoadBalancerPlan;
 
     /// Whether any load balancer has a server of one of the cluster's nodes as a target. Such a target proves that the
-    /// project contains servers of this cluster. Makes no API call.
+    /// token's Hetzner Cloud project contains servers of this cluster. Makes no API call.
     fn has_server_of(&self, cluster: &Cluster) -> bool;
 
     /// Returns the external load balancers. Somebody other than this program created such a load balancer, and set a
     /// label on it that allows Services to use it. Makes no API call.
     fn external(&self) -> Vec<Balancer>;
 
-    /// Returns the health of the targets of each load balancer that these Services use, and whether a load balancer is
-    /// used by one Service, by several, or otherwise (see [`BalancerUse`]). `services` contains the UIDs of the
-    /// Services. Makes no API call.
+    /// Returns the health of the targets of each load balancer that these Services use, and how it is used: by one
+    /// Service, by several, as an external load balancer (one that somebody else made), or not any more because its
+    /// management was ended. `services` contains the UIDs of the Services. Makes no API call.
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
     /// Returns the certificates of the HTTPS ports of the load balancers that these Services use. `services` contains
@@ -318,8 +318,8 @@ pub struct LoadBalancerPlan {
     /// before other nodes. The list is empty when the Services do not ask for this, or when the load balancer can have
     /// all wanted nodes as targets.
     pub pods_of: Vec<ServiceName>,
-    /// The wanted nodes that run pods of the Services in `pods_of`, sorted by name. The list is empty while the
-    /// EndpointSlices of these Services were not read.
+    /// The nodes that are wanted as targets and run pods of the Services in `pods_of`, sorted by name. These Services
+    /// prefer nodes with pods. The list is empty while the EndpointSlices of these Services were not read.
     pub with_pods: Vec<NodeWithPods>,
 }
 
@@ -335,7 +335,7 @@ pub struct NodeWithPods {
     pub is_target: bool,
 }
 
-/// A node that the Services want as a target, but that is not or should not be a target. Either it is left out of the
+/// A node that the Services want as a target, although there is a reason against it. Either the node is left out of the
 /// targets, or it is still a target although it will stop soon or runs no pods of these Services.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOutNode {
@@ -401,8 +401,8 @@ impl LeftOutState {
 }
 
 named! {
-    /// Why a target stays. Either its node will stop soon and the time of the annotation `departing-delay` is over, or
-    /// a node with pods needs its place.
+    /// Why a target that should be removed stays for now. There are two reasons for its removal: its node will stop
+    /// soon and the time of the annotation `departing-delay` is over, or a node with pods needs its place.
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     WhyKept {
@@ -471,8 +471,8 @@ impl PlanOutcome {
         PlanOutcome::Refused { why, problems }
     }
 
-    /// Returns the changes that are made first, before the status of the Service is written. The changes that are made
-    /// last are not included, see [`leaves`](PlanOutcome::leaves).
+    /// Returns the changes that are made before the status of the Service is written. The changes that take the Service
+    /// off its old load balancers are made later. They are not included here, but in [`leaves`](PlanOutcome::leaves).
     pub fn changes(&self) -> &[Box<dyn Change>] {
         match self {
             PlanOutcome::Change { changes, .. } => changes,
@@ -489,8 +489,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Returns the changes that are made before the status of the Service is written, and removes them from the
-    /// outcome. The changes that are made after that stay in the outcome.
+    /// Returns the changes that are made before the status of the Service is written, and removes these changes from
+    /// `self`. The changes that are made after that stay in `self`.
     pub fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         match self {
             PlanOutcome::Change { changes, .. } => std::mem::take(changes),
@@ -938,8 +938,8 @@ named! {
         Some = "some",
         /// No target is healthy. Some targets are unhealthy, or there are no targets.
         None = "none",
-        /// There are targets, but no target is known to be healthy or unhealthy, because the health checks have not
-        /// ended yet.
+        /// There are targets, but no target is known to be healthy or unhealthy, because the cloud has no result of
+        /// some of their health checks yet.
         Unknown = "unknown",
     }
 }
@@ -957,8 +957,8 @@ pub struct TargetCounts {
     /// all Services are considered, on at least one port of any Service.
     pub serving: usize,
     /// The number of targets that are unhealthy on at least one port of the Service or, when all Services are
-    /// considered, on at least one port of any Service. While some health checks of a target have not ended, and none
-    /// has failed, the target is neither healthy nor unhealthy.
+    /// considered, on at least one port of any Service. A target without a failed health check is not counted here. It
+    /// is not counted as healthy either, if the cloud has no result for one of these ports yet.
     pub unhealthy: usize,
     pub total: usize,
 }

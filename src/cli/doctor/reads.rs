@@ -102,8 +102,8 @@ pub(super) fn cluster(reader: &DoctorReader) -> Seen<ClusterView> {
     let version = kube.version().map_err(unreached)?;
     let missing = if reader.has_rights { Ok(Vec::new()) } else { missing(reader, kube) };
     let missing = match missing {
-        // The call that asks for the user's rights fails when the API server does not accept the credentials. Reading
-        // the version above does not show this, because every user is allowed to read the version.
+        // Every user is allowed to read the version, so the call above succeeds even when the API server does not
+        // accept the credentials. In that case, the call that asks for the user's rights is the first call to fail.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
         }

@@ -400,7 +400,8 @@ fn an_action_is_not_late_before_it_was_asked_about() {
     let _simulated = simulated();
     let fake = Fake::default();
     let begun = clock::now();
-    // The executor sends one target each second, so all targets take 150 s. A single action may run for 120 s.
+    // The executor sends one target each second, so sending all of them takes 150 s. This is longer than the 120 s for
+    // which a single action may run.
     let many = (0..150).map(|n| target(&n.to_string(), &[Answer::Runs(1)]));
     let works = fake.run(vec![many.collect()]);
     assert_eq!((works[0].error(), works[0].lines().len()), (None, 150));

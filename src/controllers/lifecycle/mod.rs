@@ -68,8 +68,8 @@ pub struct LifecycleController {
     settings: LifecycleSettings,
     /// The pauses between two reads of the server of a node that is not ready.
     pauses: Backoff,
-    /// The pauses after a failed write that should have removed a taint from a ready node. The write is tried again
-    /// after the pause.
+    /// A ready node can still have a taint that must be removed. When this write fails, it is tried again after a
+    /// pause. These are the pauses.
     backoff: Backoff,
     off: OffServers,
 }

@@ -96,7 +96,8 @@ pub fn is_own(taint: &Taint) -> bool {
     taint.key == OUT_OF_SERVICE && taint.value.as_deref() == Some(OWN_VALUE)
 }
 
-/// Returns the change that removes this program's own taint from the node, if the node has it.
+/// Returns the change that removes the taint `out-of-service` from the node, or `None` when the node has no such taint
+/// that this program has set.
 pub(super) fn removal(node: &KubeNode) -> Option<NodeChange> {
     let (own, others) = node.spec.taints.iter().cloned().partition::<Vec<_>, _>(is_own);
     (!own.is_empty()).then_some(NodeChange::RemoveOutOfServiceTaint { taints: others })

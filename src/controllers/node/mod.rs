@@ -57,7 +57,7 @@ pub struct NodeControllerSettings {
     /// How often initialised nodes are compared with their servers. This is the setting
     /// `--node-status-update-frequency`.
     pub status_update_frequency: Duration,
-    /// The greatest age of a list of servers from which a write to a node is planned. This is the setting
+    /// How old a list of servers may be when writes to nodes are planned from it. This is the setting
     /// `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
 }
@@ -326,7 +326,8 @@ impl NodeController {
         None
     }
 
-    /// Reports the outcome for a node, and decides when the node is tried again. Returns the last plan for the node.
+    /// Reports whether the writes for the node have succeeded, and decides when the node is planned again. Returns the
+    /// last plan for the node.
     fn note(
         &mut self,
         apis: &Apis,
@@ -359,7 +360,7 @@ impl NodeController {
         Some(plan)
     }
 
-    /// Returns the greatest age of a list of servers from which a write to a node is planned.
+    /// Returns how old a list of servers may be when writes to nodes are planned from it.
     fn young(&self) -> Duration {
         self.settings.server_cache_max_age.max(YOUNGEST)
     }

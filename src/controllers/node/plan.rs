@@ -59,8 +59,8 @@ impl ServerMatch {
     }
 }
 
-/// Makes the plans for all nodes. `servers` are all servers. When a new node without a matching server has been not
-/// ready since before `overdue`, its plan has a message that its machine probably does not exist any more.
+/// Makes the plans for all nodes. `servers` are all servers. When a new node has no matching server, and has not been
+/// ready since before the time `overdue`, its plan says that the machine of the node probably does not exist any more.
 pub fn plan<'a, N: Borrow<KubeNode>>(
     nodes: &'a [N],
     servers: impl Into<Servers<'a>>,
@@ -179,8 +179,8 @@ impl NodePlan {
                     needs.dedicated_since = Some(first_seen);
                 }
             },
-            // The list may have been read before the node's server was created. A list that is read after the node was
-            // seen for the first time contains the server if it exists.
+            // The list of servers may have been read before the node's server was created. If the server exists, it is
+            // in every list that is read after the node was seen for the first time.
             ServerMatch::Gone(_) => needs.since = Some(first_seen),
             ServerMatch::Unmatched => needs.dedicated_since = Some(first_seen),
             ServerMatch::Matched(..)
@@ -191,8 +191,9 @@ impl NodePlan {
         let misses_its_server =
             matches!(self.server, ServerMatch::Unmatched | ServerMatch::Gone(InstanceId::Cloud(_)));
         if misses_its_server && self.obstacle.is_some() {
-            // The node waits for its initialisation. Its server may have been created after the list was read, so a
-            // list from this sync pass is needed.
+            // The node waits for its initialisation, and the list of servers does not contain its server. The server
+            // may have been created after that list was read. So the list of servers must be read again in this sync
+            // pass.
             needs.since = Some(begun);
             needs.covers = Covers::All;
         }
@@ -403,9 +404,9 @@ impl NodePlan {
         }
     }
 
-    /// Makes the finding (a message for the operator) the obstacle of the plan (the reason why something can't be
-    /// done). The addresses stay unchanged, and a new node keeps its taint `uninitialized`. The labels of an
-    /// initialised node are still corrected.
+    /// Makes `finding`, a message for the operator, the reason why the plan can't be carried out completely. The
+    /// addresses stay unchanged, and a new node keeps its taint `uninitialized`. The labels of an initialised node are
+    /// still corrected.
     fn blocked(&mut self, finding: Finding, from_server: FromServer) {
         self.obstacle = Some(finding);
         self.follow_labels(from_server);

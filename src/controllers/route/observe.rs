@@ -54,7 +54,7 @@ pub struct RouteSettings {
     /// The shortest time from the beginning of one comparison of the routes with the nodes to the beginning of the
     /// next. This is the setting `--route-reconciliation-period`.
     pub reconciliation_period: Duration,
-    /// The greatest age of the list of servers from which a sync plans its writes. This is the setting
+    /// How old a list of servers may be when a sync plans its writes from it. This is the setting
     /// `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
 }

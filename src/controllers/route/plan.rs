@@ -317,9 +317,9 @@ impl<'a> Planner<'a> {
     /// is no proof, because this program may itself have added the route while this was uncertain.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
-        // `ours` are the routes for which this controller is responsible. Some of them may belong to another cluster.
-        // These are called `theirs`: they lead to an existing server which no node names, and no node needed them in an
-        // earlier plan.
+        // `ours` are the routes for which this controller is responsible. Some of them may belong to another cluster,
+        // namely those that lead to an existing server which no node names, if no node needed the route in an earlier
+        // plan. These routes are called `theirs`.
         let ours = network.routes.iter().filter(|route| self.is_ours(route));
         let theirs = ours.filter_map(|route| {
             let server = *self.servers.get(&route.gateway)?;
@@ -484,8 +484,9 @@ impl<'a> Planner<'a> {
         let says = desired.plan.node.condition(NETWORK_UNAVAILABLE);
         match desired.plan.obstacle {
             _ if desired.cidrs.is_empty() => None,
-            // While a needed route is blocked by a route that may belong to another cluster, no condition is changed to
-            // `False`. The next plan would wrongly take that value as proof that the Network belongs to this cluster.
+            // While a needed route is blocked by a route that may belong to another cluster, a condition that is
+            // missing or `False` stays as it is. If it were written as `False` now, the next plan would wrongly take it
+            // as proof that the Network belongs to this cluster.
             None if self.is_in_doubt && matches!(says, None | Some("False")) => None,
             None => Some(false),
             // The list of servers does not contain the node's server. The lifecycle controller decides whether the node

@@ -159,8 +159,8 @@ impl<'a> RouteSync<'a> {
             } else {
                 ADDS_WITHIN
             };
-            // The changes for the first destination have no time limit. Otherwise a slow API would prevent every
-            // change.
+            // When a plan is too old, its changes must not begin any more. Only the changes for the first destination
+            // can begin at any time. Otherwise, with a slow API, no change would ever be made.
             let begins_by = (place > 0).then_some(complete + within);
             let object = changes[0].object();
             let writes = changes.iter().map(|change| cloud.change(change.clone()));
@@ -180,8 +180,8 @@ impl<'a> RouteSync<'a> {
         is_complete
     }
 
-    /// Records the outcome of the changes for one destination. When one of the changes failed, the changes after it
-    /// were not made.
+    /// Records which changes of the routes to one destination (a range of pod addresses) were made. When one of the
+    /// changes failed, the changes after it were not made.
     fn ended(&mut self, over: Execution<Vec<RouteChange>>) {
         let (made, left) = over.subject.split_at(over.result.made.len());
         for change in made {
@@ -210,8 +210,9 @@ impl<'a> RouteSync<'a> {
         }
     }
 
-    /// Sets the condition `NetworkUnavailable` of nodes, at most once for each node in a sync. A condition that a later
-    /// change of the plan can still make wrong is not set yet. `is_end` means that no other plan follows.
+    /// Sets the condition `NetworkUnavailable` of nodes, at most once for each node in a sync. `False` is set when all
+    /// routes of the node exist. `True` means that a route can't be made. When the next plan of this sync may still
+    /// make the route, `True` is set only if `is_end` says that no other plan follows.
     fn set_conditions(&mut self, is_end: bool) {
         if self.mute.is_some() {
             return;

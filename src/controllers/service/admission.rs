@@ -53,10 +53,11 @@ struct Admitted {
 }
 
 impl Admission {
-    /// Replaces each listed Service whose change must wait by the Service as it was before the change, and removes new
-    /// Services that have to wait. They wait while their namespace has no API calls left. Returns the Services with a
-    /// change that begins to wait now. `busy` has one element for each change that is being made: the share of API
-    /// calls that is charged for it. For each change that is being made, its namespace can begin one new change less.
+    /// A change of a Service has to wait when its namespace has too few API calls left. In `services`, replaces each
+    /// Service whose change has to wait by the Service as it was before the change, and removes new Services that have
+    /// to wait. Returns the Services whose change begins to wait now. `busy` contains the share of API calls that is
+    /// charged for each change that is being made. For each of these changes, the namespace can begin one new change
+    /// less.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<KubeService>>,
@@ -318,8 +319,8 @@ pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     different
 }
 
-/// Subtracts this number of API calls from the share of each payer. The number is not divided among the shares, because
-/// the changes of each payer's namespace alone would have needed all of these calls.
+/// Subtracts this number of API calls from the share of each namespace in `payers`. The number is not divided among the
+/// namespaces, because the changes of each single namespace would have needed all of these calls.
 pub(super) fn charge(payers: &[Payer], calls: u64) {
     for payer in payers {
         payer.share.charge(calls as f64, clock::now());
@@ -437,7 +438,8 @@ mod tests {
         assert_eq!(look(&mut admission, &agenda, &late).1, 1);
         let later = [service("a", "1", "x"), late[0].clone(), late[1].clone()];
         assert_eq!(look(&mut admission, &agenda, &later).1, 1);
-        // A negative charge adds calls to the share of API calls. Afterwards the share has enough calls for one change.
+        // A negative charge gives API calls back to namespace `a`. Then namespace `a` has enough calls for one change
+        // of a Service.
         admission.share("a").charge(-107.0, clock::now());
         let (shown, _) = look(&mut admission, &agenda, &later);
         assert_eq!(shown, "b 1 x, failing 1 x");

@@ -57,16 +57,17 @@ pub(super) struct Agenda {
     /// balancers whose Service does not exist) is due after that comparison. `None` when no search is due, e.g. because
     /// it has already been made.
     orphans_due: Option<Instant>,
-    /// The Services whose load balancers keep a target that should be removed, because the node of the target will stop
-    /// soon or runs no pods. The key is the UID of the Service.
+    /// The Services whose load balancers have a target that should be removed but stays for now, e.g. because too few
+    /// other targets are healthy. The target should be removed because its node will stop soon or runs no pods. The key
+    /// is the UID of the Service.
     kept: HashMap<String, KeptSince>,
     /// The start of the last search for orphans (load balancers whose Service does not exist), if it found none, and if
     /// no Service wanted or had a load balancer of this controller. Otherwise `None`.
     quiet_since: Option<Instant>,
 }
 
-/// The first and the last time at which a plan kept a target that should be removed, because the node of the target
-/// will stop soon or runs no pods.
+/// The first and the last time at which a plan left a target in place that should be removed. The node of the target
+/// will stop soon or runs no pods, but the target stays for now, e.g. because too few other targets are healthy.
 struct KeptSince {
     first: Instant,
     last: Instant,
@@ -170,8 +171,8 @@ impl Agenda {
     }
 
     /// Returns how old the list of load balancers may be for plans that are carried out, and how urgent the request for
-    /// a newer list is. This program was still changing the load balancers of these Services until `since`, so the list
-    /// must have been requested after that time. `for_people` means that a person has asked for the plans.
+    /// a newer list is. Until `since`, this program was still changing the load balancers of these Services. So the
+    /// list must have been requested after `since`. `for_people` means that a person has asked for the plans.
     pub(super) fn reads_for_writes(since: Instant, for_people: bool) -> Reads {
         let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));
         let urgency = if for_people { Urgency::Needed } else { Urgency::Changed };
@@ -303,8 +304,8 @@ impl Agenda {
         is_newer.then(|| listed.clone())
     }
 
-    /// Notes whether the plan of the Service keeps a target that should be removed, because the node of the target will
-    /// stop soon or runs no pods.
+    /// Notes whether the plan of the Service leaves a target in place that should be removed. The node of the target
+    /// will stop soon or runs no pods, but the target stays for now, e.g. because too few other targets are healthy.
     pub(super) fn keeps_targets(&mut self, uid: &str, is_kept: bool) {
         let now = clock::now();
         if !is_kept {

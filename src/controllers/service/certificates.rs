@@ -53,8 +53,8 @@ impl CertificateSearch {
         }
         let (found, calls) = counted(|| find(apis, &self.wanted, Urgency::CanWait));
         admission::charge(payers, calls);
-        // The error is only logged, because the search is repeated after all Services are next compared with their load
-        // balancers.
+        // The error is only logged, because the search is repeated: it follows each comparison of all Services with
+        // their load balancers.
         let unused = found.inspect_err(|error| log::debug!("unused certificates: {error}")).ok()?;
         self.none_exist = unused.is_none();
         let mut plan = plan(unused?)?;

@@ -191,8 +191,8 @@ impl ServiceOutages {
     ) -> (Vec<(&'a Arc<KubeService>, Finding)>, bool) {
         let mut counts: HashMap<&str, TargetCounts> = HashMap::new();
         for (uid, seen) in look.health.iter().flat_map(|health| &health.of_services) {
-            // While a Service moves to another load balancer, it is seen on both load balancers. The health on the load
-            // balancer with more healthy targets of the Service is used.
+            // While a Service moves to another load balancer, both load balancers report the health of its targets. The
+            // report with more healthy targets of the Service is used.
             let most = counts.entry(uid).or_insert(*seen);
             if (seen.healthy, seen.serving) > (most.healthy, most.serving) {
                 *most = *seen;

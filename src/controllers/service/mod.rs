@@ -173,8 +173,8 @@ impl ServiceController {
     }
 
     /// Returns a plan without changes for each Service that this controller manages. It is used when the cloud does not
-    /// answer. The annotations of the Services are checked against `manifests`, the state of a project without load
-    /// balancers.
+    /// answer. The annotations of the Services are then checked as those of a manifest file are: against `manifests`,
+    /// which stands for a Hetzner Cloud project without load balancers.
     pub fn by_kubernetes(
         &self,
         apis: &Apis,
@@ -250,9 +250,10 @@ impl ServiceController {
         let ServiceController { settings, agenda, certificates, .. } = self;
         certificates.is_due |= has_written || compared.is_some();
         if report.outage.is_none() {
-            // After a sync pass without writes, the search for orphans (load balancers whose Service does not exist)
-            // can use the list of load balancers that was just compared, so it needs no call of its own. After a sync
-            // pass with writes, the search is skipped, unless a setting asks for the deletion of orphans.
+            // The search for orphans (load balancers whose Service does not exist) needs the list of load balancers.
+            // After a sync pass without writes, it uses the list that was just compared, and makes no call of its own.
+            // After a sync pass with writes, that list is too old. The search is then skipped, unless a setting asks
+            // for the deletion of orphans.
             let compared = compared.filter(|_| !has_written || settings.delete_orphans);
             if let Some(begun) =
                 agenda.next_orphan_search(compared, !report.has(Progress::Unfinished))

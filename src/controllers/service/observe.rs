@@ -147,14 +147,14 @@ impl ObservedServices {
             self.cluster.tls_secrets = before.tls_secrets;
             self.set_groups(before.groups);
         }
-        // One existing server of the cluster already proves that the project is the right one. To read one server takes
-        // fewer calls than to read all.
+        // One existing server of the cluster already proves that the token is for the Hetzner Cloud project of this
+        // cluster. To read one server takes fewer calls than to read all.
         let is_one_enough = needs.project && !needs.servers;
         if is_one_enough && self.has_first_server(apis)? {
             self.has_own_servers = Some(true);
         } else if (needs.servers || needs.project) && apis.provider.instances().is_some() {
-            // The token can be replaced at any time by the token of another project. A list of servers that is older
-            // than the list of load balancers may come from another project, so it is not used.
+            // The token can be replaced at any time by the token of another Hetzner Cloud project. A list of servers
+            // that is older than the list of load balancers may come from another project, so it is not used.
             let since = since.max(self.answered);
             let servers = apis.instances(Some(since), Duration::MAX, self.urgency)?;
             let is_own = |server: &Instance| self.cluster.servers.contains_key(&server.id);

@@ -34,7 +34,8 @@ pub enum Want {
 /// planned.
 pub type ServicePlan = Plan<ServiceChange, ServiceFacts>;
 
-/// Facts about one Service that belong to its plan.
+/// What the plan for one Service contains besides its writes, e.g. the Service object and the state of its load
+/// balancer.
 #[derive(Debug, Default)]
 pub struct ServiceFacts {
     pub service: Arc<KubeService>,
@@ -73,7 +74,8 @@ pub enum ServiceWrite {
     SetStatus(Vec<Ingress>),
     /// The finalizer is removed after the load balancer was removed, so that Kubernetes can delete the Service.
     RemoveFinalizer {
-        /// Whether this write also empties the status. `false` means that an earlier write has emptied it.
+        /// Whether the write that removes the finalizer also empties the status. `false` means that an earlier write
+        /// has emptied the status.
         empties_status: bool,
     },
     /// This controller ends its management of the Service. The finalizer is removed, and the status stays as it is.
@@ -162,8 +164,8 @@ pub(super) fn waiting(service: &KubeService) -> Finding {
 }
 
 /// Checks the manifest of a Service, which need not exist in a cluster, and returns what is wrong with it. Returns
-/// `None` when the Service wants no load balancer from this controller. `snapshot` is the state of a project without
-/// load balancers. `cluster` contains the known groups of Services that share a load balancer.
+/// `None` when the Service wants no load balancer from this controller. `snapshot` stands for a Hetzner Cloud project
+/// without load balancers. `cluster` contains the known groups of Services that share a load balancer.
 pub fn check(
     service: &KubeService,
     snapshot: &dyn Snapshot,
@@ -311,9 +313,10 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     }
 }
 
-/// Returns what a Service wants, as the fields of the Service alone say it. The result can be `Release` although the
-/// finalizer is not ours, because other controllers use a finalizer with the same name. Therefore
-/// `ServicePlan::leave_alone` checks by the labels of the load balancer whether the finalizer is ours.
+/// Returns what must be done for a Service. Only the fields of the Service itself decide this. The result can be
+/// `Release` (only our finalizer is removed) although another controller has set the finalizer, because other
+/// controllers use a finalizer with the same name. Therefore `ServicePlan::leave_alone` checks by the labels of the
+/// load balancer whether the finalizer is ours.
 pub fn want(service: &KubeService) -> Want {
     // When this controller must not manage a Service, and the Service has another type now but is not being deleted,
     // the finalizer stays. If the controller manages the Service again later, it sees the finalizer and removes the
@@ -401,8 +404,8 @@ impl ServicePlan {
 
     /// Makes the plan for a Service that this controller must not manage: the load balancer and our labels on it stay
     /// unchanged. If the controller manages the Service again later, these labels give the load balancer back to the
-    /// Service. If the Service is deleted, these labels show that the load balancer has no Service any more. Without a
-    /// load balancer with these labels, the finalizer of the Service may belong to another controller, and stays.
+    /// Service. If the Service is deleted, these labels show that the load balancer has no Service any more. If no load
+    /// balancer has such labels, the finalizer of the Service may belong to another controller, so it stays.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();
@@ -654,7 +657,7 @@ mod tests {
         }
     }
 
-    /// The state of the load balancers of a project that has none.
+    /// The load balancers of a Hetzner Cloud project that has none.
     struct Empty;
 
     #[rustfmt::skip] // A method is a line.

@@ -69,8 +69,8 @@ struct Exchanged {
     /// exchange until a minute after its end. A minute from the beginning would be too short, because several exchanges
     /// are made one after the other.
     at: Instant,
-    /// Whether the target without pods was removed. Otherwise this removal was only begun, together with other changes
-    /// of the Service.
+    /// An exchange removes a target whose node runs no pods. This is `true` when the removal was made, and `false`
+    /// while it was only begun, together with other changes of the Service.
     is_made: bool,
 }
 

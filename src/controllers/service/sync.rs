@@ -106,8 +106,8 @@ pub(super) struct Task {
     balancer: Option<(String, u64)>,
     /// Whether anything was written for the Service, to Kubernetes or in the cloud.
     has_changed: bool,
-    /// A description of the change that was not made in the last plan, because the cloud had changed after the plan was
-    /// made. `None` when the last plan did not fail in this way. See `Applied::Overtaken`.
+    /// The change of the last plan that was not made, because the cloud had changed after the plan was made. This is a
+    /// description of the change. `None` when the last plan did not fail in this way. See `Applied::Overtaken`.
     overtaken: Option<String>,
     /// Every write that was made, as JSON for the output of a command.
     made: Vec<Value>,

@@ -30,8 +30,8 @@ const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
 /// When too many connections are open, a new connection replaces an older one. This is how long a connection is safe
 /// from that after its start. A probe sends its request within this time.
 const TURN: Duration = Duration::from_millis(20);
-/// When the greatest number of connections is open, a new connection must wait until another one is closed. This is the
-/// time between two checks whether one was closed. It is short, because a connection that is replaced is closed soon.
+/// When the greatest number of connections is open, a new connection replaces an older one, which is then closed. This
+/// is the time between two checks whether the older one was closed. It is short, because closing takes hardly any time.
 const PLACE_RETRY: Duration = Duration::from_micros(100);
 /// How long the server waits after the system call `accept` has failed. Usually the process has no free file descriptor
 /// then.

@@ -358,7 +358,7 @@ mod tests {
             let sent = now();
             pass_time(&clock, monotonic_s, wall_s);
             assert_eq!(lease.answer(), expected, "{name}");
-            // The leader requested a renewal of the Lease before the time of this test case passed, and the answer
+            // The leader requested a renewal of the Lease before the two clocks moved on in this case, and the answer
             // arrives only now. Such a late answer must not change whether a write may start.
             lease.renewed(sent);
             assert_eq!(lease.answer(), expected, "{name}");

@@ -310,8 +310,9 @@ impl BalancerChange {
         let running = action.map_or(Ok(None), |action| action.running())?;
         let whole = balancer.filter(|balancer| self.is_whole(balancer));
         Ok(match (self.action, whole, running) {
-            // The answer contains the new load balancer with all its addresses. The Service's next plan needs no other
-            // load balancer, so the Service is planned again from this answer, without another read.
+            // The answer contains the new load balancer with all its addresses. The next plan of the Service needs no
+            // data about other load balancers. So it is made from this answer, and the load balancers are not read
+            // again.
             (BalancerAction::Create, Some(balancer), running) => {
                 let observed = ObservedBalancers {
                     balancers: vec![*balancer],
@@ -407,10 +408,10 @@ impl BalancerChange {
         ];
         let has_parts = self.parts() != (0, 0);
         let CloudFailure { code, fields, .. } = failed;
-        // Whether a field or a limit that the API names in its error belongs to a port, a certificate or a target. A
-        // field is a path such as `services[0].http.certificates`, and belongs to one of them when a name in the path
-        // is in `FIELDS`. A limit is a name such as `load_balancer_targets`, which must be in `FIELDS` without
-        // `load_balancer_`.
+        // Whether the API's error is about a port, a certificate or a target. `field` comes from the error. It is the
+        // path of a field, such as `services[0].http.certificates`, or the name of a limit, such as
+        // `load_balancer_targets`. The result is `true` when a name in the path, or the name of the limit without
+        // `load_balancer_`, is in `FIELDS`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))

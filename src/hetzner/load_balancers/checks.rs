@@ -93,7 +93,7 @@ pub(super) fn kind<'a>(
 }
 
 /// Reports a problem when the Service needs more ports or certificates than the type of the load balancer allows. The
-/// API would refuse the ports that are too many.
+/// API would refuse the ports beyond the limit.
 pub(super) fn check_services(
     parser: &mut AnnotationParser,
     context: &PlanContext,

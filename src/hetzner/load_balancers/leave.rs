@@ -84,10 +84,11 @@ pub(super) fn leave_others(
     leaving
 }
 
-/// Takes a Service that can't have what it asks for off its unused load balancers. The changes for this are added to
-/// the Service's plan. A load balancer is unused when two conditions are true: the Service does not ask for it, and the
-/// status names another load balancer or has no address yet. When the status has only a host name, it is not known
-/// which load balancer serves the Service, so none counts as unused.
+/// Adds changes to the plan of a Service that can't have what it asks for. The changes take the Service off those of
+/// its load balancers that it does not use. The Service uses a load balancer when it asks for it, or when its status
+/// has an address of it. When the status is empty, every load balancer that the Service does not ask for is unused.
+/// When the status has only a host name, it is not known which load balancer serves the Service, so none counts as
+/// unused.
 ///
 /// `there` is the load balancer that the Service asks for. A plan that is refused has no changes. So when changes are
 /// added to a refused plan, it becomes a plan with changes, and the reason for the refusal becomes one of its findings,

@@ -80,8 +80,8 @@ pub(in crate::hetzner) fn observe(
     Ok(snapshot)
 }
 
-/// Whether all lists that are needed for a plan for this Service, e.g. the list of certificates, were read from the API
-/// when the snapshot was made.
+/// Whether `snapshot`, the data that were read from the API, contains all lists that are needed for a plan for this
+/// Service, e.g. the list of certificates.
 pub(super) fn covers(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let observed = &snapshot.observed;
     observed.is_for_manifests
@@ -145,7 +145,8 @@ pub(in crate::hetzner) fn usage(api: &Api, id: u64) -> Result<Usage, ProviderErr
     let types = "type=open_connections&type=connections_per_second&type=requests_per_second";
     let path = format!("/load_balancers/{id}/metrics?{types}&start={start}&end={end}&step=60");
     let answer: Value = api.get(&path, Urgency::Asked)?;
-    // The API gives each sample as a pair: a time, and a decimal number as a text.
+    // A metric is a list of samples. The API gives each sample as a pair: a time, and the value as a text with a
+    // decimal number.
     let last = |name: &str| {
         let series = &answer["metrics"]["time_series"][name]["values"];
         series.as_array()?.last()?[1].as_str()?.parse().ok()

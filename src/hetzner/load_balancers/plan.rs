@@ -134,8 +134,9 @@ impl BalancerSnapshot {
         let given = observed.balancers.iter_mut().filter(|balancer| balancer.id == id);
         given.for_each(|balancer| balancer.labels = guard.labels());
         let given = BalancerSnapshot::new(self.project.clone(), observed);
-        // The Service itself asks for another load balancer, which it is not allowed to adopt. So the plan is refused,
-        // and the Service does not get the load balancer with the given ID instead.
+        // `given` is a copy of the project in which the load balancer `id` already has the labels that it would get by
+        // the adoption. Even so, the Service itself asks for another load balancer, which it is not allowed to adopt.
+        // So the plan is refused.
         if let (_, Err(Unsettled::Unfound(Unfound::NotAdopted(why)))) = given.settle(of, None) {
             return LoadBalancerPlan::default().refuse(why);
         }

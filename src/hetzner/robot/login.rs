@@ -36,8 +36,8 @@ struct State {
 }
 
 struct Refusal {
-    /// The header that was refused, and that is not sent before `until`. `None` means that no header at all is sent
-    /// before `until`.
+    /// The header `Authorization` with the user and password that the web service refused. It is not sent again before
+    /// `until`. `None` means that no login at all is sent before `until`.
     header: Option<Secret>,
     at: Timestamp,
     until: Instant,

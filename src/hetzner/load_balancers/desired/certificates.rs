@@ -205,8 +205,9 @@ fn choose<'a>(
     for one in named.into_iter().chain(left) {
         all.rests_on_services |= one.service_uid().is_some();
         let Some(why) = why_not_free(one, context, wanted) else {
-            // A certificate that the Service is not allowed to use is not taken over. The caller of this function
-            // reports why it is not allowed.
+            // If the Service is allowed to use the certificate, the labels of the certificate will name the Service as
+            // its owner. Otherwise they stay unchanged, and the caller of this function reports why the Service is not
+            // allowed to use it.
             if may_show(context, one).is_ok() {
                 take_over(context, one, all);
             }

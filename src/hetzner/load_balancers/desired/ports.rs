@@ -67,8 +67,8 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Returns the port as it will be after the changes. `found` is the existing port. A field that is not in `sources`
-    /// keeps the value of the existing port.
+    /// Returns the port as it will be after the changes. `found` is the existing port. A field keeps its existing value
+    /// when neither an annotation nor a setting asks for a value, so that `sources` does not contain the field.
     pub(crate) fn merged(&self, found: Option<&Listener>) -> Listener {
         let mut merged = self.listener.clone();
         let Some(found) = found else {
@@ -354,9 +354,9 @@ impl PortReader<'_, '_> {
         self.parser.read(annotation, Some(self.port), parse)
     }
 
-    /// Sets the field to the value `set`. When `set` is `None`, a new port gets the default `usual`. An existing port
-    /// gets this default only when `enforced` is given, and otherwise keeps its present value. `enforced` is the source
-    /// of the default, for display.
+    /// Sets the field to the value `set`. `usual` is the default, which is used when `set` is `None`. A new port always
+    /// gets the default. An existing port gets the default only when `enforced` is given, and otherwise keeps its
+    /// present value. `enforced` names the source of the default, for display.
     fn set<T: Into<Value>>(
         &mut self,
         field: PortField,
@@ -418,7 +418,7 @@ impl PortReader<'_, '_> {
             return None;
         };
         // When annotations are checked without the API, for example by `ccm lint` without an API token, the
-        // certificates of the project are not read. So no name can be looked up.
+        // certificates of the Hetzner Cloud project are not read. So no certificate can be looked up by its name.
         let are_read = context.observed.certificates.is_some();
         let names = named.value.iter().filter(|_| are_read);
         let ids = names.filter_map(|name| self.usable(name, &named.source)).collect();

@@ -394,15 +394,15 @@ fn way_to_targets(
 enum AskedNodes {
     All,
     Selected(Selector),
-    /// The nodes that are targets now. This is used for another Service when it is not known which nodes it asks for,
-    /// for example because its selector is invalid. No present target is then removed.
+    /// The nodes that are targets now. This stands for the nodes of a Service when it is not known which nodes it asks
+    /// for, for example because its selector is invalid. So no present target is removed.
     Present,
 }
 
-/// Returns which nodes the Services on the load balancer ask for as targets, with one entry for each Service. On an
-/// external load balancer (one that somebody else made), every Service with a port there counts, unless its annotation
-/// `external-targets` is `false`. On any other load balancer, the only entry is for the Service for which the plan is
-/// made.
+/// Returns which nodes should be targets of the load balancer, with one entry for each Service that decides about this.
+/// On an external load balancer (one that somebody else made), these are all Services with a port there, except those
+/// whose annotation `external-targets` is `false`. On any other load balancer, only the Service for which the plan is
+/// made decides.
 fn asked_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -567,8 +567,8 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
             ProviderId::Ours(id) => {
                 let machine = machine(*id, node, context);
                 let name = machines.entry(machine).or_insert_with(|| node.name.clone());
-                // When two nodes have the same server in their provider IDs, the node whose name comes first in the
-                // alphabet is used. So the result does not depend on the order of the nodes.
+                // When two nodes have the same server in their provider IDs, the server is one target, and it gets the
+                // node name that comes first in the alphabet. So the result does not depend on the order of the nodes.
                 *name = std::mem::take(name).min(node.name.clone());
             }
             ProviderId::Foreign => {

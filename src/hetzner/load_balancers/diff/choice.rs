@@ -65,8 +65,8 @@ pub(crate) struct TargetChoice {
     pub(crate) targets: Vec<TargetId>,
     /// The targets that are left out only because their nodes will stop soon.
     pub(crate) departed: BTreeSet<TargetId>,
-    /// The targets that lose their places to nodes with pods. The value says whether this counts for the limit of such
-    /// exchanges in a minute.
+    /// The targets that are removed because a node with pods needs the place. The value says whether the removal counts
+    /// towards the greatest number of such removals in a minute.
     pub(crate) exchanged: BTreeMap<TargetId, bool>,
     pub(crate) left_out: Vec<LeftOutNode>,
 }
@@ -212,7 +212,8 @@ impl Exchange<'_> {
         true
     }
 
-    /// Returns the positions in `beyond` of the nodes that run a ready pod of these Services and will not stop soon.
+    /// Returns those nodes that run a ready pod of these Services and will not stop soon, among the nodes in `beyond`,
+    /// which are left out because the load balancer can't have more targets. The results are positions in `beyond`.
     fn with_ready_pod(&self, services: u64) -> impl Iterator<Item = usize> {
         let is_ready = move |node: &TargetCandidate| node.pods.ready & services != 0;
         let all = self.beyond.iter().enumerate();
@@ -234,8 +235,9 @@ impl Exchange<'_> {
         places
     }
 
-    /// Notes why targets without pods keep their places, although nodes with ready pods are left out. Each of these
-    /// nodes needs the place of one target. So no more targets are noted than nodes with ready pods are left out.
+    /// Sometimes nodes with ready pods are left out of the targets although targets without pods exist. For each node
+    /// that is left out in this way, one such target could lose its place. Notes for each of these targets why it keeps
+    /// its place.
     fn note_rest(&mut self) {
         let count = self.with_ready_pod(self.rules.services).count();
         for place in self.without_pods().into_iter().take(count) {

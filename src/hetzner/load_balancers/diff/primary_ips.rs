@@ -86,8 +86,8 @@ pub(crate) fn chosen(
     chosen
 }
 
-/// Reports each requested address that the existing load balancer does not have. For `spec.loadBalancerIP`, also
-/// reports when a new load balancer will not get the address.
+/// Reports each address that the Service asks for, but that the existing load balancer does not have. For
+/// `spec.loadBalancerIP`, also reports when a new load balancer will not get the address.
 pub(crate) fn report(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -107,8 +107,8 @@ pub(crate) fn report(
     let mut by_field = asked.families.iter().filter(by_field);
     let gets = there.is_none() && by_field.any(|family| family.find(context).is_some());
     if !wanted.is_empty() && !has && !gets {
-        // The message is the same before and after the creation of the load balancer. So the user gets one event, and
-        // not two.
+        // This message about an address that the Service does not get has the same text before and after the load
+        // balancer is created. So the user gets one event, and not two.
         let why = format!(
             "spec.loadBalancerIP: {} has no effect: an address can be chosen only when the load balancer is created, \
              from the Primary IPs of the project that are free then{}. If the project has a free Primary IP with this \

@@ -159,8 +159,8 @@ pub(crate) fn check(
         }
         _ => return,
     };
-    // Users of the cluster read the message, and must not learn about other parts of the project. So the message does
-    // not list the subnets that exist.
+    // Users of the cluster read the message, and must not learn about other parts of the Hetzner Cloud project. So the
+    // message does not list the subnets that exist.
     parser.problem(format!(
         "{source}: {asked} that load balancers{place} can use: choose another value; {} shows the subnets of the Network",
         shell_command("hcloud network describe", &[&network])

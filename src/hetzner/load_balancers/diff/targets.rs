@@ -646,7 +646,8 @@ impl Diff<'_, '_> {
     }
 
     /// Returns the number of servers and IPs that are targets, but were not added by this program. On a load balancer
-    /// that belongs to this cluster, adds a warning about each target by IP that is not the address of a node.
+    /// that belongs to this cluster, also reports a warning to the user for each IP that is a target and not the
+    /// address of a node.
     fn foreign_targets(&mut self, own: &BTreeMap<TargetId, bool>) -> usize {
         if let Some(balancer) = self.balancer
             && self.context.group.is_external()

@@ -97,8 +97,8 @@ impl Diff<'_, '_> {
         zone: Option<&str>,
     ) {
         // On a load balancer that is shared or external (made by somebody else), a label names the owner of each port.
-        // A port without a label can look like the port of somebody else, and would then not be removed. So the ports
-        // are removed before the labels are changed.
+        // Without its label, a port of this Service could look like a port of somebody else, and would then stay. So
+        // the ports are removed before the labels are changed.
         let is_own = self.context.group.is_own();
         if !is_own {
             self.remove_ports();
@@ -250,7 +250,7 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
-            // Whether the label is written. With profile `hcloud`, this program takes over load balancers from
+            // Whether the label is written. With `--cloud-provider=hcloud`, this program can have replaced
             // hcloud-cloud-controller-manager. An existing load balancer that one Service already uses alone then gets
             // only the labels `service-uid` and `keep`, because it does not need the other labels.
             let counts = counts_upstream(&key)
@@ -268,8 +268,9 @@ impl Diff<'_, '_> {
         self.balancer?.labels.get(key).cloned()
     }
 
-    /// Returns those labels from the annotation `labels` that the load balancer does not have yet, and adds their
-    /// descriptions to `parts`. `others` is the number of labels that the request already sets for other reasons.
+    /// Returns those labels from the annotation `labels` that the load balancer does not have with the desired value.
+    /// For each of them, adds a text to `parts`, which describe to the user what the request changes. `others` is the
+    /// number of labels that the request already sets for other reasons.
     fn asked_labels(
         &mut self,
         others: usize,

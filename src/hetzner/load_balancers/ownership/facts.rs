@@ -1,4 +1,5 @@
-//! Questions about a load balancer, a Service and the cluster. The rules in `judge.rs` are based only on the answers.
+//! Functions that find facts about a load balancer, a Service and the cluster, e.g. whether a port belongs to the
+//! Service. The rules of ownership in `judge.rs` are based only on these facts.
 
 use super::labels::Labelled;
 use super::share::{asked, external_keys};
@@ -45,8 +46,8 @@ pub(crate) fn is_served_by(service: &Service, balancer: Labelled) -> bool {
             && value_of(service, &a::EXTERNAL).is_some_and(is_asked_for))
 }
 
-/// Whether a port of the load balancer belongs to this Service. The label of the port names the owner. For a port
-/// without a label, [`is_recognised`] decides.
+/// Whether a port of the load balancer belongs to this Service. Usually a label of the load balancer names the owner of
+/// the port. When there is no such label, [`is_recognised`] compares the port with the Service.
 pub(crate) fn is_of(
     service: &Service,
     balancer: Labelled,

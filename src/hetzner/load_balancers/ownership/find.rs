@@ -330,10 +330,9 @@ pub(crate) fn by_label<'a>(
     }
 }
 
-/// Returns a text for messages when a load balancer is not adopted although its label `adopt` names the Service. The
-/// reason is that the Service already has the load balancer `own`. The result is `None` when the label `adopt` of no
-/// other load balancer names the Service. A load balancer that also has the Service's UID in a label does not count,
-/// because the Service is about to leave it.
+/// Returns a text for messages about a load balancer whose label `adopt` names the Service, but which is not adopted,
+/// because the Service already has the load balancer `own`. The result is `None` when there is no such load balancer. A
+/// load balancer with the Service's UID in another label does not count, because the Service is about to leave it.
 pub(crate) fn why_asked_too_late(
     balancers: Balancers,
     service: &Service,

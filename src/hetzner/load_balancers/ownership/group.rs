@@ -62,9 +62,10 @@ pub(crate) struct Group<'a> {
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether Services of several namespaces have ports on the shared load balancer, or will get ports there.
     pub(crate) is_of_several_namespaces: bool,
-    /// The namespace in the group name `NAMESPACE/NAME` of a shared load balancer, if no Service there allows the
-    /// namespace of the Service for which the plan is made to share it. The Service for which the plan is made then
-    /// keeps its ports on the load balancer, but gets no new ones. `None` when it is allowed to get new ports.
+    /// Services that share a load balancer under the group name `NAMESPACE/NAME` need permission from a Service in that
+    /// namespace. This is that namespace when the Service for which the plan is made has no permission any more. The
+    /// Service then keeps its ports on the load balancer, but gets no new ones. `None` when it is allowed to get new
+    /// ports.
     closed_by: Option<&'a str>,
     /// The reason why the Service can't have the load balancer that it asks for. `None` when it can have this load
     /// balancer.
@@ -427,8 +428,8 @@ impl<'a> Group<'a> {
         matches!(self.of, GroupUse::Shared(_)) && self.deciders.is_empty()
     }
 
-    /// Returns the reason why annotations of the Service have no effect on settings that do not belong to a port. It is
-    /// a text for messages.
+    /// Returns the reason why annotations of the Service have no effect on settings of the whole load balancer, i.e. on
+    /// settings that do not belong to a single port. It is a text for messages.
     pub(crate) fn why_it_does_not_decide(&self) -> String {
         match self.of {
             _ if self.undecided.is_some() => {
@@ -490,7 +491,8 @@ impl<'a> Group<'a> {
 
     /// Returns the Service to which a port of the load balancer belongs when the port has no label. It is the Service
     /// with the same port number and node port, among the Services that are allowed to share the load balancer. On an
-    /// external load balancer (one that somebody else made), [`is_recognised`] must also be true.
+    /// external load balancer (one that somebody else made), the status of the Service must also show that this load
+    /// balancer serves the Service. The function [`is_recognised`] checks this.
     pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
         self.members.iter().copied().find(|member| {
             if self.is_external() {
@@ -532,9 +534,9 @@ impl<'a> Group<'a> {
         !self.is_external() && !balancer.ownership.uids().all(is_known)
     }
 
-    /// Whether a Service still has a port on the load balancer although it is not allowed to share it any more, or asks
-    /// for another one. The plan for that Service will remove the port. The present plan, which is for another Service,
-    /// does not.
+    /// Whether another Service still has a port on the load balancer, but will leave it, because it asks for another
+    /// load balancer or is not allowed to share this one any more. The plan for that Service will remove the port. The
+    /// present plan does not.
     pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
         let stays = |uid: &String| self.has_member(uid) || self.cluster.untouched.contains_key(uid);
         let leaves = |uid: &String| self.cluster.service_uids.contains(uid) && !stays(uid);
@@ -555,9 +557,8 @@ impl<'a> Group<'a> {
         self.members.iter().copied().take_while(|service| service.uid != self.service.uid)
     }
 
-    /// Returns the port numbers that this Service can't have on the load balancer. These are the ports that older
-    /// Services ask for, among the Services that share the load balancer. They are also the existing ports that belong
-    /// to other owners.
+    /// Returns the port numbers that this Service can't have on the load balancer. There are two kinds: the ports for
+    /// which an older Service on the same load balancer asks, and the existing ports that belong to somebody else.
     pub(crate) fn other_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
         let older = self.older().flat_map(tcp).map(|(number, _)| number);
         let stays = |(balancer, port): &(Labelled, &Listener)| {
@@ -666,11 +667,11 @@ impl<'a> Group<'a> {
         (to, shown)
     }
 
-    /// Whether the shared load balancer must be without the label `service-uid`, because the Service is not its only
-    /// owner. This is so when other Services use it, when it still has the ports of a Service for which it is not
-    /// managed any more, or when the Service is not in the namespace of the group name `NAMESPACE/NAME`. With the
-    /// label, hcloud-cloud-controller-manager and this program would regard the Service as the only owner, and would
-    /// remove the ports of the other Services.
+    /// Whether the Service is not the only owner of the shared load balancer. This is so when other Services use it,
+    /// when this program has stopped managing it for a Service whose ports it still has, or when the Service is not in
+    /// the namespace of the group name `NAMESPACE/NAME`. Such a load balancer must not have the label `service-uid`.
+    /// With the label, hcloud-cloud-controller-manager and this program would regard the Service as the only owner, and
+    /// would remove the ports of the other Services.
     fn is_of_several(&self, balancer: Option<Labelled>) -> bool {
         let GroupUse::Shared(share) = self.of else {
             return false;

@@ -24,7 +24,7 @@ enum Key {
     Address(IpAddr),
     /// The UID of a Service that, according to a label, owns the load balancer or one of its ports.
     Uid(String),
-    /// One of the labels in [`SEARCHED`], with its value.
+    /// A label and its value. The label is one of [`SEARCHED`], e.g. the label `service-uid`.
     Label(&'static str, String),
     /// The load balancer has the label `external`, with any value. By this label, its owner allows Services to have
     /// ports on it. Only operators set the label, so few load balancers have it.
@@ -118,8 +118,8 @@ impl<'a> Balancers<'a> {
         self.labelled(RELEASED, uid)
     }
 
-    /// Returns the load balancers that can belong to the Service. They have the Service's UID in a label, or have the
-    /// label `external`, by which somebody else allows Services to use it.
+    /// Returns the load balancers that can belong to the Service. Either a label has the Service's UID, or the load
+    /// balancer has the label `external`, by which the person who made it allows Services to use it.
     pub(crate) fn may_be_of(self, service: &Service) -> impl Iterator<Item = Labelled<'a>> {
         self.with(vec![Key::Uid(service.uid.clone()), Key::External])
     }

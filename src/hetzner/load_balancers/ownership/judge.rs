@@ -245,8 +245,8 @@ fn is_nobodys<'a>(
     }
 }
 
-/// Returns the reason why a load balancer is not deleted when its Service leaves it, but released. This means that the
-/// load balancer stays, and that only the labels of the Service are removed. `None` means that it is deleted.
+/// Returns the reason why a load balancer stays when its Service leaves it. Only the labels of the Service are then
+/// removed from the load balancer. `None` means that the load balancer is deleted.
 pub(crate) fn why_it_stays(
     balancer: Labelled,
     service: &Service,

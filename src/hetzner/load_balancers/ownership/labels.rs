@@ -256,9 +256,9 @@ impl Ownership {
         (!is_same).then_some(made_for)
     }
 
-    /// Whether the load balancer is shared by a group of Services whose namespace, according to the label `group`, is
-    /// not the namespace of this Service. When the label's value was cut within the namespace, this is not known, and
-    /// the result is `true`.
+    /// Whether a group of Services shares the load balancer, and the group belongs to another namespace than this
+    /// Service. The label `group` has the form `namespace.name`. When the namespace was too long for the label and was
+    /// cut, it is not known, and the result is `true`.
     pub(crate) fn has_as_guest(&self, service: &Service) -> bool {
         let group = self.group.as_ref();
         group.is_some_and(|label| namespace_of(label) != Some(service.namespace.as_str()))

@@ -21,8 +21,9 @@ pub(crate) fn without_service(
     to.ports.retain(|_, uid| *uid != service.uid);
     to.adopt = to.adopt.filter(|_| !balancer.ownership.asks_for(service));
     if is_last {
-        // On an external load balancer (one that somebody else made), Services of another cluster can still have ports.
-        // So the label `targets-before` of that cluster stays.
+        // The label `targets-before` of a cluster lists the targets that an external load balancer (one that somebody
+        // else made) had before the cluster used it. Only the label of this cluster is removed. Services of other
+        // clusters can still have ports there.
         to.targets_before.retain(|uid, _| !cluster.is_known_by(uid));
     } else if to.service_uid.as_ref() == Some(&service.uid) {
         (to.service_uid, to.service) = (None, None);

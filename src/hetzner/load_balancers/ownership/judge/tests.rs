@@ -111,8 +111,8 @@ fn what_the_service_has_on_it() {
         ),
         (3, balancer(&[own], &[]), "Whole"),
         (3, balancer(&[own, (CLUSTER_UID, "cluster-1")], &[]), "Whole"),
-        // The cluster was restored from a backup and has a new UID. The targets prove that the load balancer still
-        // belongs to it.
+        // The cluster was restored from a backup and has a new UID, so the label names the old UID. The only target is
+        // a node of this cluster, which proves that the load balancer still belongs to it.
         (3, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[NODE]), "Whole"),
         (3, balancer(&[own, (&format!("{PORT}443"), GONE)], &[]), "Whole"),
         (4, balancer(&[own, (&format!("{PORT}443"), LIVES)], &[]), "Part"),
@@ -207,7 +207,8 @@ fn what_happens_to_it_when_the_service_leaves_it() {
         (4, service(), balancer(&[own, created, (KEEP, "default.web")], &[]), "keep asks for it"),
         (5, service(), balancer(&[own, created], &[NODE, FOREIGN]), "server 99 is no node"),
         (6, service(), balancer(&[own, created, (ADOPTED, "true")], &[NODE]), ""),
-        // Rows 8 to 11 are also true for this load balancer. But row 6 comes first, because of the label `created`.
+        // Rows 8, 9 and 11 of the table of [`why_it_stays`] are also true for this load balancer. But row 6 decides,
+        // because it comes first: the load balancer has the label `created`.
         (6, service(), of_age(0, balancer(&[created, ("team", "web")], &[])), ""),
         (7, service(), balancer(&[own, (ADOPTED, "true")], &[]), "it was adopted"),
         (7, service(), balancer(&[own, (ADOPT, "default.web")], &[]), "it was adopted"),
