@@ -20,7 +20,8 @@ thread_local! {
 /// A guard that simulates time on its thread until it is dropped.
 pub struct Simulated {
     before: Option<Arc<AtomicU64>>,
-    /// A marker that prevents the guard from being sent to another thread.
+    /// A marker that prevents this value from being sent to another thread, because it simulates the time of its own
+    /// thread only.
     thread: PhantomData<*const ()>,
 }
 

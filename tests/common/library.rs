@@ -30,7 +30,7 @@ pub struct SandboxAccess {
     endpoint: String,
     network: Option<u64>,
     token: Mutex<String>,
-    /// The API token of another Hetzner Cloud project.
+    /// The API token of a second Hetzner Cloud project, to which the sandbox's servers do not belong.
     pub other_token: String,
     /// The URL of the Robot web service. `None` when the sandbox does not serve Robot.
     robot: Option<String>,
@@ -252,7 +252,8 @@ impl SandboxAccess {
     }
 }
 
-/// Lets the Robot login `SingleServer` see only the first dedicated server, if there are dedicated servers.
+/// Lets the user `SingleServer` of the simulated Robot see only the first dedicated server, if there are dedicated
+/// servers.
 pub fn see_one_server(sandbox: &Sandbox) {
     let robot = sandbox.robot();
     if let Some(first) = robot.servers().first() {
@@ -280,7 +281,8 @@ fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
 }
 
 impl WriteLimit {
-    /// Returns a limit that allows `writes` writes. With `None` all writes are allowed.
+    /// Returns a limit that allows this number of write calls to the APIs, and refuses all calls after them. With
+    /// `None` all write calls are allowed.
     pub fn after(writes: Option<u64>) -> Arc<WriteLimit> {
         let writes = writes.map_or(i64::MAX, |writes| writes as i64);
         Arc::new(WriteLimit { writes_left: writes.into() })

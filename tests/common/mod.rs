@@ -59,6 +59,8 @@ impl Ran {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
+    /// Asserts that the command ended with this exit code, and returns its output.
+    ///
     /// # Panics
     /// Panics when the command ended with another exit code.
     #[track_caller]
@@ -67,6 +69,8 @@ impl Ran {
         self
     }
 
+    /// Asserts that the command has written `part` to stdout.
+    ///
     /// # Panics
     /// Panics when `part` is not in stdout.
     #[track_caller]
@@ -74,6 +78,8 @@ impl Ran {
         assert!(self.stdout.contains(part), "{part:?} in {self:?}");
     }
 
+    /// Asserts that the command has written `part` to stderr.
+    ///
     /// # Panics
     /// Panics when `part` is not in stderr.
     #[track_caller]
@@ -121,7 +127,7 @@ pub fn env(sandbox: &Sandbox) -> Env {
     env
 }
 
-/// Returns the variables of [`env`], but with the kubeconfig of `user`.
+/// Returns the environment variables that [`env`] returns, but with the kubeconfig of the Kubernetes user `user`.
 pub fn env_as(sandbox: &Sandbox, user: &str) -> Env {
     let account = sandbox.env_of(user);
     let kubeconfig = variable(&account, "KUBECONFIG");
@@ -162,15 +168,16 @@ pub fn documents(text: &str) -> Vec<Value> {
     documents.filter(|one| !one.is_null()).collect()
 }
 
-/// Gives the Kubernetes user `ccm` the role of hcloud-cloud-controller-manager and a new bearer token. This function
-/// must be called before [`env`], because [`env`] writes the token into a kubeconfig.
+/// Gives the Kubernetes user `ccm` exactly the RBAC rules of the official ClusterRole of
+/// hcloud-cloud-controller-manager, and a new bearer token. This function must be called before [`env`], because
+/// [`env`] writes the token into a kubeconfig.
 pub fn under_its_role(sandbox: &Sandbox) {
     let rules = sandbox::world::official_rules();
     sandbox.add_user("ccm", &[], rules).unwrap();
 }
 
-/// Returns the environment variables `env`, in which each variable in `changes` has its new value. `ccm` treats an
-/// empty variable as one that is not set.
+/// Returns the environment variables `env`, in which each variable in `changes` has its new value. A test can remove a
+/// variable by an empty value, because `ccm` treats an empty variable as one that is not set.
 pub fn with(mut env: Env, changes: &[(&str, &str)]) -> Env {
     for (name, value) in changes {
         env.retain(|(other, _)| other != name);
@@ -354,7 +361,8 @@ impl Daemon {
         self.child().lock().unwrap().id()
     }
 
-    /// Returns the peak and the current resident memory, in kilobytes.
+    /// Returns how much memory the daemon's process uses (resident set size), in kilobytes: first the largest value so
+    /// far, then the present one.
     pub fn memory_kb(&self) -> (u64, u64) {
         let id = self.id();
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
@@ -409,8 +417,10 @@ impl Daemon {
         assert!(self.ended().success(), "{}", self.log());
     }
 
+    /// Asserts that the daemon's log contains the text exactly `times` times.
+    ///
     /// # Panics
-    /// Panics when the log does not contain the text exactly `times` times.
+    /// Panics when the log contains the text more or less often.
     #[track_caller]
     pub fn logged(&self, text: &str, times: usize) {
         let log = self.log();
@@ -534,7 +544,8 @@ pub fn simulated_cluster(nodes: usize) -> Arc<Sandbox> {
     builder().nodes(nodes).heartbeats(false).simulated()
 }
 
-/// Chooses whether the programs of a test run simulated in the test's thread or as processes.
+/// Chooses how a test runs programs such as `ccm`: either simulated, as a part of the test's own thread, or as
+/// processes of their own.
 pub trait Simulate {
     /// Starts the sandbox in memory, so that `ccm` runs simulated in the thread of the test. When [`REAL_CLUSTER`] or
     /// `CCM_TEST_PROCESSES` is set, the APIs of the sandbox listen on sockets instead, and `ccm` runs as a process.

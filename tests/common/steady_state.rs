@@ -44,7 +44,7 @@ impl SteadyState {
         world
     }
 
-    /// Moves the position in the log to its present end, so that earlier API calls are no longer counted.
+    /// Begins to count API calls from now on. Earlier calls in the log of API calls are no longer counted.
     pub fn reset_count(&mut self) {
         self.mark = self.mark();
     }

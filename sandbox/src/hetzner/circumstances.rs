@@ -29,8 +29,8 @@ pub struct Circumstances {
     /// The load balancer types that are being retired, by name. The value contains two dates: when the end of the
     /// type's sale was announced, and until when the type is sold.
     pub deprecated: HashMap<String, (String, String)>,
-    /// How many targets a load balancer of a type can have, by the name of the type. A type without an entry has the
-    /// limit of the catalog.
+    /// How many targets a load balancer of a type can have, by the name of the type. A type that is missing here has
+    /// the limit in `hetzner/catalog.json`.
     pub target_limits: HashMap<String, usize>,
     /// The DNS zones of each project. In a project without an entry, every domain counts as being in a zone.
     pub zones: HashMap<u64, Vec<String>>,

@@ -159,7 +159,8 @@ impl Cloud {
         }
     }
 
-    /// Makes `ip` the public address of a dedicated server that belongs to the owner of this Cloud project.
+    /// Makes the simulated cloud treat `ip` as the public address of a dedicated server, which belongs to the owner of
+    /// this Cloud project. The server itself is not simulated.
     pub fn add_dedicated_ip(&self, project: u64, ip: IpAddr) {
         self.lock().circumstances.dedicated.insert(ip, project);
     }

@@ -86,12 +86,12 @@ struct Kubelet {
     hangs: bool,
 }
 
-/// The kind of a check of all simulated kubelets. Every check makes the reports that are due, and sets the conditions
-/// of a Node to `Unknown` when its kubelet was silent for the whole [`GRACE_PERIOD`]. `Report` and `Expire` do more
-/// than this.
+/// How the simulated kubelets are checked. Each check goes through all of them. A kubelet whose report is due reports
+/// the conditions of its Node. When a kubelet was silent for the whole [`GRACE_PERIOD`], the conditions of its Node
+/// become `Unknown`. The kinds `Report` and `Expire` do more than this.
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
-    /// The check only makes the reports that are due. The conditions of a Node become `Unknown` only after its kubelet
+    /// Only the kubelets whose report is due report. The conditions of a Node become `Unknown` only after its kubelet
     /// was silent for the whole [`GRACE_PERIOD`].
     Due,
     /// Every kubelet reports the conditions of its Node now, even if no report is due. The only exceptions are kubelets
@@ -134,7 +134,8 @@ impl Kubelets {
     }
 
     /// Lets each simulated kubelet whose report is due report the conditions of its Node. Does nothing when a thread
-    /// does this work. A kubelet whose server has stopped counts as silent only from the first check that notices this.
+    /// does this work. A kubelet whose server has stopped counts as silent from the first call of this function that
+    /// finds the server stopped, and not from the moment of the stop.
     pub fn catch_up(&self) {
         let mut next_look = self.next_look.lock().unwrap_or_else(PoisonError::into_inner);
         let now = time::now();

@@ -353,7 +353,8 @@ impl Cluster {
         let mut state = self.state();
         state.store = backup.0.clone();
         // `node_ports` keeps the ports that kube-proxy listens on, together with the revisions from which they were
-        // computed. After a restore, the same revision can stand for other objects, so the kept ports are dropped.
+        // computed. After a backup was restored, the same revision can stand for other objects, so the kept ports are
+        // dropped.
         state.node_ports = NodePorts::default();
     }
 

@@ -61,7 +61,8 @@ impl Place<'_> {
         Place { owner, above: Some(self), step }
     }
 
-    /// Returns the path without indexes, e.g. `spec.ports.port`, as in Go's errors.
+    /// Returns the path of a field without the indexes of list items, e.g. `spec.ports.port`. Go's errors contain paths
+    /// in this form.
     fn go_path(&self) -> String {
         let above = self.above.map_or_else(String::new, Place::go_path);
         match self.step {
@@ -70,7 +71,8 @@ impl Place<'_> {
         }
     }
 
-    /// Returns the path with indexes, e.g. `spec.ports[0].port`, as in warnings.
+    /// Returns the path of a field with the indexes of list items, e.g. `spec.ports[0].port`. Warnings contain paths in
+    /// this form.
     fn path(&self) -> String {
         let above = self.above.map_or_else(String::new, Place::path);
         match self.step {

@@ -74,11 +74,11 @@ pub enum Type {
 pub enum Merge {
     /// The patch replaces the list.
     Atomic,
-    /// The list contains objects, each with a key in the field of this name. An item of the patch changes the object
-    /// that has the same key.
+    /// The list contains objects, and the field of this name is their key. Each item of the patch is merged into the
+    /// item of the list that has the same key, or is added when there is none.
     ByKey(&'static str),
-    /// The list is a set of texts or numbers. The items of the patch that the list does not contain yet are added to
-    /// the list.
+    /// The list is a set of texts or numbers. The patch adds its items to the list, except those that the list already
+    /// contains.
     Set,
 }
 
