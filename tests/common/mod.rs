@@ -98,6 +98,8 @@ impl From<Output> for Ran {
     }
 }
 
+/// Asserts that the text contains `part`.
+///
 /// # Panics
 /// Panics when `part` is not in the text.
 #[track_caller]
@@ -111,8 +113,9 @@ pub fn one_line(text: &str) -> String {
 }
 
 /// Returns the environment variables with which `ccm` uses the APIs of a sandbox as the Kubernetes user `ccm`. When
-/// `ccm` runs as a process, they also shorten its waits. The user has the role of hcloud-cloud-controller-manager. With
-/// `CCM_TEST_ROLE=manifests` the user has the role in `manifests/base` instead.
+/// `ccm` runs as a process, they also shorten its waits. The user has the RBAC rules of the official ClusterRole of
+/// hcloud-cloud-controller-manager. With `CCM_TEST_ROLE=manifests` the user has the RBAC rules of the files in
+/// `manifests/base` instead.
 pub fn env(sandbox: &Sandbox) -> Env {
     let mut env = sandbox.env_of("ccm");
     if sandbox.is_in_memory() {
@@ -134,18 +137,20 @@ pub fn env_as(sandbox: &Sandbox, user: &str) -> Env {
     with(env(sandbox), &[("KUBECONFIG", kubeconfig)])
 }
 
-/// Returns the variables of [`env`], but without the shorter waits: `ccm` waits as long as in production.
+/// Returns the environment variables that [`env`] returns, but without the one that shortens waits: `ccm` waits as long
+/// as in production.
 pub fn real_time(sandbox: &Sandbox) -> Env {
     at_scale(sandbox, 1.0)
 }
 
-/// Returns the variables of [`env`], but each wait of `ccm` lasts `scale` times as long as in production.
+/// Returns the environment variables that [`env`] returns, but each wait of `ccm` lasts `scale` times as long as in
+/// production.
 pub fn at_scale(sandbox: &Sandbox, scale: f64) -> Env {
     let scale = scale.to_string();
     with(env(sandbox), &[("CCM_TEST_TIME_SCALE", &scale)])
 }
 
-/// Returns the variables of [`env`], but with the token of another Hetzner Cloud project.
+/// Returns the environment variables that [`env`] returns, but with the API token of another Hetzner Cloud project.
 pub fn foreign(sandbox: &Sandbox) -> Env {
     let token = &sandbox.projects().foreign_token;
     with(env(sandbox), &[("HCLOUD_TOKEN", token)])
@@ -309,9 +314,9 @@ impl Daemon {
     }
 
     /// Starts `ccm run` as a process, and kills it with SIGKILL when it makes a certain API call. The function `calls`
-    /// chooses this call: it gets a fault rule that matches all calls, and returns the rule with conditions, e.g. a
-    /// method and a path, so that only the wanted call matches. When `is_before` is true, the process dies just before
-    /// the API handles the call, else just afterwards.
+    /// chooses this call. It gets a fault rule that matches all calls, and limits the rule to the wanted call, e.g. by
+    /// a method and a path. When `is_before` is true, the process dies just before the API handles the call, else just
+    /// afterwards.
     pub fn killed_at(
         sandbox: &Sandbox,
         env: &Env,
@@ -356,7 +361,7 @@ impl Daemon {
         }
     }
 
-    /// Returns the process ID.
+    /// Returns the process ID of the daemon.
     pub fn id(&self) -> u32 {
         self.child().lock().unwrap().id()
     }
@@ -373,7 +378,7 @@ impl Daemon {
         (field("VmHWM:"), field("VmRSS:"))
     }
 
-    /// Returns the processor time that the process has used so far.
+    /// Returns how much processor time the daemon's process has used so far.
     pub fn cpu(&self) -> Duration {
         let id = self.id();
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
@@ -427,7 +432,7 @@ impl Daemon {
         assert_eq!(log.matches(text).count(), times, "{text:?} in\n{log}");
     }
 
-    /// Waits until the log contains a text.
+    /// Waits until the daemon's log contains a text.
     pub fn logs(&self, text: &str) {
         let state = || format!("not logged: {text:?} in\n{}", self.log());
         wait_or(LIMIT, state, || self.log().contains(text));

@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// change of a node.
 pub const NO_REFRESH: &str = "--node-status-update-frequency=100h";
 
-/// The flag that starts all controllers except the Service controller. That controller also reads nodes, so its reads
-/// would be counted too.
+/// The flag that starts all controllers except the Service controller. The tests count how often the node controllers
+/// read nodes. The Service controller reads nodes too, and would add its own reads to this count.
 const NODES_ALONE: &str = "--controllers=*,-service";
 
 /// How an API call reads nodes: as a table of all nodes, which is the format for `kubectl get`, as a list of all Node

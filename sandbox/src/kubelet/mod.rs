@@ -45,8 +45,8 @@ pub const GRACE_PERIOD: Duration = Duration::from_secs(50);
 /// The shortest time between two checks by which the simulated kubelets find out which servers run. Even with a small
 /// time scale and a large cluster, the checks then leave most of the processor time to the tested program.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(20);
-/// After a check of all servers, the simulated kubelets wait at least this many times as long as the check took. The
-/// checks then leave most of the processor time to the tested program.
+/// The simulated kubelets check again and again which servers run. The wait after each check is at least this many
+/// times as long as the check took, so that the checks leave most of the processor time to the tested program.
 const REST: u32 = 9;
 
 /// All simulated kubelets of a cluster.
@@ -94,10 +94,11 @@ enum Pass {
     /// Only the kubelets whose report is due report. The conditions of a Node become `Unknown` only after its kubelet
     /// was silent for the whole [`GRACE_PERIOD`].
     Due,
-    /// Every kubelet reports the conditions of its Node now, even if no report is due. The only exceptions are kubelets
-    /// that hang or whose server does not run.
+    /// Every kubelet reports the conditions of its Node now, even if its report is not due. The only exceptions are
+    /// kubelets that hang or whose server does not run.
     Report,
-    /// Each kubelet that does not report is treated as if it had been silent for the whole [`GRACE_PERIOD`].
+    /// All kubelets that do not report are treated as if they had been silent for the whole [`GRACE_PERIOD`]: the
+    /// conditions of their Nodes become `Unknown` at once. The other kubelets report if their report is due.
     Expire,
 }
 

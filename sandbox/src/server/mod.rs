@@ -186,8 +186,8 @@ impl KeptPort {
     }
 }
 
-/// How long a stopping server waits for its threads. A thread can still be handling a request, or running a function
-/// that a test has given to a fault.
+/// How long a stopping server waits for its threads to end. A thread can still be handling a request, or running a
+/// function of the test that is called during a request.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 impl Drop for Server {

@@ -483,9 +483,9 @@ impl Sandbox {
         variables
     }
 
-    /// Writes the kubeconfig to which the variables of [`env`](Sandbox::env) point. In the context `sandbox`, the user
-    /// `admin` authenticates with a client certificate. In the context `ccm`, the user `ccm` authenticates with a
-    /// token.
+    /// Writes the kubeconfig file whose path [`env`](Sandbox::env) returns as `KUBECONFIG`. In the context `sandbox`,
+    /// the user `admin` authenticates with a client certificate. In the context `ccm`, the user `ccm` authenticates
+    /// with a token.
     fn write_kubeconfig(&self) -> io::Result<()> {
         let mut contexts = Vec::new();
         if let Some(admin) = self.account("admin") {

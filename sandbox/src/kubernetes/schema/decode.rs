@@ -173,8 +173,8 @@ impl Decoder {
 }
 
 impl DecodeError {
-    /// Returns this error with another expected type: the Go struct of `object`. It is the error for a value that
-    /// should be an object and is, for example, a number.
+    /// Returns this error with a changed end: it names the Go struct of `object` as the expected type. Go reports this
+    /// error when a value should be an object and is, for example, a number.
     fn of_struct(self, object: &Object) -> DecodeError {
         match self.0.rsplit_once(" of type ") {
             Some((start, _)) => DecodeError(format!("{start} of type {}", object.go())),

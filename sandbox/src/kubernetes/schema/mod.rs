@@ -72,7 +72,7 @@ pub enum Type {
 /// How a strategic merge patch changes a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
-    /// The patch replaces the list.
+    /// The list in the patch replaces the whole list.
     Atomic,
     /// The list contains objects, and the field of this name is their key. Each item of the patch is merged into the
     /// item of the list that has the same key, or is added when there is none.
