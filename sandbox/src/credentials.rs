@@ -32,7 +32,7 @@ pub struct Authority {
     keys: Keys,
 }
 
-/// Where the keys of an authority come from.
+/// Where a certificate authority gets the private keys for new certificates.
 enum Keys {
     Random,
     /// The keys are computed from a seed. All of them are Ed25519 keys, because Ed25519 signatures need no random

@@ -25,8 +25,9 @@ pub struct Simulated {
     thread: PhantomData<*const ()>,
 }
 
-/// Simulates the time of this thread until the returned guard is dropped. The simulated time is [`BEGINNING_S`] plus
-/// `nanoseconds`, which the caller raises. Guards must be dropped in the reverse order of their creation.
+/// Simulates the time of this thread until the returned guard is dropped. The simulated time begins at a fixed date
+/// ([`BEGINNING_S`]), and `nanoseconds` is how much of it has passed. The caller raises this number. Guards must be
+/// dropped in the reverse order of their creation.
 #[must_use]
 pub fn simulate(nanoseconds: Arc<AtomicU64>) -> Simulated {
     Simulated { before: PASSED.replace(Some(nanoseconds)), thread: PhantomData }

@@ -89,8 +89,9 @@ pub struct Actions {
 }
 
 struct Work {
-    /// The ID of the action that ends when this work is done. `None` when no action ends with this work. For example,
-    /// the operating system of a server shuts down only some time after the action `shutdown_server` has ended.
+    /// The ID of the action that ends when this work is done. `None` when the API shows no action for this work. An
+    /// example is a server's operating system, which shuts down only some time after the action `shutdown_server` has
+    /// ended.
     action: Option<u64>,
     effect: Effect,
 }

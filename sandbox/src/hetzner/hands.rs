@@ -221,8 +221,8 @@ impl Cloud {
         deprecated.insert(name.to_owned(), dates);
     }
 
-    /// Sets how many targets a load balancer of this type can have. Tests of what happens at the limit then need few
-    /// servers.
+    /// Sets how many targets a load balancer of this type can have. With a small limit, a test needs only a few servers
+    /// to reach it.
     pub fn set_target_limit(&self, load_balancer_type: &str, limit: usize) {
         let limits = &mut self.lock().circumstances.target_limits;
         limits.insert(load_balancer_type.to_owned(), limit);

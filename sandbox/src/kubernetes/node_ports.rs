@@ -20,7 +20,7 @@ pub struct NodePort {
     purpose: Purpose,
     /// The nodes with an endpoint that is ready. The name is empty for an endpoint without a node.
     ready: HashSet<String>,
-    /// The nodes with an endpoint that serves and terminates.
+    /// The nodes with an endpoint that is terminating but still serves.
     draining: HashSet<String>,
 }
 

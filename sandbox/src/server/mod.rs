@@ -173,8 +173,8 @@ pub struct KeptPort {
 }
 
 impl KeptPort {
-    /// Takes the port of this address. This is possible even when connections of a server that has just ended on this
-    /// port are still closing.
+    /// Keeps the port of this address for this process. This is possible even when connections of a server that has
+    /// just ended on this port are still closing.
     ///
     /// # Errors
     /// Returns an error when the port is in use, or when this process is not allowed to use it.

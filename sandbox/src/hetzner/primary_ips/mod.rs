@@ -121,7 +121,7 @@ impl PrimaryIp {
         })
     }
 
-    /// Returns the JSON that a load balancer shows of its Primary IP in its field `public_net`.
+    /// Returns the JSON of the Primary IP as a load balancer that uses it shows it in the field `public_net`.
     pub fn json_of_holder(&self) -> Text {
         let ip = self.address.of_holder();
         text!({

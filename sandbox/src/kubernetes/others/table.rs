@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::age;
 use crate::kubernetes::resource::Resource;
 
-/// A column. `kubectl get -o wide` also shows columns of priority 1.
+/// A column of a table. `kubectl get` shows the columns of priority 0, and `kubectl get -o wide` also those of priority
+/// 1.
 struct Column {
     name: &'static str,
     priority: u8,

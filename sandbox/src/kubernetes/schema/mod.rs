@@ -24,7 +24,7 @@ pub use service::SERVICE;
 pub struct Object {
     /// The name without its package, e.g. `NodeSpec`.
     pub name: &'static str,
-    /// The package in OpenAPI's spelling, e.g. `io.k8s.api.core.v1`.
+    /// The Go package of the type, as OpenAPI documents write it, e.g. `io.k8s.api.core.v1`.
     pub package: &'static str,
     pub fields: &'static [Field],
 }
