@@ -53,8 +53,8 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    /// All kinds of credentials except `Right`. A process with any of them sees fewer dedicated servers than with
-    /// `Right`, or none.
+    /// All kinds of credentials except the right ones. A process with any of them sees fewer dedicated servers than a
+    /// process with the right credentials, or none.
     pub const ALL: [Credentials; 5] = [
         Credentials::WrongPassword,
         Credentials::OtherAccount,
@@ -64,8 +64,8 @@ impl Credentials {
     ];
 }
 
-/// Returns the settings of an HTTP client that uses neither TLS nor a proxy, and has no limit for the number of writes.
-/// Each call takes at most `timeout`.
+/// Returns the settings of an HTTP client that uses neither TLS nor a proxy, and has no limit for the number of calls
+/// that change something. Each call takes at most `timeout`.
 pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> http::HttpSettings {
     http::HttpSettings {
         base,
@@ -86,8 +86,8 @@ pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> ht
     }
 }
 
-/// Allows a number of writes and refuses all later writes. A process with this limit then sends no more writes, as if
-/// the process had died.
+/// Allows a number of API calls that change something, and refuses all later ones. A process with this limit then
+/// changes nothing more, as if the process had died.
 pub struct WriteLimit {
     writes_left: AtomicI64,
 }
@@ -186,13 +186,14 @@ impl SandboxAccess {
     }
 
     /// Returns new API clients, which have read nothing yet, like those of a process that has just started. The Robot
-    /// credentials are right, and every write is sent. `load_balancers` is `None` when load balancers are disabled.
+    /// credentials are right, and calls that change something are not limited. `load_balancers` is `None` when load
+    /// balancers are disabled.
     pub fn world(&self, token: &str, load_balancers: Option<Defaults>) -> Apis {
         self.world_of(WriteLimit::after(None), token, load_balancers)
     }
 
     /// Returns new API clients, which have read nothing yet, like those of a process that has just started. The Robot
-    /// credentials are right, and `gate` decides whether a write is sent.
+    /// credentials are right. `gate` decides for each call that changes something whether it is sent.
     pub fn world_of(
         &self,
         gate: Arc<WriteLimit>,
@@ -203,7 +204,7 @@ impl SandboxAccess {
     }
 
     /// Returns new API clients, which have read nothing yet, like those of a process that has just started. `robot` is
-    /// the kind of their Robot credentials, and `gate` decides whether a write is sent.
+    /// the kind of their Robot credentials. `gate` decides for each call that changes something whether it is sent.
     pub fn apis(
         &self,
         gate: Arc<dyn Gate>,
@@ -281,8 +282,8 @@ fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
 }
 
 impl WriteLimit {
-    /// Returns a limit that allows this number of write calls to the APIs, and refuses all calls after them. With
-    /// `None` all write calls are allowed.
+    /// Returns a limit that allows this number of API calls that change something, and refuses all later ones. With
+    /// `None` there is no limit.
     pub fn after(writes: Option<u64>) -> Arc<WriteLimit> {
         let writes = writes.map_or(i64::MAX, |writes| writes as i64);
         Arc::new(WriteLimit { writes_left: writes.into() })

@@ -15,8 +15,8 @@ pub const NO_REFRESH: &str = "--node-status-update-frequency=100h";
 /// read nodes. The Service controller reads nodes too, and would add its own reads to this count.
 const NODES_ALONE: &str = "--controllers=*,-service";
 
-/// How an API call reads nodes: as a table of all nodes, which is the format for `kubectl get`, as a list of all Node
-/// objects, or as one Node by its name.
+/// How an API call reads nodes. `Table` is the list of all nodes as a table, the format for `kubectl get`. `Whole` is
+/// the list of all nodes as complete Node objects. `ByName` is a single Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     Table,

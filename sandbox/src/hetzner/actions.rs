@@ -172,9 +172,9 @@ impl World {
 }
 
 impl Actions {
-    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due. Work of a
-    /// resource in `held_resources` does not become due. While a test holds all actions ([`hold`](Actions::hold)), no
-    /// work is due at all.
+    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due. A test can
+    /// hold all actions ([`hold`](Actions::hold)). Then no work is due at all. It can also hold the actions of single
+    /// resources. Then their work does not become due.
     pub fn take_due(&mut self, now: Instant) -> Option<Due> {
         if self.held {
             return None;

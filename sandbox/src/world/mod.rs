@@ -216,8 +216,8 @@ impl Sandbox {
         format!("http://{}", self.address(Half::Robot))
     }
 
-    /// Whether the sandbox is configured to serve this API. The result does not change when a test stops the API. The
-    /// variables of [`env`](Sandbox::env) contain the address of each such API.
+    /// Whether the sandbox is configured to serve this API. The result does not change when a test stops the API.
+    /// [`env`](Sandbox::env) returns environment variables only for the APIs for which the result is true.
     pub fn serves(&self, half: Half) -> bool {
         match half {
             Half::Robot => self.serves_robot && self.only != Some(Half::Kubernetes),

@@ -56,8 +56,8 @@ impl Health {
         Health::new("healthy", None)
     }
 
-    /// Returns an entry with the status `unhealthy`. `detail` is the value of the API's field `detail`, which says why
-    /// the health check has failed, e.g. `layer4_no_connection`.
+    /// Returns an entry of the API's field `health_status` with the status `unhealthy`. `detail` is the value of the
+    /// field `detail`, which says why the health check has failed, e.g. `layer4_no_connection`.
     pub fn unhealthy(detail: &str) -> Health {
         Health::new("unhealthy", Some(detail))
     }

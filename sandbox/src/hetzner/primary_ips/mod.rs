@@ -169,8 +169,8 @@ pub fn check_free(
     if primary.address.version() != version {
         return refused("primary_ip_version_mismatch", "has the wrong IP version");
     }
-    // The error code of a wrong location still contains the word `datacenter`, although the API no longer has
-    // datacenters.
+    // The code of this error still contains the word `datacenter`, as in the real API, although the API no longer has
+    // datacenters. The error means that the Primary IP is in another location.
     if primary.location != location {
         return refused("primary_ip_datacenter_mismatch", "is in another location");
     }
