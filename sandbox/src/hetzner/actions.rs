@@ -172,9 +172,9 @@ impl World {
 }
 
 impl Actions {
-    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due. A test can
-    /// hold all actions ([`hold`](Actions::hold)). Then no work is due at all. It can also hold the actions of single
-    /// resources. Then their work does not become due.
+    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due. While a test
+    /// holds all actions ([`hold`](Actions::hold)), no work is due. While it holds only the actions on one resource,
+    /// the work of these actions is not due.
     pub fn take_due(&mut self, now: Instant) -> Option<Due> {
         if self.held {
             return None;

@@ -1,5 +1,5 @@
-//! The results of a load balancer's health checks. A target becomes healthy three seconds ([`MOMENT`]) after its health
-//! checks began or its server was started, whichever is later.
+//! The results of a load balancer's health checks. A target whose server runs becomes healthy three seconds
+//! ([`MOMENT`]) after its health checks began or its server was started, whichever is later.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
