@@ -21,7 +21,7 @@ use rustls::{
 use crate::faults::SplitMix64;
 use crate::time;
 
-/// The signature algorithms that [`Authority::client_with`] takes.
+/// The signature algorithms with which [`Authority::client_with`] can make a certificate.
 pub use rcgen::{PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 
 /// A certificate authority whose private key is only in memory.

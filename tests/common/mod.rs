@@ -404,7 +404,7 @@ impl Daemon {
         self.status().unwrap()
     }
 
-    /// Returns the exit status, or `None` while the daemon runs.
+    /// Returns the daemon's exit status, or `None` while the daemon runs.
     pub fn status(&self) -> Option<ExitStatus> {
         match &self.kind {
             Kind::Process { child, .. } => child.lock().unwrap().try_wait().unwrap(),

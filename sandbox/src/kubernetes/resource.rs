@@ -8,7 +8,7 @@ use super::status;
 
 /// A resource of the API: its names, its verbs, its schema, and how its requests differ from those of other resources.
 pub struct Resource {
-    /// The group, which is empty for the core group.
+    /// The API group, which is empty for the core group.
     pub group: &'static str,
     pub plural: &'static str,
     pub singular: &'static str,

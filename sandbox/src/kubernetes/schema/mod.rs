@@ -22,7 +22,7 @@ pub use service::SERVICE;
 /// The schema of a struct of the Kubernetes API, e.g. of `NodeSpec`.
 #[derive(Debug)]
 pub struct Object {
-    /// The name without its package, e.g. `NodeSpec`.
+    /// The name of the Go type without its package, e.g. `NodeSpec`.
     pub name: &'static str,
     /// The Go package of the type, as OpenAPI documents write it, e.g. `io.k8s.api.core.v1`.
     pub package: &'static str,
