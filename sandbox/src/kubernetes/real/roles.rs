@@ -148,7 +148,8 @@ pub fn poll(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Returns a rule as a Role contains it. The names of objects in the rule get the sandbox's prefix.
+/// Returns the JSON of a rule, in the form in which a Role contains it. The names of objects in the rule get the prefix
+/// that this sandbox uses on the real API server.
 fn entry(names: &Names, rule: &PolicyRule) -> Value {
     let parts = [
         ("verbs", rule.verbs.clone()),
