@@ -76,7 +76,7 @@ pub struct Apis {
     pub provider: Box<dyn Provider>,
     pub recorder: Recorder,
     pub nodes: NodeCache,
-    /// The identity of the cluster, which is the first UID of the Service `default/kubernetes`. The code of the leader
+    /// The identity of the cluster: the oldest known UID of the Service `default/kubernetes`. The code of the leader
     /// election shares this value and stores it in the Lease.
     pub identity: Arc<ClusterIdentity>,
     /// How many nodes are written at the same time at most. This is the setting `--concurrent-node-syncs`.

@@ -72,8 +72,8 @@ struct State {
     /// The moment when the complete objects of all nodes were last requested by one list. `None` when no nodes are
     /// cached.
     listed: Option<Instant>,
-    /// The moment when the last list of complete nodes was requested, if that list did not come from the API server's
-    /// cache. `None` when it came from that cache.
+    /// The moment when the whole objects of all nodes were last listed from etcd. `None` when the last such list came
+    /// from the API server's cache.
     listed_latest: Option<Instant>,
     /// The moment of the last read of the table of nodes, if the API server did not answer with a table in the expected
     /// form. For some minutes after this moment, polls list the complete nodes and do not request a table. `None` after

@@ -6,8 +6,8 @@ use super::backoff::Backoff;
 use crate::provider::{Urgency, clock};
 use std::time::{Duration, Instant};
 
-/// How old the data may be for a plan that checks again whether a target can be removed. The last plan kept this
-/// target, e.g. because too few other targets were healthy, although its node will stop soon or runs no pods.
+/// The greatest age of the data from which a new plan decides whether a target can be removed now. The earlier plan
+/// wanted to remove this target, but kept it, e.g. because too few other targets were healthy.
 const KEPT_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// When a controller last compared its objects with the cloud and last wrote to the cloud, and when it must try failed

@@ -160,8 +160,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the value of an environment variable, or `None` when the variable is unset or empty. When the variable
-    /// contains the path of a file, the result is the text of that file.
+    /// Returns the value of an environment variable, or `None` when the variable is unset or empty. A variable such as
+    /// `HCLOUD_TOKEN_FILE` names a file, so its result is the text of that file.
     fn variable(&mut self, setting: &'static Setting, variable: Variable) -> Option<Candidate> {
         let name = variable.name();
         let Ok(text) = self.environment.get(name)?.into_string() else {

@@ -41,8 +41,8 @@ pub struct Parsed {
 }
 
 /// Parses the settings of one command. `words` are the words after the name of the command, e.g. `-o json` in `ccm node
-/// list -o json`. `daemon` has the settings of the cluster's daemon. Such a setting is used when neither the command
-/// line nor the environment has a value, and `--settings-from` applies to the setting.
+/// list -o json`. `daemon` contains the settings of the cluster's daemon. A value from there is used when neither the
+/// command line nor the environment has a value. Settings such as credentials are never taken from the daemon.
 pub fn parse(
     command: Command,
     words: Vec<OsString>,

@@ -331,7 +331,7 @@ pub trait Cluster {
         self.of_uid(&self.uid(name)).unwrap_or_else(|| panic!("{name} has no load balancer"))
     }
 
-    /// Returns the ID of the load balancer of this Service.
+    /// Returns the ID of the load balancer of the Service with this name.
     fn balancer_id(&self, name: &str) -> u64 {
         id(&self.balancer(name))
     }

@@ -75,7 +75,7 @@ pub(in crate::cli) enum Gap {
 pub(in crate::cli) enum Credential {
     /// These credentials are the token of the Cloud API.
     Cloud,
-    /// The credentials of the kubeconfig or of the service account.
+    /// The credentials for the Kubernetes API, from the kubeconfig or the service account.
     Kubernetes,
 }
 

@@ -76,8 +76,8 @@ named! {
         WrongGateway = "wrong gateway",
         /// The gateway of the route is not the address of any server, so packets are lost.
         Blackhole = "blackhole",
-        /// No node needs the route, and it can be deleted. It leads to the server of a node, or overlaps a needed
-        /// route, or a node has needed it before.
+        /// No node needs the route, and ccm is allowed to delete it, because it belongs to this cluster: the route
+        /// leads to the server of a node, or overlaps a needed route, or a node has needed it before.
         Unwanted = "unwanted",
         /// The route leads to a server that belongs to no node. It is only reported.
         Stale = "stale",
