@@ -238,7 +238,8 @@ impl State {
     /// Reads the complete objects of all nodes, and replaces the cached nodes by them.
     fn list(&mut self, kube: &KubeClient, from: ReadFrom) -> Result<(), CacheError> {
         let asked = clock::now();
-        // The read times of the cached nodes, by UID. A node that is also in the new list keeps its time `first_seen`.
+        // For each node in the cache, by its UID, the times at which it was read. When the node is in the list that was
+        // read just now, its time `first_seen` is kept.
         let known = self.nodes.iter().zip(&self.notes);
         let known: HashMap<String, Note> =
             known.map(|(node, note)| (node.metadata.uid.clone(), *note)).collect();

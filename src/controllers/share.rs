@@ -145,8 +145,9 @@ mod tests {
         assert!(!share.is_full(at(3600)));
     }
 
-    /// At any time, the number of calls that were charged to a share is at most the sum of three numbers: the calls of
-    /// a full share, the calls that the share got back in the meantime, and the calls of the largest single charge.
+    /// Each namespace has a share of the API calls: a limit of calls, which is refilled over time. At any time, the
+    /// calls that were charged to the share are at most the limit, plus the calls that were refilled, plus the largest
+    /// single charge.
     #[test]
     fn never_more_than_the_share_and_what_came_back() {
         let mut seed = 1_u64;

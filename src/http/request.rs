@@ -77,7 +77,7 @@ pub enum TryStage<'a> {
 /// shorten these times.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// How long a read may take from its beginning to the last byte of the answer.
+    /// How long a request that only reads may take, from its beginning to the last byte of the answer.
     pub read_timeout: Duration,
     /// How long a write may take. The value is [`WRITE_TIMEOUT`], except in tests and for writes of the leader
     /// election's Lease.
@@ -136,7 +136,7 @@ impl Reading<'static> {
 /// A request without its credentials.
 pub(super) struct HttpCall<'a> {
     pub(super) method: Method,
-    /// The path and query of the URL, beginning with `/`. In the URL, this text stands after the API's base URL.
+    /// The part of the URL after the API's base URL, beginning with `/`: the path and the query.
     pub(super) path: &'a str,
     pub(super) reading: Reading<'a>,
     pub(super) content_type: &'a str,

@@ -147,8 +147,9 @@ impl ServiceBudget {
         }
     }
 
-    /// Drops the data that is needed only while a list is read. The result can still decide whether a Service that is
-    /// read later by its name keeps its large fields (annotations, source ranges and ports).
+    /// Drops the data that is needed only while the list of Services is read. The result can still decide whether a
+    /// Service that is read later by its name fits into the memory limit. When it does not fit, its annotations, source
+    /// ranges and ports are dropped.
     pub(super) fn ended(mut self) -> ServiceBudget {
         self.namespaces.retain(|_, share| share.cut.is_some());
         let shares = self.namespaces.values_mut().chain([&mut self.total]);

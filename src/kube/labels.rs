@@ -213,8 +213,8 @@ pub struct ServiceScope {
     pub class: Option<String>,
     /// The label selector that a Service must match, so that this program manages the Service.
     pub selector: Selector,
-    /// A function that says whether the code for Hetzner knows the annotation with this key. `None` means that every
-    /// annotation is stored.
+    /// Says whether the code for Hetzner knows the annotation with this key. Unknown annotations are then not stored.
+    /// With `None`, every annotation is stored.
     pub annotations: Option<fn(&str) -> AnnotationKind>,
 }
 
@@ -228,7 +228,7 @@ impl ServiceScope {
         let value_of =
             |key: &str| labels.iter().find(|(have, _)| *have == key).map(|(_, value)| value);
         if *class != self.class {
-            Some("its spec.loadBalancerClass differs from --load-balancer-class")
+            Some("its spec.loadBalancerClass is not the value of --load-balancer-class")
         } else if !self.selector.matches(value_of) {
             Some("its labels do not match --service-selector")
         } else {

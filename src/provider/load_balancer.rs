@@ -235,9 +235,9 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns which target this change removes from which load balancer, if the target's node is still wanted as a
-    /// target by Services. There are two reasons for such a removal: the node will stop soon, or a node with pods needs
-    /// its place. `None` for any other change.
+    /// Returns the target that this change removes although Services still want its node as a target, and the load
+    /// balancer. There are two reasons for such a removal: the node will stop soon, or a node with pods becomes a
+    /// target instead and the load balancer has no room for both. Returns `None` for any other change.
     fn soft_removal(&self) -> Option<SoftRemoval<'_>> {
         None
     }

@@ -16,8 +16,8 @@ pub struct Problem {
     pub value: Option<String>,
     /// What is wrong with the setting, and what to write instead.
     pub message: String,
-    /// Whether the setting was given on the command line, so that the problem is a usage error. Otherwise it comes from
-    /// the environment or from the settings of the cluster's daemon.
+    /// Whether the setting was given on the command line, so that the problem is a usage error. Otherwise the setting
+    /// comes from an environment variable, or from the flags and variables of the daemon that runs in the cluster.
     pub usage: bool,
 }
 

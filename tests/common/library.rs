@@ -48,7 +48,7 @@ pub enum Credentials {
     SingleServer,
     /// `ROBOT_ENABLED` is set, but there are no credentials.
     None,
-    /// Neither `ROBOT_ENABLED` nor any credentials are set.
+    /// `ROBOT_ENABLED`, `ROBOT_USER` and `ROBOT_PASSWORD` are not set.
     Off,
 }
 

@@ -145,8 +145,9 @@ impl Cluster {
         }
     }
 
-    /// Whether a real API server answers the requests. Then [`freeze_cache`](Cluster::freeze_cache) is not possible,
-    /// and an object that [`edit`](Cluster::edit) has changed must be valid.
+    /// Whether the requests are answered by a real API server and not by the simulation. Then
+    /// [`freeze_cache`](Cluster::freeze_cache) is not possible, and the object that a call of [`edit`](Cluster::edit)
+    /// writes must be valid.
     pub fn is_real(&self) -> bool {
         self.corner.is_some()
     }

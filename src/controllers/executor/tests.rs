@@ -522,9 +522,8 @@ fn changes_in_turn_share_questions() {
     assert!(asked as f64 <= intervals + 2.0, "{asked} questions in {intervals} intervals");
 }
 
-/// When a namespace has used up its share of API calls (the calls that ccm allows each namespace), the changes that
-/// were not sent yet are dropped if `Payer::can_stop` is true. They are still sent if it is false, because then a
-/// Service of another namespace has caused them.
+/// ccm allows each namespace a share of the API calls. When the share of the namespace that pays for a change is used
+/// up, the rest of the change is dropped if `Payer::can_stop` is true. If it is false, the rest is still sent.
 #[test]
 fn an_execution_stops_when_its_share_is_used_up() {
     use crate::controllers::share::{CallShare, Payer};

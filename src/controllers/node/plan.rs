@@ -535,7 +535,7 @@ fn impairment(server: &Instance) -> Option<Finding> {
 pub fn join_anew(node: &KubeNode) -> String {
     let name = node.name();
     format!(
-        "drain the node ({}), delete it ({}), and let it join again",
+        "drain the node ({}), delete it ({}), and let it join again, so that it gets a new provider ID",
         shell_command("kubectl drain", &[&name]),
         shell_command(DELETE_NODE, &[&name])
     )

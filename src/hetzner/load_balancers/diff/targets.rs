@@ -636,7 +636,8 @@ impl Diff<'_, '_> {
         if let Some(other) = ports.find(|port| group.owner(balancer, port) == Owner::Other) {
             let why = format!(
                 "the nodes become targets of load balancer {}, so they also get the traffic of its ports that belong \
-                 to other owners, e.g. port {}. To prevent this, set annotation {} to \"false\"",
+                 to other owners, e.g. port {}. To leave the targets to the owner of the load balancer, set annotation {} \
+                 to \"false\"",
                 balancer.shown(),
                 other.listen_port,
                 a::EXTERNAL_TARGETS.key()

@@ -349,8 +349,8 @@ impl<'a> Group<'a> {
             self.undecided =
                 self.made(share).find(|balancer| balancer.ownership.uids().any(may_decide));
             // A Service of another namespace can have ports on the shared load balancer although its namespace is not
-            // allowed to share it any more. So the labels of the ports are also searched for Services of other
-            // namespaces.
+            // allowed to share it any more. The load balancer has a label for each port, which names the Service of the
+            // port. So these labels are also searched for Services of other namespaces.
             self.is_of_several_namespaces =
                 self.members.iter().any(|member| member.namespace != namespace)
                     || self.made(share).any(|made| has_guest(made, namespace, cluster));
@@ -451,8 +451,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether each existing target is still reached by the same kind of address as now, private or public, whatever
-    /// the annotations say. This is so when no Service decides about the settings of the load balancer.
+    /// Whether each existing target keeps the kind of address (private or public) by which it is reached now. This is
+    /// so when the annotations of no Service count for the settings of the load balancer, so that no annotation says
+    /// which kind is wanted.
     pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }

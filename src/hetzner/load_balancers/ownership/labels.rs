@@ -66,7 +66,7 @@ const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
 /// label.
 pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 
-/// The text that users see, in a plan, as the source of the labels about the owner.
+/// The text in a plan that explains to users why the load balancer gets the labels with its owner.
 pub(crate) const WHOSE: &str = "labels name its owner";
 
 /// What the labels of a load balancer say about its present and earlier owners. Most fields have the value of one label
