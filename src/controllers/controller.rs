@@ -41,14 +41,18 @@ pub struct Proposal {
     pub changes: Description,
     /// The reason why some necessary changes can't be made. `None` means that all of them can be made.
     pub obstacle: Option<String>,
+    /// The warning that the object is left alone because its provider ID can't be used, e.g. because a setting is
+    /// missing. Without the warning, a plan without changes would look as if nothing were missing.
+    pub warning: Option<String>,
 }
 
 impl Proposal {
     /// Adds the changes of another proposal for the same object. When both proposals have an `obstacle` (a reason why
-    /// something can't be done), only the first one is kept.
+    /// something can't be done) or a `warning`, only the first one is kept.
     pub fn and(mut self, other: Proposal) -> Proposal {
         self.changes = [self.changes, other.changes].into_iter().collect();
         self.obstacle = self.obstacle.or(other.obstacle);
+        self.warning = self.warning.or(other.warning);
         self
     }
 }

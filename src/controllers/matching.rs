@@ -183,7 +183,7 @@ impl<'a> MatchIndex<'a> {
         if !node.spec.provider_id.is_empty() {
             return match self.provider.parse_provider_id(&node.spec.provider_id) {
                 ProviderId::Foreign => MatchOutcome::Foreign,
-                ProviderId::Unknown(why) => MatchOutcome::Unknown(why),
+                ProviderId::Unknown(why) | ProviderId::Disabled(why) => MatchOutcome::Unknown(why),
                 ProviderId::Ours(id) => match (self.by_id.get(&id), self.servers.unknown(id)) {
                     (Some(instance), _) => MatchOutcome::Matched(instance, MatchedBy::ProviderId),
                     (None, Some(error)) => MatchOutcome::Unclear(error),

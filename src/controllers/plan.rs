@@ -71,10 +71,12 @@ impl<W: Write, Facts> Plan<W, Facts> {
 
     /// Returns the plan as text, for `--dry-run` and `inspect`.
     pub fn proposal(&self) -> Proposal {
+        let is_unknown = |finding: &&Finding| finding.reason == Reason::UnknownProviderID;
         Proposal {
             object: self.name(),
             changes: self.description(),
             obstacle: self.obstacle.as_ref().map(|finding| finding.text().into_owned()),
+            warning: self.findings.iter().find(is_unknown).map(|it| it.text().into_owned()),
         }
     }
 

@@ -211,7 +211,7 @@ impl Provider for Hetzner {
         match self.settings.profile.parse_provider_id(text) {
             ProviderId::Ours(InstanceId::Dedicated(number)) if self.settings.robot.is_none() => {
                 let why = format!("dedicated server {number}: {ROBOT_ENABLED} is not true");
-                ProviderId::Unknown(why)
+                ProviderId::Disabled(why)
             }
             id => id,
         }

@@ -93,6 +93,9 @@ pub enum ProviderId {
     /// A provider ID with the prefix of this cloud, but without a usable server ID. The text says why. Such a node is
     /// never deleted, and gets no taints, labels or routes.
     Unknown(String),
+    /// A provider ID of a server of this cloud, but a setting turns the API of such servers off. The text names the
+    /// setting. Such a node is treated like a node with an unknown provider ID.
+    Disabled(String),
 }
 
 /// The ID of a server, and the API to which the ID belongs. A cloud server and a dedicated server can have the same
@@ -180,7 +183,7 @@ impl ProviderId {
     pub fn ours(self) -> Option<InstanceId> {
         match self {
             ProviderId::Ours(id) => Some(id),
-            ProviderId::Foreign | ProviderId::Unknown(_) => None,
+            ProviderId::Foreign | ProviderId::Unknown(_) | ProviderId::Disabled(_) => None,
         }
     }
 }

@@ -96,7 +96,7 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
             let id = &node.spec.provider_id;
             let message = format!("provider ID {id:?}: {why}, so ccm does not change the node");
             let fix = match provider.parse_provider_id(id) {
-                ProviderId::Ours(_) => {
+                ProviderId::Ours(_) | ProviderId::Disabled(_) => {
                     format!("set {ROBOT_ENABLED}=true, {ROBOT_USER} and {ROBOT_PASSWORD}")
                 }
                 ProviderId::Foreign | ProviderId::Unknown(_) => join_anew(node),

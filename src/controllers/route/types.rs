@@ -143,6 +143,7 @@ impl RoutePlan {
             object: change.object(),
             changes: change.description(),
             obstacle: None,
+            warning: None,
         });
         let mut by_object: BTreeMap<String, Proposal> = BTreeMap::new();
         for proposal in routes.chain(self.nodes.iter().map(NodeRoutePlan::proposal)) {

@@ -456,7 +456,7 @@ pub(super) fn cluster(
             ProviderId::Foreign if !id.is_empty() => {
                 cluster.foreign_nodes.push((name, id.clone()));
             }
-            ProviderId::Foreign | ProviderId::Unknown(_) => {}
+            ProviderId::Foreign | ProviderId::Unknown(_) | ProviderId::Disabled(_) => {}
         }
         // From the addresses in a node's status, only IP addresses are used. Host names are left out.
         let ips = node.status.addresses.iter();

@@ -24,7 +24,7 @@
 
 use super::annotations::parser::AnnotationParser;
 use super::change::{BalancerAction, BalancerChange, Purpose, boxed};
-use super::checks::serves_other_profile;
+use super::checks::serves_foreign_node;
 use super::desired::Desired;
 use super::diff::status;
 use super::model::balancer::TargetId;
@@ -179,9 +179,9 @@ fn unused<'a>(
 ) -> Vec<Labelled<'a>> {
     let (service, balancers) = (context.service, context.balancers);
     let all = || owned(balancers, service, context.cluster);
-    let is_of_other_profile = |balancer| serves_other_profile(context, balancer).is_some();
+    let serves_foreign = |balancer| serves_foreign_node(context, balancer).is_some();
     let is_named = all().any(|balancer| is_served_by(service, balancer));
-    if !(is_named || service.addresses.is_empty()) || all().any(is_of_other_profile) {
+    if !(is_named || service.addresses.is_empty()) || all().any(serves_foreign) {
         return Vec::new();
     }
     // Whether the Service's status would have an address of this load balancer if the load balancer served the Service.

@@ -6,7 +6,7 @@
 //! uses it.
 
 use super::annotations::parser::AnnotationParser;
-use super::checks::serves_other_profile;
+use super::checks::serves_foreign_node;
 use super::desired::ports::leave_out_taken;
 use super::desired::{Desired, desired};
 use super::diff::targets::need_servers;
@@ -128,7 +128,7 @@ fn settle_ports<'a>(
             }
         }
     }
-    if let Some(why) = there.and_then(|balancer| serves_other_profile(context, balancer)) {
+    if let Some(why) = there.and_then(|balancer| serves_foreign_node(context, balancer)) {
         parser.problem(why);
     }
     if let Some(own) = there

@@ -389,7 +389,10 @@ fn shown(port: &ServicePort) -> String {
 
 fn unknown(key: &str, name: &str) -> String {
     let names = TABLE.iter().filter(|row| row.is_read()).map(|row| row.name);
-    let near = nearest(&name.to_ascii_lowercase(), names);
+    // A fork of hcloud-cloud-controller-manager has the annotations external-dns-hostname and
+    // external-dns-hostname-ipv4-only, whose names are not similar to the annotation that replaces both.
+    let of_fork = name.starts_with("external-dns-hostname").then_some("hostname");
+    let near = nearest(&name.to_ascii_lowercase(), names).or(of_fork);
     let meant = near.map(|name| format!("; did you mean {PREFIX}{name}?")).unwrap_or_default();
     format!("annotation {key} is unknown{meant}")
 }

@@ -578,7 +578,7 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
                 );
                 parser.warning(Reason::UnknownProviderIDPrefix, why);
             }
-            ProviderId::Unknown(why) => {
+            ProviderId::Unknown(why) | ProviderId::Disabled(why) => {
                 let why = format!("node {} is no target: {why}", node.name);
                 parser.warning(Reason::TargetIgnored, why);
             }
