@@ -74,6 +74,7 @@ pub struct DaemonSettings {
     /// The flags of the daemon. The name of a flag is followed by the workload that runs the daemon, e.g.
     /// `--cluster-name of deployment kube-system/ccm`.
     pub(super) flags: Vec<Flag>,
+    /// The names and values of the daemon's variables. A value that is in another object, e.g. a Secret, is empty here.
     pub(super) variables: Vec<(String, String)>,
 }
 

@@ -227,6 +227,7 @@ impl<'a> Observer<'a> {
         DoctorView {
             settings: &self.reader.started.settings,
             problems: problems.map(ToString::to_string).collect(),
+            of_forks: &self.reader.started.of_forks,
             token: unread(),
             cluster: unread(),
             lease: unread(),
