@@ -285,7 +285,7 @@ pub(super) fn permission(api: &Api) -> Permission {
 
 /// Counts each try of a call in metrics that have the names and labels of hcloud-go's metrics. A try without an answer
 /// has no status code. Such a try is counted in a metric of its own, because hcloud-go's metric leaves it out.
-pub(super) fn watch(method: Method, path: &str, stage: TryStage) {
+pub(super) fn watch(_: &str, method: Method, path: &str, stage: TryStage) {
     let method = &method.lower_name();
     match stage {
         TryStage::Begun => {

@@ -230,7 +230,7 @@ impl HttpClient {
         if self.settings.log_bodies && !call.body.is_empty() && call.secrets.is_empty() {
             log::debug!("{line}: {}", answer::beginning(&call.body, secrets));
         }
-        (self.settings.watch)(call.method, call.path, TryStage::Begun);
+        self.watch(call, TryStage::Begun);
         let begun = clock::now();
         // ureq needs the time-out in real time, and a test can accelerate the program's clock. The time-out is rounded
         // up to whole milliseconds, because error messages show it. The call is nevertheless ended exactly at the
@@ -268,7 +268,11 @@ impl HttpClient {
             Some(head) => Ok(head.status),
             None => Err(&error.kind),
         });
-        (self.settings.watch)(call.method, call.path, TryStage::Ended(answered, took));
+        self.watch(call, TryStage::Ended(answered, took));
+    }
+
+    fn watch(&self, call: &HttpCall, stage: TryStage) {
+        (self.settings.watch)(self.base(), call.method, call.path, stage);
     }
 
     fn url_line(&self, method: Method, path: &str) -> String {

@@ -45,9 +45,9 @@ pub struct HttpSettings {
     pub log_bodies: bool,
     /// The [`Gate`], which is asked before every write whether the write is allowed.
     pub gate: Arc<dyn Gate>,
-    /// A function that is called at each stage of every try. It gets the method, the path after the base URL, and the
-    /// stage.
-    pub watch: fn(Method, &str, TryStage),
+    /// A function that is called at each stage of every try. It gets the base URL, the method, the path after the base
+    /// URL, and the stage.
+    pub watch: fn(&str, Method, &str, TryStage),
 }
 
 /// Which reads are tried again when another try may help.

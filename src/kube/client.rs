@@ -9,7 +9,7 @@ use super::node_table::{Detail, NodeRow, TablePage};
 use super::types::{KubeNode, ListPage, PageForm};
 pub(super) use crate::http::percent_encoded;
 use crate::http::{self, Method, Proxies, TryStage};
-use crate::metrics::{KUBERNETES_REQUESTS, UNANSWERED};
+use crate::metrics::{KUBERNETES_REQUESTS, REST_REQUESTS, UNANSWERED};
 use crate::provider::{Gate, lock};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
@@ -547,16 +547,23 @@ pub(super) fn folder(api: &str, namespace: &str, resource: &str) -> String {
     format!("/{api}/namespaces/{}/{resource}", percent_encoded(namespace))
 }
 
-/// Counts a try of a call in the metrics, by the resource in the path.
-fn count(method: Method, path: &str, stage: TryStage) {
-    match stage {
-        TryStage::Begun => {}
-        TryStage::Ended(Ok(code), _) => {
-            let (method, code) = (method.lower_name(), code.to_string());
-            KUBERNETES_REQUESTS.count(&[&method, &resource(path), &code]);
-        }
-        TryStage::Ended(Err(kind), _) => UNANSWERED.count(&["kubernetes", kind.word()]),
+/// Counts a try of a call in the metrics: by the resource in the path, and as client-go does, by the API server's host.
+fn count(base: &str, method: Method, path: &str, stage: TryStage) {
+    let TryStage::Ended(outcome, _) = stage else {
+        return;
+    };
+    let code = outcome.map_or("<error>".to_owned(), |code| code.to_string());
+    REST_REQUESTS.count(&[&code, method.name(), host(base)]);
+    match outcome {
+        Ok(_) => KUBERNETES_REQUESTS.count(&[&method.lower_name(), &resource(path), &code]),
+        Err(kind) => UNANSWERED.count(&["kubernetes", kind.word()]),
     }
+}
+
+/// Returns the host and port of a base URL, e.g. `10.0.0.1:6443`.
+fn host(base: &str) -> &str {
+    let authority = base.split('/').nth(2).unwrap_or_default();
+    authority.rsplit('@').next().unwrap_or_default()
 }
 
 /// Returns the resource of a path, without any name: `/api/v1/nodes/worker-1/status?…` becomes `nodes/status`.
@@ -581,6 +588,18 @@ fn resource(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_host_of_a_url_has_no_path_and_no_password() {
+        for (url, expected) in [
+            ("https://10.0.0.1:6443", "10.0.0.1:6443"),
+            ("https://[fd00::1]:443/k8s/clusters/c-1", "[fd00::1]:443"),
+            ("https://user:secret@cluster.example", "cluster.example"),
+            ("cluster.example", ""),
+        ] {
+            assert_eq!(host(url), expected, "{url}");
+        }
+    }
 
     #[test]
     fn a_path_is_its_resource() {

@@ -82,7 +82,7 @@ pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> ht
         body_limit_bytes: 64 << 20,
         log_bodies: false,
         gate: Arc::new(provider::OpenGate),
-        watch: |_, _, _| {},
+        watch: |_, _, _, _| {},
     }
 }
 

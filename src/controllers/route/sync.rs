@@ -46,6 +46,8 @@ pub struct Synced {
     pub(super) instances: Arc<Vec<Instance>>,
     /// Whether a route was deleted and its replacement could not be added.
     pub(super) is_interrupted: bool,
+    /// Whether a route was added or deleted.
+    pub(super) has_changed_routes: bool,
 }
 
 pub(super) struct RouteSync<'a> {
@@ -186,6 +188,7 @@ impl<'a> RouteSync<'a> {
         let (made, left) = over.subject.split_at(over.result.made.len());
         for change in made {
             let (object, synced) = (change.object(), &mut self.synced);
+            synced.has_changed_routes = true;
             synced.made.push((object.clone(), change.json()));
             synced.report.add_changes(&object, &change.description());
             if change.is_deletion {

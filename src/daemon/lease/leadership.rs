@@ -7,7 +7,7 @@
 use super::super::stop::Stop;
 use crate::cache::ClusterIdentity;
 use crate::kube::{self, KubeClient, LeaseKey};
-use crate::metrics::LEADER;
+use crate::metrics::{LEADER, LEADER_STATUS};
 use crate::provider::{Dedicated, Gate, Moment, Refused, clock, lock};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -121,7 +121,7 @@ enum MayWrite {
 
 impl LeaderElection {
     pub fn new(client: KubeClient, settings: LeaseSettings, stop: &'static Stop) -> LeaderElection {
-        LEADER.set(&[], 0.0);
+        show_leader(&settings.key, false);
         LeaderElection {
             client,
             settings,
@@ -219,7 +219,7 @@ impl LeaderElection {
         if before != Leadership::Waiting {
             return false;
         }
-        LEADER.set(&[], 1.0);
+        show_leader(&self.settings.key, true);
         // The deadline is checked by another thread than the renewal. Therefore the leadership ends in time even when
         // the request of a renewal hangs.
         let lease = Arc::clone(self);
@@ -233,7 +233,7 @@ impl LeaderElection {
     }
 
     pub(super) fn lose(&self, why: &str) {
-        LEADER.set(&[], 0.0);
+        show_leader(&self.settings.key, false);
         let before = std::mem::replace(&mut *lock(&self.leadership), Leadership::Lost);
         if before != Leadership::Lost {
             let key = &self.settings.key;
@@ -262,6 +262,13 @@ impl LeaderElection {
     pub(super) fn now(&self) -> Moment {
         (self.clock)()
     }
+}
+
+/// Shows in the metrics whether this process is the leader.
+fn show_leader(key: &LeaseKey, leads: bool) {
+    let value = f64::from(u8::from(leads));
+    LEADER.set(&[], value);
+    LEADER_STATUS.set(&[&key.name], value);
 }
 
 /// Whether a write that starts now is certain to end before the Lease expires. `since_renewal` is the time since the

@@ -173,7 +173,7 @@ impl Dedicated for Robot {
 }
 
 /// Counts the calls to Robot in metrics, by method, path and status code, as calls to the Cloud API are counted.
-pub(super) fn watch(method: Method, path: &str, stage: TryStage) {
+pub(super) fn watch(_: &str, method: Method, path: &str, stage: TryStage) {
     let method = &method.lower_name();
     match stage {
         TryStage::Begun => {}
