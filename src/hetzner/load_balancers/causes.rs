@@ -47,7 +47,7 @@ pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
             )
         }
         ("layer4_timeout", _) => (
-            "no answer, perhaps because a firewall blocks the node port (layer4_timeout)",
+            "no answer: is the node port blocked? (layer4_timeout)",
             format!(
                 "let the load balancer reach the node ports: Hetzner firewall (hcloud firewall list), firewall of the \
                  node, network policies; {} shows each check",

@@ -65,9 +65,9 @@ const WORLDS: &[Broken] = &[
         lists: &[(NODES, "NotReady"), (NODES, " off "), (SERVICES, "0/2"), (&["lb", "inspect", "default/web"], "its server is off")] },
     Broken { what: "half the targets are unhealthy", break_it: |world| {
         unhealthy(world, "worker-2", Health::unhealthy("layer4_timeout"));
-    }, cause: "service/default/web: 1 of 2 targets healthy; worker-2: no answer, perhaps because a firewall blocks the node port (layer4_timeout)",
+    }, cause: "service/default/web: 1 of 2 targets healthy; worker-2: no answer: is the node port blocked? (layer4_timeout)",
         fix: "let the load balancer reach the node ports",
-        lists: &[(SERVICES, "1/2"), (&["lb", "inspect", "default/web"], "worker-2 is unhealthy on port 80: no answer, perhaps because a firewall blocks the node port (layer4_timeout)")] },
+        lists: &[(SERVICES, "1/2"), (&["lb", "inspect", "default/web"], "worker-2 is unhealthy on port 80: no answer: is the node port blocked? (layer4_timeout)")] },
     Broken { what: "the token is refused", break_it: |world| {
         let token = world.sandbox.projects().token.clone();
         world.sandbox.cloud().remove_token(&token);
@@ -168,10 +168,9 @@ fn servers_that_are_off_hide_no_other_cause() {
         unhealthy(&world, name, failed.clone());
     }
     let check = world.check("targets");
-    for part in [
-        "worker-1, worker-2: its server is off",
-        "worker-3: no answer, perhaps because a firewall blocks the node port",
-    ] {
+    for part in
+        ["worker-1, worker-2: its server is off", "worker-3: no answer: is the node port blocked?"]
+    {
         assert!(check.message.contains(part), "{check:?}");
     }
     let fix = "let the load balancer reach the node ports";
@@ -274,7 +273,7 @@ fn targets_of_a_new_service_are_given_time() {
     let checks = checks(&ran);
     let check = find(&checks, "targets");
     assert_eq!(check.status, "warn", "{check:?}");
-    let says = "0 of 2 targets healthy; worker-1, worker-2: no answer, perhaps because a firewall blocks the node port (layer4_timeout); the Service is \
+    let says = "0 of 2 targets healthy; worker-1, worker-2: no answer: is the node port blocked? (layer4_timeout); the Service is \
                 younger than 3 minutes";
     assert!(check.message.contains(says), "{check:?}");
 }
