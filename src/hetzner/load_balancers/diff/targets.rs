@@ -144,8 +144,8 @@ impl<'a> Ways<'a> {
             (Some(true), _) => true,
             // This target is reached by a public address instead of a private one, or the reverse. So it should be
             // removed and then added again. But its server is not in the list of servers, so the API might refuse to
-            // add it. So the target is not changed.
-            (Some(false), Some(Reach::Missing { .. })) => false,
+            // add it. So the target is not changed. The same is done when the node may run on another server.
+            (Some(false), Some(Reach::Missing { .. } | Reach::Doubtful)) => false,
             (_, found) => found.is_none_or(|found| self.reaches(found)),
         };
         wanted.iter().filter(exists).cloned().partition(can)
