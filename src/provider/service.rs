@@ -358,6 +358,13 @@ impl Cluster {
         self.uids().any(|owner| owner == uid)
     }
 
+    /// Returns how many nodes should have a server in the cloud project. Nodes on dedicated servers do not count.
+    pub fn project_nodes(&self) -> usize {
+        let dedicated: HashSet<&String> = self.dedicated.values().collect();
+        let names = self.servers.values().chain(&self.target_only);
+        names.filter(|name| !dedicated.contains(name)).collect::<HashSet<_>>().len()
+    }
+
     /// Whether the provider ID of a node names this server. The result is `false` when the node is only matched with the
     /// server by its name, because it is a node of another provider.
     pub fn has_claimed(&self, id: InstanceId) -> bool {

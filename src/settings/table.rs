@@ -45,6 +45,22 @@ const PLANNING: &[Command] = &[Run, NodeSync, LbSync, LbAdopt, LbRelease, RouteS
 const WITH_LOAD_BALANCERS: &[Command] =
     &[Run, LbList, LbInspect, LbSync, LbAdopt, LbRelease, Doctor, Status, Lint];
 
+/// The commands that plan load balancers or show which nodes can be their targets.
+const WITH_TARGETS: &[Command] = &[
+    Run,
+    NodeList,
+    NodeInspect,
+    NodeSync,
+    LbList,
+    LbInspect,
+    LbSync,
+    LbAdopt,
+    LbRelease,
+    Doctor,
+    Status,
+    Lint,
+];
+
 /// The commands that plan routes.
 const WITH_ROUTES: &[Command] = &[Run, RouteList, RouteSync];
 
@@ -346,6 +362,7 @@ settings! {
     HCLOUD_LOAD_BALANCERS_FOREIGN_NODES foreign_nodes: ForeignNodes = choice => {
         kind: ValueKind::Choice(&["ignore", "match"]),
         default: Some("ignore"),
+        commands: WITH_TARGETS,
     }
 
     /// Labels of all load balancers of Services, e.g. team=web,cost=42. A label stays on the load balancer when its key

@@ -227,14 +227,15 @@ impl ObservedServices {
         for (node, found) in &others {
             for server in &found.named {
                 let name = || node.name().to_owned();
-                if let (InstanceId::Dedicated(_), Some(ip)) = (server.id, server.public_ipv4) {
+                // The addresses in the node's status are not used, because its kubelet writes them.
+                let public = server.public_ipv4.filter(|_| server.id.dedicated().is_some());
+                if server.id.cloud().is_some() {
+                    self.cluster.servers.entry(server.id).or_insert_with(name);
+                } else if let Some(ip) = public {
                     self.cluster.dedicated.entry(ip.into()).or_insert_with(name);
                     self.cluster.proven.insert(ip.into());
                 }
-                self.cluster.servers.entry(server.id).or_insert_with(name);
                 if is_offered(node) {
-                    // The addresses in the node's status are not used, because its kubelet writes them.
-                    let public = server.public_ipv4.filter(|_| server.id.dedicated().is_some());
                     self.nodes
                         .push(OfferedNode { dedicated_ipv4: public, ..offer(node, server.id) });
                 }

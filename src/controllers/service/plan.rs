@@ -135,8 +135,7 @@ pub(super) fn plan_for(
     }
     let lacks_identity = cluster.uid.is_empty();
     plan.take_over(if lacks_identity { without_identity(cloud, plan.want) } else { cloud });
-    let has_nodes = !cluster.servers.is_empty() || !cluster.target_only.is_empty();
-    let is_unknown = has_nodes && observed.has_own_servers.is_none();
+    let is_unknown = cluster.project_nodes() > 0 && observed.has_own_servers.is_none();
     plan.cloud.needs.services |= is_begun;
     plan.cloud.needs.servers |= is_begun;
     plan.cloud.needs.project = is_unknown && plan.may_rest_on_project();
@@ -213,8 +212,7 @@ pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
 /// load balancer in the right project would stay behind. When no node of the cluster runs on a cloud server, the
 /// project can't be checked.
 fn refuse_in_wrong_project(observed: &ObservedServices, plans: &mut [ServicePlan]) {
-    let Cluster { servers, target_only, .. } = &observed.cluster;
-    let count = servers.values().chain(target_only).collect::<HashSet<_>>().len();
+    let count = observed.cluster.project_nodes();
     if count == 0 || observed.has_own_servers != Some(false) {
         return;
     }

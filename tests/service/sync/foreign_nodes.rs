@@ -93,7 +93,7 @@ fn nodes_of_k3s_are_targets_and_nothing_is_written_to_them() {
     world.wait_for_targets("web", &["bare", "one", "two"]);
     world.keeps_targets("web", &["bare", "one", "two"]);
     assert_eq!(world.node_writes(mark), Vec::<String>::new());
-    daemon.logs("ForeignNodeMatched");
+    daemon.logs("node/bare: server bare");
     // The Node is deleted, or gets the label that excludes it.
     world.delete_node("two");
     world.wait_for_targets("web", &["bare", "one"]);
@@ -224,7 +224,7 @@ fn a_dedicated_server_of_k3s_is_a_target_by_its_public_address() {
     let mut world = World::of(common::builder().nodes(0).robot(1));
     world.set(&[MATCH, ("ROBOT_ENABLED", "true")]);
     world.delete_node("metal-1");
-    let ip = text(&world.sandbox.robot().servers()[0]["server_ip"]);
+    let ip = world.sandbox.robot().servers()[0].server_ip.clone().expect("an address");
     world.join_k3s("metal-1", &[&ip]);
     let _daemon = Daemon::start(&world.env, &[NO_RESYNC]);
     world.create("web", &[], &[80]);

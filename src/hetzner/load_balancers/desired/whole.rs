@@ -10,14 +10,14 @@ use crate::hetzner::load_balancers::annotations::parser::{
 use crate::hetzner::load_balancers::annotations::values as v;
 use crate::hetzner::load_balancers::annotations::{self as a, Annotation, PREFIX};
 use crate::hetzner::load_balancers::model::balancer::{
-    Algorithm, BalancerPrivateNet, LoadBalancer, TargetId,
+    Algorithm, BalancerPrivateNet, LoadBalancer,
 };
 use crate::hetzner::load_balancers::ownership::context::{PlanContext, default_source};
 use crate::hetzner::load_balancers::ownership::labels::is_of_program;
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
-    AddressKind, InstanceId, Labels, OfferedNode, ProviderId, Reach, Reason, Service, ServiceName,
-    Source, Sourced, TrafficPolicy,
+    AddressKind, InstanceId, Labels, OfferedNode, ProviderId, Reason, Service, ServiceName, Source,
+    Sourced, TrafficPolicy,
 };
 use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
@@ -548,21 +548,11 @@ fn pods_of(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<ServiceN
 fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
     let selector = parser.read(&a::NODE_SELECTOR, None, Selector::parse);
     let asked = asked_targets(parser, context, selector.as_ref());
-    let present = || {
-        let there = context.group.balancer().or(context.group.undecided);
-        there.into_iter().flat_map(|labelled| labelled.balancer.single_targets())
-    };
     let is_present = |node: &OfferedNode| {
-        let mut names = present().filter_map(|(target, _)| target.node(context.cluster));
+        let there = context.group.balancer().or(context.group.undecided);
+        let targets = there.into_iter().flat_map(|labelled| labelled.balancer.single_targets());
+        let mut names = targets.filter_map(|(target, _)| target.node(context.cluster));
         names.any(|name| *name == node.name)
-    };
-    let is_target = |node: &OfferedNode| {
-        let server = node.provider_id.clone().ours().and_then(InstanceId::cloud);
-        let ip = node.dedicated_ipv4.map(IpAddr::from);
-        present().any(|(target, _)| match target {
-            TargetId::Server(id) => Some(id) == server,
-            TargetId::Address(address) => Some(address) == ip,
-        })
     };
     let is_selected = |node: &&OfferedNode| {
         asked.iter().any(|asked| match asked {
@@ -572,8 +562,7 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
         })
     };
     let mut machines = BTreeMap::new();
-    let may_be_target = |node: &&OfferedNode| node.reach != Reach::Doubtful || is_target(node);
-    for node in context.nodes.iter().filter(is_selected).filter(may_be_target) {
+    for node in context.nodes.iter().filter(is_selected) {
         match &node.provider_id {
             ProviderId::Ours(id) => {
                 let machine = machine(*id, node, context);
