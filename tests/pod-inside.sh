@@ -322,6 +322,58 @@ checks_of_its_pod() {
     kubectl delete service web >/dev/null
 }
 
+# With 25 more nodes, whose names come first, an lb11 has no room for the node that runs the Pods. Those nodes have no kubelet.
+more_nodes_than_targets() {
+    . "$place/hetzner"
+    hetzner() { curl -sf -H "Authorization: Bearer $HCLOUD_TOKEN" -H 'Content-Type: application/json' "$@"; }
+    for i in $(seq 10 34); do
+        id=$(hetzner "$HCLOUD_ENDPOINT/servers" --data '{"name": "a-'$i'", "server_type": "cx23", "image": "ubuntu-24.04",
+            "location": "fsn1"}' | sed -n 's/^{"server":{"id":\([0-9]*\),.*/\1/p')
+        echo "{apiVersion: v1, kind: Node, metadata: {name: a-$i}, spec: {providerID: 'ccm-from-scratch://$id'}}"
+        echo ---
+    done >"$place/nodes.yaml"
+    kubectl create --filename "$place/nodes.yaml" >/dev/null
+    kubectl create --filename - >/dev/null <<END
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: local}
+spec:
+  selector: {matchLabels: {app: local}}
+  template:
+    metadata: {labels: {app: local}}
+    spec:
+      nodeName: $node
+      containers: [{name: pause, image: "docker.io/library/pause:test", imagePullPolicy: Never}]
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: local
+  annotations:
+    load-balancer.hetzner.cloud/location: fsn1
+    load-balancer.hetzner.cloud/prefer-nodes-with-pods: "true"
+spec:
+  type: LoadBalancer
+  externalTrafficPolicy: Local
+  selector: {app: local}
+  ports: [{port: 80}]
+END
+    server=$(kubectl get node $node -o jsonpath='{.spec.providerID}' | sed 's:.*/::')
+    is_target() { hetzner "$HCLOUD_ENDPOINT/load_balancers" | grep -q "\"server\":{\"id\":$server}"; }
+    eventually 120 "the node with the Pods as a target" is_target
+    seen "endpointslices: the node with the Pods is a target, and one of 25 other nodes is none"
+    kubectl rollout restart deployment/local >/dev/null
+    rolled() {
+        is_target || failed "the node as a target during a rollout"
+        kubectl rollout status deployment/local --timeout 1s
+    }
+    eventually 60 "the end of a rollout" rolled
+    for _ in $(seq 20); do is_target || failed "the node as a target after a rollout"; sleep 1; done
+    seen "endpointslices: during a rollout and 20 s later it is still a target"
+    kubectl delete service/local deployment/local >/dev/null
+    kubectl delete --filename "$place/nodes.yaml" >/dev/null
+}
+
 # What README.md says under "Token, image, installation", in its words.
 lines() { sed -n "/^$1/,/^\`\`\`$/p" README.md | sed -e :a -e '/\\$/N; s/ *\\\n */ /; ta' | sed -n 's/ *#.*//; /^[a-z]* .* /p'; }
 secret=$(lines "if the nodes have no private Network" | sed "s/=ID-or-name/=$HCLOUD_NETWORK/; s/=…/=$HCLOUD_TOKEN/; s/ --from-literal=robot[^ ]*//g" | grep '^kubectl .* create secret ')
@@ -392,6 +444,7 @@ seen "loopback-metrics: its probes succeed, and other addresses of the node do n
 kubectl auth can-i list endpointslices.discovery.k8s.io --all-namespaces --quiet \
     --as "system:serviceaccount:$namespace:ccm-from-scratch" || failed "the right to list EndpointSlices"
 seen "endpointslices: its account may list EndpointSlices"
+more_nodes_than_targets
 removed
 
 new_node =true

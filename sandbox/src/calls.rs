@@ -180,7 +180,7 @@ impl CallLog {
         state.last
     }
 
-    /// Adds the answer to a call in the log. `response` is `None` when no answer is sent.
+    /// Adds the answer of a call to the call's entry in the log. `response` is `None` when no answer is sent.
     pub(crate) fn end(&self, sequence: u64, response: Option<&Response>) {
         let watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ended = {

@@ -21,7 +21,7 @@ use rustls::{
 use crate::faults::SplitMix64;
 use crate::time;
 
-/// The signature algorithms that [`Authority::client_with`] takes.
+/// The signature algorithms with which [`Authority::client_with`] can make a certificate.
 pub use rcgen::{PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 
 /// A certificate authority whose private key is only in memory.
@@ -32,7 +32,7 @@ pub struct Authority {
     keys: Keys,
 }
 
-/// Where the keys of an authority come from.
+/// Where a certificate authority gets private keys: its own, and those of the certificates that it makes.
 enum Keys {
     Random,
     /// The keys are computed from a seed. All of them are Ed25519 keys, because Ed25519 signatures need no random
@@ -179,8 +179,8 @@ impl Keys {
 #[derive(Clone)]
 pub struct ServerTls(Arc<Mutex<Arc<Material>>>);
 
-/// The TLS configuration at one moment. A connection keeps the configuration with which it began, even when a later
-/// replacement changes the server's certificates.
+/// The TLS configuration that a server has until a test replaces it. A connection keeps the configuration with which it
+/// began, even when the server gets other certificates later.
 pub(crate) struct Material {
     pub(crate) config: Arc<ServerConfig>,
     trusted: Arc<dyn ClientCertVerifier>,

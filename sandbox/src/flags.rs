@@ -7,8 +7,8 @@ use lexopt::{Arg, Error, Parser, ValueExt};
 use sandbox::scenario::{EFFECTS, Scenario};
 use sandbox::{Builder, Half, Sandbox};
 
-/// The parsed command line. A value on the command line takes precedence over the scenario file, and the scenario file
-/// over the defaults.
+/// The parsed command line of the program `sandbox`. When a value is both on the command line and in the scenario file
+/// (a YAML file that describes a sandbox), the command line decides. A value that is in neither has its default.
 #[derive(Debug, Default)]
 pub struct Flags {
     /// The values of those flags that a scenario file (a YAML file that describes a sandbox) can also set, e.g. the
@@ -29,7 +29,8 @@ pub enum Parsed {
     Help(String),
 }
 
-/// Reads the command line, and the scenario file that `--scenario` names.
+/// Reads the command line, and the scenario file (a YAML file that describes a sandbox) whose path is the value of the
+/// flag `--scenario`.
 pub fn parse(mut parser: Parser) -> Result<Parsed, Error> {
     let mut flags = Flags::default();
     while let Some(argument) = parser.next()? {

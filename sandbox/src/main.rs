@@ -78,7 +78,7 @@ fn run(flags: &Flags) -> io::Result<()> {
     env_file.map_or(Ok(()), remove)
 }
 
-/// Returns a shell script that exports the variables.
+/// Returns a shell script that exports these environment variables.
 fn exports(variables: &[(String, String)]) -> String {
     let quote = |value: &str| format!("'{}'", value.replace('\'', r"'\''"));
     variables.iter().map(|(name, value)| format!("export {name}={}\n", quote(value))).collect()

@@ -44,8 +44,9 @@ impl Spec {
         Ok(Spec { document })
     }
 
-    /// Reads the OpenAPI document of the Hetzner Cloud API. Adds the properties of [`GROWN`], and corrects the types of
-    /// the fields that [`ID_OR_NAME`] describes.
+    /// Reads the OpenAPI document of the Hetzner Cloud API, and corrects it in two ways. It adds the properties that
+    /// the API got after the document was written ([`GROWN`]). A field that contains an ID or a name also accepts a
+    /// number, because clients send IDs as numbers.
     pub fn hetzner(path: impl AsRef<Path>) -> Result<Spec, String> {
         let mut spec = Spec::load(path)?;
         for (schema, property, definition) in GROWN {
@@ -174,7 +175,8 @@ fn children(object: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     object.into_iter().flat_map(|object| object.values_mut())
 }
 
-/// Makes the type of a field also accept numbers, when its description contains a phrase of [`ID_OR_NAME`].
+/// Makes the type of a field also accept numbers, when the field's description says that it contains an ID or a name.
+/// [`ID_OR_NAME`] lists the phrases by which such a description is recognised.
 fn take_ids_and_names(field: &mut Value) {
     let description = field["description"].as_str().unwrap_or_default();
     if ID_OR_NAME.iter().any(|words| description.contains(words)) {

@@ -20,12 +20,14 @@ thread_local! {
 /// A guard that simulates time on its thread until it is dropped.
 pub struct Simulated {
     before: Option<Arc<AtomicU64>>,
-    /// A marker that prevents the guard from being sent to another thread.
+    /// A marker that prevents this value from being sent to another thread, because it simulates the time of its own
+    /// thread only.
     thread: PhantomData<*const ()>,
 }
 
-/// Simulates the time of this thread until the returned guard is dropped. The simulated time is [`BEGINNING_S`] plus
-/// `nanoseconds`, which the caller raises. Guards must be dropped in the reverse order of their creation.
+/// Simulates the time of this thread until the returned guard is dropped. The simulated time begins at a fixed date
+/// ([`BEGINNING_S`]), and `nanoseconds` is how much of it has passed. The caller raises this number. Guards must be
+/// dropped in the reverse order of their creation.
 #[must_use]
 pub fn simulate(nanoseconds: Arc<AtomicU64>) -> Simulated {
     Simulated { before: PASSED.replace(Some(nanoseconds)), thread: PhantomData }

@@ -21,7 +21,7 @@ pub const PUT_OFF: &str = "refreshes postponed";
 #[derive(Debug)]
 pub struct View<T> {
     pub value: Arc<T>,
-    /// The moment just before the call was sent. The value shows the state of the API at this moment or later.
+    /// The moment just before the call was sent. So the answer shows the state of the API at this moment or later.
     pub asked: Instant,
     /// The moment when the answer came.
     pub answered: Instant,
@@ -172,7 +172,8 @@ impl<T> Cached<T> {
 }
 
 impl<T> View<T> {
-    /// Creates a `View` of an answer that has come just now. `asked` is the moment just before the call was sent.
+    /// Creates a `View`, i.e. an answer together with its age, of an answer that has come just now. `asked` is the
+    /// moment just before the call was sent.
     pub(super) fn new(value: Arc<T>, asked: Instant) -> View<T> {
         View { value, asked, answered: clock::now() }
     }
@@ -188,8 +189,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came. When other data must have been requested after this answer came, a
-    /// caller passes this time as the `max_age` of the other data.
+    /// Returns the time since this answer came. As the greatest age (`max_age`) of other data, this time makes sure
+    /// that the other data were requested after this answer came.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }
@@ -212,7 +213,7 @@ impl<T> Default for Cached<T> {
 #[derive(Default)]
 pub(super) struct CallPause {
     last: Mutex<Option<FailedRead>>,
-    /// Each pause after a failure lasts at least this long.
+    /// After a call to the API has failed, no call is made for at least this long.
     pub(super) at_least: Duration,
 }
 

@@ -10,15 +10,15 @@ use crate::kube::{Identities, KubeClient, KubeError, Lease, LeaseKey};
 use crate::provider::lock;
 use std::sync::Mutex;
 
-/// The present UID and the earlier UIDs of the Service `default/kubernetes`, as far as this process knows them. The
-/// first of them is the identity of the cluster.
+/// The present UID and the earlier UIDs of the Service `default/kubernetes`, as far as this process knows them. The UID
+/// that was known first is the identity of the cluster.
 #[derive(Default)]
 pub struct ClusterIdentity(Mutex<IdentityMemory>);
 
 #[derive(Default)]
 enum IdentityMemory {
     /// There is no Lease, or the Lease contains no UID of the Service `default/kubernetes`. The present UID of this
-    /// Service is then the identity of the cluster.
+    /// Service then identifies the cluster.
     #[default]
     Nothing,
     /// The namespace and the name of a Lease that was not read yet. The Lease is read when the identity of the cluster
@@ -36,8 +36,8 @@ impl ClusterIdentity {
         *lock(&self.0) = IdentityMemory::Unread(key);
     }
 
-    /// Remembers the UIDs that the Service `default/kubernetes` has had over time, as the Lease stores them. The Lease
-    /// was read by this process, but another process holds it. `lease` is `None` when the Lease does not exist.
+    /// Remembers the UIDs that the Service `default/kubernetes` has had over time. They are stored in this Lease, which
+    /// another process holds. `lease` is `None` when the Lease does not exist.
     pub fn heed(&self, key: &LeaseKey, lease: Option<&Lease>) {
         *lock(&self.0) = IdentityMemory::of(key, lease);
     }

@@ -45,9 +45,9 @@ const FEW_PAGES: u32 = 3;
 /// Network take, together, at most 200 of the project's 3,600 calls an hour.
 const SERVERS_CALL: Duration = Duration::from_secs(30);
 
-/// The period of the background refresh of all load balancers is at least this time multiplied by the number of calls
-/// of one refresh. For example, there are at least two minutes between two refreshes of two calls each. The refreshes
-/// thus take at most 60 calls an hour. This includes the calls for other data that is needed to update load balancers.
+/// All load balancers are read again in the background at regular intervals. An interval is at least this time
+/// multiplied by the number of calls that one such refresh takes, e.g. two minutes when it takes two calls. So the
+/// refreshes take at most 60 calls an hour, including the calls for other data that is needed to update load balancers.
 const BALANCERS_CALL: Duration = Duration::from_secs(60);
 
 /// A check reads pages of the server list to see whether the servers of not-ready nodes still exist. The period of this
@@ -66,7 +66,7 @@ pub struct Refresh {
     /// The name of the list, which is `servers` or `load balancers`.
     pub list: &'static str,
     pub period_seconds: u64,
-    /// How many calls one read of the list takes.
+    /// How many API calls are needed to read the list once.
     pub calls: u32,
 }
 
@@ -76,7 +76,7 @@ pub struct Apis {
     pub provider: Box<dyn Provider>,
     pub recorder: Recorder,
     pub nodes: NodeCache,
-    /// The identity of the cluster, which is the first UID of the Service `default/kubernetes`. The code of the leader
+    /// The identity of the cluster: the oldest known UID of the Service `default/kubernetes`. The code of the leader
     /// election shares this value and stores it in the Lease.
     pub identity: Arc<ClusterIdentity>,
     /// How many nodes are written at the same time at most. This is the setting `--concurrent-node-syncs`.
@@ -103,7 +103,7 @@ struct CloudLists {
     interval: Duration,
 }
 
-/// The last list of the API of dedicated servers.
+/// The last list of all dedicated servers that their API returned.
 #[derive(Default)]
 struct DedicatedList {
     instances: Cached<Vec<Instance>>,
@@ -169,9 +169,9 @@ impl Apis {
             .map_err(CacheError::Kube)
     }
 
-    /// Returns all known UIDs that the Service `default/kubernetes` has had over time. The first of them is the
-    /// identity of the cluster. `service_uid` is the present UID of this Service. Returns `None` when there is no
-    /// present UID and no Lease with a UID.
+    /// Returns all known UIDs that the Service `default/kubernetes` has had over time. It gets a new UID when it is
+    /// deleted and created again. The first UID in the result identifies the cluster. `service_uid` is the present UID
+    /// of this Service. Returns `None` when there is no present UID and no Lease with a UID.
     pub fn identities(
         &self,
         service_uid: Option<&str>,
@@ -241,8 +241,9 @@ impl Apis {
             .map_err(CacheError::Cloud)
     }
 
-    /// Returns the present state of the cloud server with the ID `number`. If [`Apis::poll_cloud_every`] was called and
-    /// a list of all servers is cached, returns the server from that list instead, without a call.
+    /// Returns the present state of the cloud server with the ID `number`, by a call. If [`Apis::poll_cloud_every`] has
+    /// limited how often the cloud is called, and a list of all servers is cached, returns the server from that list
+    /// instead.
     pub fn instance(&self, number: u64) -> Result<Instance, provider::ProviderError> {
         if let Some(listed) = self.instances_last().filter(|_| !self.cloud.interval.is_zero()) {
             let id = InstanceId::Cloud(number);

@@ -72,17 +72,17 @@ struct State {
     /// The moment when the complete objects of all nodes were last requested by one list. `None` when no nodes are
     /// cached.
     listed: Option<Instant>,
-    /// The moment when the last list of complete nodes was requested, if that list did not come from the API server's
-    /// cache. `None` when it came from that cache.
+    /// The moment when the whole objects of all nodes were last listed from etcd. `None` when the last such list came
+    /// from the API server's cache.
     listed_latest: Option<Instant>,
     /// The moment of the last read of the table of nodes, if the API server did not answer with a table in the expected
     /// form. For some minutes after this moment, polls list the complete nodes and do not request a table. `None` after
     /// a table in the expected form.
     odd: Option<Instant>,
-    /// The hashes of the last tables whose rows all agreed with the cached nodes. The first hash is of the table
-    /// without metadata, the second of the table with metadata. A new table with the same hash shows no change.
+    /// The hash of the last table of nodes that showed no change of the cached nodes. A new table with the same hash
+    /// shows no change either. The first hash is for tables without metadata, the second for tables with metadata.
     agreed: [Print; 2],
-    /// Whether a node counts as changed when it was cordoned or uncordoned.
+    /// Whether a node counts as changed, and is read again, when it was cordoned or uncordoned.
     watches_cordons: bool,
     /// The names of the nodes whose rows changed and that could not be read since then. Only the first failure of each
     /// such node is logged.
@@ -92,7 +92,8 @@ struct State {
 /// When a node was last read, and when it was first read.
 #[derive(Clone, Copy, Debug)]
 struct Note {
-    /// The moment before the call that read the node.
+    /// The moment just before the call that last read the node was sent. What is known about the node is at most as old
+    /// as this.
     asked: Instant,
     /// The moment when the answer to the first read of this node came. When another node with the same name (and
     /// another UID) replaces the node, the moment of that node's first read is stored instead.
@@ -234,10 +235,11 @@ impl State {
         is_same.then(|| &self.notes[place])
     }
 
-    /// Reads the complete objects of all nodes.
+    /// Reads the complete objects of all nodes, and replaces the cached nodes by them.
     fn list(&mut self, kube: &KubeClient, from: ReadFrom) -> Result<(), CacheError> {
         let asked = clock::now();
-        // The read times of the cached nodes, by UID. A node that is also in the new list keeps its time `first_seen`.
+        // For each node in the cache, by its UID, the times at which it was read. When the node is in the list that was
+        // read just now, its time `first_seen` is kept.
         let known = self.nodes.iter().zip(&self.notes);
         let known: HashMap<String, Note> =
             known.map(|(node, note)| (node.metadata.uid.clone(), *note)).collect();
@@ -396,7 +398,8 @@ impl State {
     }
 }
 
-/// Whether the row differs from this node. A cordon counts only when `watches_cordons` is set.
+/// Whether the node has changed since it was stored in the cache. `row` is the new row of the table of nodes, and
+/// `node` is the stored object. A changed cordon counts only when `watches_cordons` is `true`.
 fn has_changed(row: &NodeRow, node: &KubeNode, watches_cordons: bool) -> bool {
     let differs = |meta: &RowMeta| {
         meta.uid != node.metadata.uid

@@ -57,8 +57,9 @@ impl Secrets {
             }
             let before = known.remove(name).map(|(_, held)| held);
             let namespace = name.0.as_str();
-            // Only the read of a new Secret shows whether the Secret is usable. An unusable Secret needs a place in
-            // `others`. A new Secret is therefore read only when `others` has room for it.
+            // Whether a new Secret is usable is known only after it was read. If it is not, it needs a place in
+            // `others`, the map of the unusable Secrets. A new Secret is therefore read only when this map has room for
+            // it.
             let mut has_room =
                 || !full.contains(namespace) && make_room(&mut known.others, namespace);
             if before.is_none() && !has_room() {
@@ -173,9 +174,9 @@ fn read(
 mod tests {
     use super::*;
 
-    /// Tries to put all names of all namespaces into an empty cache, three times one after the other. Each element of
-    /// `asked` is a namespace and the number of its names. Returns how many names of each namespace are in the cache
-    /// after that.
+    /// Simulates the cache of Secrets, without their contents. Tries three times to put all Secrets of all namespaces
+    /// into an empty cache. Each element of `asked` is a namespace and the number of its Secrets. Returns how many
+    /// Secrets of each namespace are in the cache in the end.
     fn places(asked: &[(&str, usize)]) -> Vec<usize> {
         let mut places = BTreeMap::new();
         for _ in 0..3 {

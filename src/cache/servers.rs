@@ -50,7 +50,8 @@ impl ServerNeeds {
         ServerNeeds { max_age, since: None, dedicated_since: None, covers: Covers::Nothing }
     }
 
-    /// Returns conditions that are strict enough for both `self` and `other`.
+    /// Returns conditions for lists of servers that are as strict as `self` and `other` together. A list that fulfils
+    /// them also fulfils `self` and `other`.
     pub fn and(self, other: ServerNeeds) -> ServerNeeds {
         let is_same = self.covers == other.covers;
         ServerNeeds {

@@ -78,8 +78,8 @@ const COMMANDS: &[CommandEntry] = &[
 ];
 
 impl CommandEntry {
-    /// Returns the [`Command`] by which the table of settings names this command. Returns `None` when the command takes
-    /// no flags.
+    /// Returns the [`Command`] that stands for this command in the table of settings, which says which flags each
+    /// command accepts. Returns `None` when the command takes no flags.
     pub(super) fn settings(&self) -> Option<Command> {
         match self.kind {
             CommandKind::Flags(command) => Some(command),
@@ -162,7 +162,8 @@ pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exi
     unknown_of(what, word, known, "See ccm help.")
 }
 
-/// Prints the error for an unknown word as [`unknown`] does, but ends the error with the line `see`.
+/// Prints the error for an unknown word of the command line, e.g. a mistyped command, with suggestions from `known`
+/// (see [`unknown`]). The line `see` follows, which says where to find help.
 pub(super) fn unknown_of<T: AsRef<str>>(what: &str, word: &str, known: &[T], see: &str) -> Exit {
     let mut known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     // The known words can come from several lists, e.g. from the help topics and the checks of `ccm doctor`. A word

@@ -45,7 +45,7 @@ pub(super) struct List<Plans> {
 
 impl<Plans: PlannedObjects> List<Plans> {
     /// Returns the content of a list. Calls `read` to get the plans that the list shows. When Kubernetes or the cloud
-    /// does not answer, calls `read` again for the other one alone, see [`CommandContext::read`].
+    /// does not answer, calls `read` again with the data of the API that answers, see [`CommandContext::read`].
     pub(super) fn read(
         context: &CommandContext,
         empty: &str,

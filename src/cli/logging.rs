@@ -22,8 +22,8 @@ use std::time::Duration;
 pub(super) enum LogReader {
     Daemon,
     Person,
-    /// A person who waits at a terminal while load balancers or routes are changed. These changes take long, so each
-    /// change is logged when it is made.
+    /// The reader is a person who waits at a terminal while load balancers or routes are changed. These changes take
+    /// long, so each change is logged when it is made.
     Waiting,
 }
 
@@ -130,7 +130,8 @@ pub(super) fn show_waits() {
         return;
     }
     note_waits();
-    // An error is ignored here. When the thread can't be started, the command works, but shows no lines about waits.
+    // An error is ignored here. When the thread can't be started, the command works, but shows no lines that say what
+    // it waits for.
     let _ = std::thread::Builder::new().spawn(|| {
         loop {
             clock::sleep(clock::from_machine(POLL_INTERVAL));

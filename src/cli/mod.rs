@@ -64,8 +64,8 @@ pub fn in_simulation(words: Vec<OsString>) -> u8 {
 }
 
 /// Returns the words of the command line without the program's name. When the program was started by the name
-/// [`DROP_IN`], the flag `--cloud-provider=hcloud` is added as the first flag. A later flag of the user then has
-/// priority.
+/// `hcloud-cloud-controller-manager`, the flag `--cloud-provider=hcloud` is added as the first flag. A later flag of
+/// the user then has priority.
 fn without_program(mut words: Vec<OsString>) -> Vec<OsString> {
     if words.is_empty() {
         return words;
@@ -301,9 +301,9 @@ mod tests {
                 "/bin/hcloud-cloud-controller-manager --leader-elect=false -v 4",
                 "+ --leader-elect=false -v 4",
             ),
-            // In this case, the flag `--cloud-provider` stands twice in the resulting command line: once as the user's
-            // word, and once added for this name of the program. The last value counts, as with pflag, the flag library
-            // of Kubernetes.
+            // Here the user has typed `--cloud-provider=hcloud`, and the program adds the same flag because it was
+            // called by this name. The flag therefore stands twice in the resulting command line. The last value
+            // counts, as with pflag, the flag library of Kubernetes.
             (
                 "hcloud-cloud-controller-manager --cloud-provider=hcloud",
                 "+ --cloud-provider=hcloud",

@@ -188,7 +188,8 @@ mod tests {
         for (namespace, text, named) in [
             ("default", "default/web", &["default/web"] as &[&str]),
             ("default", "shop/web", &["shop/web"]),
-            // `web` is also the name of another Service's load balancer. The name of the Service has priority.
+            // The typed word `web` is the name of the Service `default/web`, and also of a load balancer of another
+            // Service. The Service that has this name itself takes precedence.
             ("default", "web", &["default/web"]),
             ("shop", "web", &["shop/web"]),
             ("shop", "front", &["shop/front"]),

@@ -425,7 +425,8 @@ fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
     }
 }
 
-/// Returns the text of the column `DIFF`: what a sync would change on the node, or the reason why the node is blocked.
+/// Returns the text of the column `DIFF`: what a sync would change on the node, or the reason why a sync can't do its
+/// work on the node.
 fn diff_cell(plans: &NodePlans) -> String {
     let plan = &plans.node;
     match plans.lifecycle_changes().next() {
@@ -546,8 +547,8 @@ fn target_rules(found: &ForeignMatch) -> [(Option<bool>, String); 4] {
     ]
 }
 
-/// Returns the end of the line about a taint. For a taint `out-of-service`, this text says whether ccm has set the
-/// taint and who must remove it. For any other taint it is empty.
+/// Returns the end of the line with which `ccm node inspect` shows a taint. For a taint `out-of-service`, this text
+/// says whether ccm has set the taint and who must remove it. For any other taint it is empty.
 fn set_by(taint: &Taint) -> &'static str {
     match taint.key == OUT_OF_SERVICE {
         true if is_own(taint) => " (set by ccm, which removes it when the server is on again)",

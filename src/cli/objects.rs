@@ -131,7 +131,8 @@ pub(super) fn document<'a, P: PlannedObjects>(
     document
 }
 
-/// The data that every command on nodes, Services or routes works with.
+/// What every command on nodes, Services or routes needs: the settings, the API clients, and the names of the objects
+/// that the user typed.
 pub(super) struct CommandContext {
     pub(super) settings: Settings,
     pub(super) apis: Apis,

@@ -99,7 +99,7 @@ impl Printer {
         Printer::stderr(&whole_line(true, "ccm: ", 6, &message.to_string()));
     }
 
-    /// Prints the message to stderr as [`Printer::notice`] does, and returns the exit code of a failure.
+    /// Prints the message to stderr, with `ccm: ` before it, and returns the exit code of a failure.
     pub(super) fn failure(message: impl std::fmt::Display) -> Exit {
         Printer::notice(message);
         Exit::Failed

@@ -23,8 +23,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     TABLE.show(&routes.context, || {
         let empty = "The Network has no routes, and no node needs one.\n";
         let mut list = List::read(&routes.context, empty, |sides| routes.read(sides))?;
-        // The notes, which are printed to stderr, are the warnings of the plan, and a line for each node that gets no
-        // route.
+        // Below the table, stderr shows the warnings of the plan, and a line for each node that gets no route.
         let mut notes = list.plans.notes();
         notes.extend(list.plans.plan.nodes.iter().filter_map(|node| {
             let why = node.obstacle.as_ref()?.text();

@@ -213,7 +213,11 @@ fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
         match controller.propose(apis, &Selection::All) {
             Ok(proposals) => {
                 let heading = format!("{}:", controller.name());
-                let lines = objects::proposed(&proposals, []);
+                let warnings = proposals.iter().filter_map(|proposal| {
+                    let warning = format!("warning: {}", proposal.warning.as_ref()?);
+                    Some(objects::about('!', &proposal.object, &warning))
+                });
+                let lines = objects::proposed(&proposals, warnings);
                 text += &objects::section(&heading, &lines, "change nothing");
                 text += "\n";
                 all.extend(proposals);

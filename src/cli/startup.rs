@@ -27,6 +27,8 @@ pub(super) struct Started {
     /// The problems of the settings, which `doctor` and `status` report. For other commands this list is empty, because
     /// they end when there is a problem.
     pub(super) problems: Vec<settings::Problem>,
+    /// The notices about variables of forks, which `doctor` and `status` report.
+    pub(super) of_forks: Vec<settings::Notice>,
     /// A text that names the settings of the daemon that this command needs and could not read. When it is set, the
     /// command writes nothing and only shows its plan.
     pub(super) refused: Option<String>,
@@ -63,6 +65,7 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
         settings: parsed.settings,
         words: parsed.words,
         problems: parsed.problems,
+        of_forks: parsed.of_forks,
         // When needed settings of the daemon could not be read, the command must not write. This client was created
         // before that was known and allows writes, so it is dropped. The command then creates another client, which
         // refuses writes.
@@ -285,7 +288,8 @@ fn both(
     };
     let mut container = container(workload).map_err(|why| format!("{name}: {why}"))?;
     let arguments = std::mem::take(&mut container.words);
-    let variables = std::mem::take(&mut container.variables);
+    let mut variables = std::mem::take(&mut container.variables);
+    variables.extend(container.elsewhere.iter().map(|(name, _)| (name.clone(), String::new())));
     let daemon = DaemonSettings::new(name, arguments, variables).map_err(joined)?;
     let both = settings::parse(command, words, &Process, Some(&daemon));
     let mut problems = both.problems.clone();

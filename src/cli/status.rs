@@ -43,8 +43,8 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
     Ok(output::print(output, || &screen, text).fail_if(doctor::is_failed(&all)))
 }
 
-/// The content of the screen, as it is printed with `-o json` and `-o yaml`. A field is null when its value is not
-/// known or does not exist. The outcomes in `document` then say why.
+/// The content of the screen of `ccm status`, as it is printed with `-o json` and `-o yaml`. A field is null when its
+/// value is not known or does not exist. The check results in `document` then say why.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Screen<'a> {
@@ -64,7 +64,8 @@ struct Screen<'a> {
     refreshes: &'a [Refresh],
     nodes: Option<Count>,
     /// How many nodes will stop soon, e.g. because the cluster autoscaler is about to delete them. A taint or a
-    /// condition of the node shows this, or that the node is cordoned.
+    /// condition of the node says this. With `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`, each cordoned node counts as
+    /// well.
     departing_nodes: Option<usize>,
     /// How many nodes of other providers this program uses as targets of load balancers, without writing to them.
     #[serde(skip_serializing_if = "Option::is_none")]

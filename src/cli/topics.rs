@@ -235,14 +235,14 @@ const NARROWEST: usize = 24;
 const FURTHEST: usize = 40;
 const BELOW: usize = 31;
 
-/// A row in a text of `--help` has a left side, e.g. a flag. When it needs several lines, each further line is indented
-/// by this many columns more than the first.
+/// A row in a text of `--help` has a left side, e.g. a flag. When the left side is longer than one line, its further
+/// lines are indented by this many columns more than its first line.
 const ROW_INDENT: usize = 4;
 const TEXT: usize = 8;
 
-/// Returns a text of `--help` in lines of at most `columns` characters. A line of the text is a paragraph or a row,
-/// e.g. with a flag on the left side and its description on the right side. Before a paragraph or a side is wrapped,
-/// `change` is applied to it, e.g. to replace `ccm` by `kubectl ccm`.
+/// Returns a text of `--help`, wrapped into lines of at most `columns` characters. Each line of the given text is
+/// either a paragraph, or a row with two parts, e.g. a flag and its description. `change` is applied to a paragraph or
+/// part before it is wrapped, e.g. to replace `ccm` by `kubectl ccm`.
 pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> String) -> String {
     let (mut lines, mut last) = (String::new(), None);
     for line in text.lines() {
@@ -252,9 +252,9 @@ pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> Stri
         let (left, right) = row.unwrap_or((content, ""));
         let right = right.trim_start();
         let mut column = length(line) - length(right);
-        // The right side of this row begins in the same column as that of the row above, or further to the left if the
-        // source of the text has it there. When the left side leaves too little space, the right side is printed on the
-        // next line.
+        // Usually, the right side of this row begins in the same column as in the row above. If it begins further to
+        // the left in the source of the text, it is also printed there. When the left side leaves too little space, the
+        // right side is printed on the next line.
         if let Some((_, above)) = last.filter(|(of, _)| *of == indent) {
             column = column.min(above);
         } else if column > FURTHEST {

@@ -11,9 +11,9 @@ pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// The first of the moments at which retries are made. These moments have equal distances, namely half of the wait
-    /// of an object. Each wait is lengthened so that it ends at such a moment. Objects that wait for about the same
-    /// time are then tried together. `None` means that waits are not lengthened.
+    /// The moment from which the times of retries are counted in steps of equal length. A step is half of the wait of
+    /// an object. Each wait is lengthened so that it ends after a whole number of steps, so that objects with equal
+    /// waits are tried together. `None` means that waits are not lengthened.
     grid: Option<Instant>,
     /// The factor by which each wait is multiplied. A larger factor makes retries rarer, e.g. to save API calls.
     pub(super) stretch: f64,
@@ -83,9 +83,10 @@ impl Backoff {
     }
 }
 
-/// Returns the first moment, at `next` or later, that is a whole number of steps after `origin`. A step has the length
-/// `width`, which is half of the wait of the object. Objects with equal waits are then tried at the same moment, so the
-/// data from the cloud are read once for all of them.
+/// Returns the moment of the next try for an object whose sync has failed: the first moment, at `next` or later, that
+/// is a whole number of steps after `origin`. A step has the length `width`, which is half of the object's wait.
+/// Objects with equal waits are then tried at the same moment, so the data from the cloud are read once for all of
+/// them.
 fn on_grid(next: Instant, origin: Instant, width: Duration) -> Instant {
     let since = next.duration_since(origin).as_secs_f64();
     let cells = (since / width.as_secs_f64()).ceil();

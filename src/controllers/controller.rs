@@ -41,14 +41,18 @@ pub struct Proposal {
     pub changes: Description,
     /// The reason why some necessary changes can't be made. `None` means that all of them can be made.
     pub obstacle: Option<String>,
+    /// The warning that the object is left alone because its provider ID can't be used, e.g. because a setting is
+    /// missing. Without the warning, a plan without changes would look as if nothing were missing.
+    pub warning: Option<String>,
 }
 
 impl Proposal {
     /// Adds the changes of another proposal for the same object. When both proposals have an `obstacle` (a reason why
-    /// something can't be done), only the first one is kept.
+    /// something can't be done) or a `warning`, only the first one is kept.
     pub fn and(mut self, other: Proposal) -> Proposal {
         self.changes = [self.changes, other.changes].into_iter().collect();
         self.obstacle = self.obstacle.or(other.obstacle);
+        self.warning = self.warning.or(other.warning);
         self
     }
 }
@@ -78,9 +82,12 @@ impl Selection {
 
     /// Returns all nodes.
     ///
-    /// When a person asked for the objects, the nodes are complete Node objects that were read at most `table_max_age`
-    /// ago. In all other cases, the complete objects can be as old as `whole_max_age`, and a table with a few columns
-    /// of each node shows which nodes have changed since. This table was read at most `table_max_age` ago.
+    /// When a person asked for the objects, complete Node objects are returned that were read at most `table_max_age`
+    /// ago.
+    ///
+    /// Otherwise the complete Node objects can be as old as `whole_max_age`. In addition, a table with a few columns of
+    /// each node is read. It is at most `table_max_age` old and shows which nodes have changed since then. Only these
+    /// nodes are read completely again.
     pub(super) fn nodes(
         &self,
         apis: &Apis,
@@ -110,7 +117,7 @@ pub struct Report {
     pub changes: Vec<(String, String)>,
     /// The objects that failed and why, in the order in which they failed.
     pub failures: Vec<Failure>,
-    /// The outcome for each object, by its name, e.g. `node/worker-1`.
+    /// What the sync pass has achieved for each object, by the name of the object, e.g. `node/worker-1`.
     pub(super) objects: BTreeMap<String, Progress>,
     /// The number of changes in all plans of the sync pass, including changes that were not made.
     pub planned: usize,
@@ -129,13 +136,14 @@ pub enum Progress {
     Unchanged,
     /// The object was changed, and is as it should be now.
     Changed,
-    /// The cloud is still carrying out changes of the object. The next sync pass begins at once.
+    /// The sync pass has ended, but the cloud is still carrying out changes of the object. The next sync pass begins at
+    /// once and goes on with these changes.
     Unfinished,
     /// The sync pass ended before the work on the object was begun or finished.
     Unreached,
 }
 
-/// The number of objects with each outcome.
+/// The number of objects with each outcome of a sync pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     pub changed: usize,
@@ -182,7 +190,8 @@ pub(super) fn waiting(count: usize, what: &str) -> String {
 }
 
 impl From<cache::CacheError> for Outage {
-    /// Returns an `Outage` with this error, and without a text about waiting work.
+    /// Returns an outage (the report that an API did not answer) with this error. Its text about the work that waits is
+    /// empty.
     fn from(error: cache::CacheError) -> Outage {
         Outage { error, waiting: String::new() }
     }
@@ -242,7 +251,7 @@ impl Report {
         !self.has(Progress::Unfinished) && !self.has(Progress::Unreached)
     }
 
-    /// Whether any object has this outcome.
+    /// Whether the sync pass has ended with this `progress` for any object.
     pub fn has(&self, progress: Progress) -> bool {
         self.objects.values().any(|object| *object == progress)
     }

@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_millis(1200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
-/// How long the executor waits before it asks about an action when no other change has to wait for the end of this
-/// action.
+/// How long the executor waits before it asks the cloud whether a running action has ended, when no other change has to
+/// wait for the end of this action.
 const ASKED_AFTER: Duration = Duration::from_secs(30);
 
 /// How long an action may run. When it runs longer, its object has failed, and the remaining changes of the object are
@@ -44,7 +44,7 @@ const TRIES_AT_MOST: u32 = 10;
 /// [`FIRST_PAUSE`]. A change that would have to wait longer fails.
 const PUT_OFF_AT_MOST: u32 = 8;
 
-/// How many requests for the state of running actions can fail one after the other. After that, each object with a
+/// How many times in a row the question to the cloud which actions have ended can fail. After that, each object with a
 /// running action has failed, and its remaining changes are dropped.
 const QUESTIONS_AT_MOST: u32 = 5;
 
@@ -70,7 +70,7 @@ pub(super) struct Executor<T> {
 /// The changes of one object, and how many of them have been made.
 pub(super) struct Execution<T> {
     pub(super) id: u64,
-    /// Data of the caller about the object, e.g. the plan from which the changes come.
+    /// Data that the caller keeps together with the changes, e.g. the plan from which they come.
     pub(super) subject: T,
     /// Each namespace has a share of the API rate limit. The calls for this object's changes are subtracted from the
     /// share of one namespace. When that share is used up, the changes that were not sent yet are dropped, unless
@@ -153,11 +153,11 @@ pub(super) struct Requests<'scope, 'env> {
 }
 
 enum Response {
-    /// The ID of the [`Execution`] to which a change belongs, the change, the cloud's answer to it, and the number of
-    /// API calls that were made for the change.
+    /// The cloud's answer to a change: the ID of the [`Execution`] to which the change belongs, the change, the answer,
+    /// and the number of API calls that were made for the change.
     Change(u64, Box<dyn Change>, (Result<Applied, ProviderError>, u64)),
-    /// The actions whose state was requested, the answer that says which of them have ended, and the number of API
-    /// calls that were made for this request.
+    /// The answer to the question which actions have ended: the actions that were asked about, the answer, and the
+    /// number of API calls that were made for the question.
     Ended(Vec<ActionId>, (Result<EndedActions, ProviderError>, u64)),
 }
 
@@ -239,8 +239,8 @@ impl<T> Executor<T> {
         until: Option<Instant>,
     ) -> Vec<Execution<T>> {
         loop {
-            // Answers are handled even when `until` has already passed. A controller whose reads take the whole sync
-            // pass would otherwise never handle an answer.
+            // Answers are handled even when the time limit `until` is already over. A controller whose reads take the
+            // whole sync pass would otherwise never handle an answer.
             while let Some(response) = requests.next(Duration::ZERO) {
                 self.handle(response);
             }
@@ -257,9 +257,10 @@ impl<T> Executor<T> {
             }
             let why = format!("its action still runs after {} s", LONGEST_ACTION.as_secs());
             self.abandon(ErrorKind::Unavailable, &why, |execution| execution.is_late(now));
-            // No question about running actions is sent while an earlier question is not answered, or while the process
-            // is ending. The wait for an answer below must then ignore the time of the next question. Otherwise the
-            // wait would end at once as soon as that time has passed, and this loop would spin.
+            // A question asks the cloud which running actions have ended. No question is sent while an earlier one is
+            // not answered, or while the process is ending. In both cases, the wait for an answer below ignores the
+            // time when the next question is due. Otherwise, after that time, each wait would end at once, and this
+            // loop would spin.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
             let question = self.next_question().filter(|_| may_ask);
             if question.is_some_and(|question| question <= now) {
@@ -389,8 +390,8 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Divides the API calls that asked about these actions equally among the actions. The calls of each action are
-    /// then subtracted from the namespace's share of API calls that is charged for its object.
+    /// Counts the API calls that asked whether these actions have ended. Each action bears an equal part of these
+    /// calls. Its part is subtracted from the namespace's share of API calls that is charged for the action's object.
     fn share_out(&self, actions: &[ActionId], calls: u64) {
         let each = calls as f64 / actions.len().max(1) as f64;
         for execution in &self.executions {
@@ -455,9 +456,9 @@ impl<T> Execution<T> {
         })
     }
 
-    /// Whether one of the changes that were not sent yet removes a target that its Services still want. The node of
-    /// such a target departs (will stop soon) or runs no pods. At the next sync pass, such a change is dropped, because
-    /// its plan was made from health checks of an earlier sync pass.
+    /// Whether one of the changes that were not sent yet removes a target that its Services still want, because the
+    /// node of the target departs (will stop soon) or runs no pods. Such a change is dropped at the next sync pass,
+    /// because it was planned from health checks that are then too old.
     pub(super) fn rests_on_health(&self) -> bool {
         self.queue.iter().any(|change| change.soft_removal().is_some())
     }

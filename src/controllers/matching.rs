@@ -67,7 +67,7 @@ fn keeper<'a>(nodes: &[&'a KubeNode], name: Option<&str>) -> Option<&'a KubeNode
     })
 }
 
-/// The servers that the nodes' provider IDs name.
+/// The servers that the provider IDs of nodes name, each with the nodes that name it.
 pub(super) struct Claims<'a> {
     provider: &'a dyn Provider,
     /// For each server, the nodes whose provider ID names it.
@@ -93,8 +93,9 @@ impl<'a> Claims<'a> {
         self.nodes.get(&id).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the node to which this server belongs. Returns `None` when several nodes name the server and none of
-    /// them is initialised. The node controller decides later which of these nodes gets the server.
+    /// Returns the node to which this server belongs, of the nodes whose provider ID names it. Returns `None` when
+    /// there are several such nodes and none of them is initialised. The node controller decides later which of these
+    /// nodes gets the server.
     pub(super) fn keeper(&self, id: InstanceId) -> Option<&'a KubeNode> {
         keeper(self.of(id), None)
     }
@@ -107,8 +108,8 @@ impl<'a> Claims<'a> {
         self.keeper(id).is_some_and(is_keeper).then_some(id)
     }
 
-    /// Whether the provider ID names a server that this node does not get, because the server belongs to another node,
-    /// or because it is not decided yet to which node the server belongs.
+    /// Whether the node's provider ID names a server that this node does not get, because the server belongs to another
+    /// node, or because it is not decided yet to which node the server belongs.
     pub(super) fn is_second(&self, node: &KubeNode) -> bool {
         server_of(node, self.provider).is_some() && self.server_of(node).is_none()
     }
@@ -126,8 +127,9 @@ pub struct MatchIndex<'a> {
     unmatched: Vec<(&'a KubeNode, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a KubeNode>,
     claims: Claims<'a>,
-    /// The addresses that kubelets want for their nodes. For each such address, all nodes that have it in their status
-    /// or in an annotation.
+    /// The addresses that a kubelet or an annotation asks for, e.g. by the kubelet's `--node-ip`. For each such
+    /// address, all nodes that have it in their status or in the annotation `internal-ip`. Two nodes must not get the
+    /// same address.
     asked_for: HashMap<IpAddr, Vec<&'a KubeNode>>,
 }
 
@@ -220,7 +222,7 @@ impl<'a> MatchIndex<'a> {
         if !node.spec.provider_id.is_empty() {
             return match self.provider.parse_provider_id(&node.spec.provider_id) {
                 ProviderId::Foreign => MatchOutcome::Foreign,
-                ProviderId::Unknown(why) => MatchOutcome::Unknown(why),
+                ProviderId::Unknown(why) | ProviderId::Disabled(why) => MatchOutcome::Unknown(why),
                 ProviderId::Ours(id) => match (self.by_id.get(&id), self.servers.unknown(id)) {
                     (Some(instance), _) => MatchOutcome::Matched(instance, MatchedBy::ProviderId),
                     (None, Some(error)) => MatchOutcome::Unclear(error),
@@ -383,10 +385,10 @@ impl<'a> MatchIndex<'a> {
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
 
-    /// Returns an address among `ips` that another node also has, or that the kubelet of another node also asks for.
-    /// Returns `None` when there is no such address. An initialised node keeps an address that it already has
-    /// (`is_kept`), and such an address is returned only when no other one is found. A new node can't take an address
-    /// from an initialised node. When two new nodes ask for the same address, neither of them gets it.
+    /// Returns an address among `ips` that this node is not allowed to get, because another node has it or the kubelet
+    /// of another node asks for it. Returns `None` when there is no such address. Initialised nodes take precedence
+    /// over new nodes. When two new nodes ask for the same address, neither of them gets it. An initialised node may
+    /// keep an address that it already has. Such an address (`is_kept`) is returned only when there is no other one.
     pub fn shared_address(
         &self,
         node: &KubeNode,
@@ -427,8 +429,8 @@ impl<'a> MatchIndex<'a> {
         }
     }
 
-    /// Decides between several nodes that report an address of this server. Returns the name of the other node that
-    /// prevents `node` from getting the server, or `None` when no other node does.
+    /// Several nodes can report an address of this server, but only one node can get the server. Returns the name of
+    /// the other node because of which `node` does not get it, or `None` when there is no such node.
     fn rival_by_address(&self, instance: &Instance, node: &KubeNode) -> Option<&'a str> {
         let nets = self.provider.instances()?.recognised_by(instance);
         let has_one = |ips: &[IpAddr]| ips.iter().any(|ip| nets.iter().any(|net| net.contains(ip)));
@@ -473,8 +475,8 @@ impl<'a> MatchIndex<'a> {
             None => {
                 "; the project has no servers at all: does the token belong to another project?"
             }
-            // When the project has servers, the message does not contain their number. Otherwise the message would
-            // change with each new server, and each new message would be a new event.
+            // The project has servers. The message does not say how many, because it would then change with each new
+            // server, and each changed message would be a new event.
             _ => "",
         };
         let name = node.name();
@@ -484,13 +486,14 @@ impl<'a> MatchIndex<'a> {
     }
 }
 
-/// An address that a kubelet asks for, although another node has the address or asks for it as well.
+/// An address that the kubelet of one node asks for, although another node has the address, or its kubelet asks for it
+/// as well.
 pub struct SharedAddress<'a> {
     pub ip: IpAddr,
-    /// The name of the other node. It has the same address, or its kubelet asks for the same address.
+    /// The name of the other node, which already has the address, or whose kubelet asks for it, too.
     pub other: &'a str,
-    /// Whether the address is already in the status of the node whose kubelet asks for it. The node then keeps the
-    /// address.
+    /// Whether the node already has the address in its status. The node then keeps the address. Otherwise the node does
+    /// not get it.
     pub is_kept: bool,
 }
 
@@ -503,9 +506,9 @@ struct Rival<'a> {
     is_keeper: bool,
 }
 
-/// Returns another node because of which `node` does not get a server or an address. All nodes in `all`, and `node`
-/// itself, name that server or address, and [`keeper`] decides which of them gets it. Returns `None` when `node` gets
-/// it.
+/// `node` and the nodes in `all` name the same server or address, and [`keeper`] decides which of them gets it. Returns
+/// the node that gets it instead of `node`. When [`keeper`] can't decide, none gets it, and one of the other nodes is
+/// returned. Returns `None` when `node` gets it.
 fn rival<'a>(
     all: impl Iterator<Item = &'a KubeNode>,
     node: &KubeNode,

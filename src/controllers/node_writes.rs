@@ -6,6 +6,7 @@ use super::plan::Plan;
 use super::report::{Report, count_write, log_change, publish};
 use crate::cache::Apis;
 use crate::kube::{self, KubeNode, ObjectReference, Taint, retry_on_conflict};
+use crate::metrics::{NODE_SYNC_DELAY, TAINT_REMOVAL_DELAY};
 use crate::provider::{
     Description, Finding, InstanceId, NodeAddress, Reason, Write, WriteVerb, clock,
 };
@@ -13,6 +14,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The node condition that says whether the pods of the node can't be reached over the network.
 pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
@@ -206,7 +208,7 @@ impl Write for NodeChange {
     }
 }
 
-/// The outcome of the writes in one node's plan.
+/// What has become of one node's plan: the writes that were made, and why other writes were not made.
 pub(super) struct AppliedPlan<Facts> {
     /// The number of writes in the first plan for the node.
     planned: usize,
@@ -317,6 +319,9 @@ fn make<Facts>(
         count_write(controller, change.word(), written.as_ref().map(drop));
         match written {
             Ok(Some(node)) => {
+                if change.removes_taint() {
+                    count_delay(&node);
+                }
                 version.clone_from(&node.metadata.resource_version);
                 apis.nodes.written(node, begun);
             }
@@ -334,4 +339,16 @@ fn make<Facts>(
         applied.made.push(made);
     }
     Ok(())
+}
+
+/// Adds the time from the creation of a node until now to the metrics. When the clocks of this machine and of the API
+/// server differ, this time can be negative, and then counts as zero.
+fn count_delay(node: &KubeNode) {
+    if let Some(created) = node.metadata.creation_timestamp {
+        let delay =
+            Duration::try_from(clock::timestamp().duration_since(created)).unwrap_or_default();
+        for metric in [&NODE_SYNC_DELAY, &TAINT_REMOVAL_DELAY] {
+            metric.observe(&[], delay);
+        }
+    }
 }

@@ -21,7 +21,7 @@ pub struct Plan<W, Facts = ()> {
     /// The reason why a part of the necessary work can't be done. The object then counts as failed, and is planned
     /// again later. `None` means that all of the work can be done.
     pub obstacle: Option<Finding>,
-    /// More data about the object, for the controller that made the plan.
+    /// Further data about the object, which only the controller that made the plan uses.
     pub facts: Facts,
 }
 
@@ -71,10 +71,12 @@ impl<W: Write, Facts> Plan<W, Facts> {
 
     /// Returns the plan as text, for `--dry-run` and `inspect`.
     pub fn proposal(&self) -> Proposal {
+        let is_unknown = |finding: &&Finding| finding.reason == Reason::UnknownProviderID;
         Proposal {
             object: self.name(),
             changes: self.description(),
             obstacle: self.obstacle.as_ref().map(|finding| finding.text().into_owned()),
+            warning: self.findings.iter().find(is_unknown).map(|it| it.text().into_owned()),
         }
     }
 

@@ -91,15 +91,15 @@ pub fn recovered(apis: &Apis, of: Subject) -> bool {
     has_failed
 }
 
-/// Returns the component that the events of a controller name as their source. This is `upstream`, the name of the same
-/// controller in Kubernetes, if the provider (the code for one cloud) has a component name of its own for problems that
-/// it finds. Otherwise it is `own`.
+/// Returns the component that the events of a controller name as their source. This is `own`, except when the provider
+/// (the code for one cloud) imitates the events of another cloud-controller-manager, as with `--cloud-provider=hcloud`.
+/// Then it is `upstream`, the name of the same controller in Kubernetes.
 pub(super) fn component(apis: &Apis, upstream: &'static str, own: &'static str) -> &'static str {
     if apis.provider.event_component().is_some() { upstream } else { own }
 }
 
-/// Reports that one part of an object was synced while another part still fails. The object does not count as
-/// recovered. Otherwise the failure of the other part would be reported once more.
+/// Reports that one part of an object was synced while another part still fails. The record of that failure is kept,
+/// i.e. the object does not count as recovered. Otherwise the same failure would be reported once more.
 pub(super) fn publish_beside_failures(apis: &Apis, of: Subject, finding: &Finding) {
     publish_if_due(apis, of, finding, true);
 }

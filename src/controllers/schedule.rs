@@ -6,8 +6,8 @@ use super::backoff::Backoff;
 use crate::provider::{Urgency, clock};
 use std::time::{Duration, Instant};
 
-/// How old the data may be for a plan that is made because of a node that will stop soon. The plan looks whether this
-/// node can be removed from the targets of the load balancer now.
+/// The greatest age of the data from which a new plan decides whether a target can be removed now. The earlier plan
+/// wanted to remove this target, but kept it, e.g. because too few other targets were healthy.
 const KEPT_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// When a controller last compared its objects with the cloud and last wrote to the cloud, and when it must try failed
@@ -35,8 +35,8 @@ pub(super) enum Why {
     Overtaken,
     /// The last try failed, and the wait after that failure is over.
     Retried,
-    /// A load balancer keeps a target that should be removed, e.g. because its node will stop soon. The health of the
-    /// other targets may have changed, so that the target can be removed now.
+    /// The last plan kept a target that should be removed, e.g. because its node will stop soon. A new plan is made,
+    /// because the health of the other targets may have changed, so that the target can be removed now.
     Kept,
     /// The regular comparison of all objects with the cloud is due.
     Compared,

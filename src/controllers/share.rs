@@ -1,19 +1,20 @@
 //! The share of API calls that the Services of one namespace may use, so that no namespace uses up the rate limit of
-//! the whole project. The share is used up by calls, and is filled again with time.
+//! the whole Hetzner Cloud project. Calls take from the share, and it is filled again with time.
 
 use crate::provider::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The size of a full share: how many API calls the changes of one namespace's Services may use at once. The project
-/// has 3,600 calls an hour, which all programs share.
+/// The size of a full share: how many API calls the changes of one namespace's Services may use at once. The Hetzner
+/// Cloud project has 3,600 calls an hour, which all programs share.
 const AT_ONCE: u32 = 900;
 
 /// The time in which a namespace's share of API calls that is not full gets one call back. That is 900 calls an hour.
 const REFILL: Duration = Duration::from_secs(4);
 
-/// The next plan is expected to need at most this part of a full share of API calls for its reads. Without this limit,
-/// the reads in a project of many thousand servers would seem to leave no calls for changes.
+/// The calls that the next plan will need for its reads are estimated: as many as the last plan needed, but at most
+/// this part of a full share of API calls. Without this limit, the reads in a project of many thousand servers would
+/// seem to need the whole share, and no change would ever begin.
 const READS_AT_MOST: f64 = 0.5;
 
 /// The API calls that the Services of one namespace may still use.
@@ -24,16 +25,17 @@ pub(super) struct CallShare {
 
 #[derive(Debug)]
 struct ShareBucket {
-    /// How many calls are left. The number can be negative, because calls that are already running when the share is
-    /// used up are still subtracted.
+    /// How many API calls of the namespace's share are left. The number can be negative, because calls that are already
+    /// running when the share is used up are still subtracted.
     left: f64,
     at: Instant,
-    /// How many API calls the last plan needed to read its data. The next plan is expected to need as many.
+    /// How many API calls it took to read the data for the last plan. The next plan is expected to need as many.
     reads: f64,
 }
 
 /// Says which namespace's share of the API rate limit is charged for the changes of one object. This is usually the
-/// namespace of the object, but not always.
+/// namespace of the object. It is the namespace of another Service when that Service has caused the changes, e.g.
+/// because both Services use the same load balancer.
 #[derive(Clone, Debug)]
 pub(super) struct Payer {
     pub(super) share: Arc<CallShare>,
@@ -44,18 +46,18 @@ pub(super) struct Payer {
 }
 
 impl CallShare {
-    /// Creates a namespace's share of API calls that is full.
+    /// Creates the share of API calls of a namespace, with all calls that the namespace may use at once.
     pub(super) fn full(now: Instant) -> CallShare {
         CallShare { bucket: Mutex::new(ShareBucket { left: AT_ONCE.into(), at: now, reads: 0.0 }) }
     }
 
-    /// Subtracts this number of API calls from the share.
+    /// Subtracts this number of API calls from those that the Services of the namespace may still use.
     pub(super) fn charge(&self, calls: f64, now: Instant) {
         self.at(now, |bucket| bucket.left -= calls);
     }
 
-    /// Subtracts the calls that have read the data for a plan from the share. Also stores their number, because the
-    /// next plan will probably need as many.
+    /// Subtracts the API calls that have read the data for a plan from the calls that the namespace may still use. Also
+    /// stores their number, because the next plan will probably need as many.
     pub(super) fn charge_reads(&self, calls: u64, now: Instant) {
         let calls = calls as f64;
         self.at(now, |bucket| {
@@ -64,8 +66,8 @@ impl CallShare {
         });
     }
 
-    /// Returns how many API calls the share has left for changes. The calls that the next plan will probably need for
-    /// its reads are already subtracted.
+    /// Returns how many API calls the Services of the namespace may still make for changes. The calls that the next
+    /// plan will probably need for its reads are already subtracted.
     pub(super) fn left_after_reads(&self, now: Instant) -> f64 {
         self.at(now, |bucket| bucket.left - bucket.reads)
     }
@@ -78,8 +80,8 @@ impl CallShare {
         self.at(now, |bucket| bucket.left >= AT_ONCE.into())
     }
 
-    /// Adds the calls that the share has got back by `now`. Then calls `ask` with the state of the share, and returns
-    /// the result.
+    /// Adds the API calls that the namespace's share has got back by `now`. Then calls `ask` with the state of the
+    /// share, and returns the result.
     fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut ShareBucket) -> T) -> T {
         let mut bucket = lock(&self.bucket);
         let passed = now.saturating_duration_since(bucket.at);
@@ -91,9 +93,9 @@ impl CallShare {
 }
 
 impl Payer {
-    /// Returns a payer with the same share of API calls, for an object that does not belong to the namespace of this
-    /// share. The calls for the object are subtracted from the share, but the changes of the object do not stop when
-    /// the share is used up.
+    /// Returns a payer (it says whose share of API calls is charged) for an object of another namespace, which changes
+    /// because of an object of this share's namespace. The calls for the other object are subtracted from the same
+    /// share. But the changes of the other object do not stop when this share is used up.
     pub(super) fn of_another(&self) -> Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }
@@ -114,8 +116,8 @@ mod tests {
         let start = Instant::now();
         let share = CallShare::full(start);
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        // The first number is how many calls a program tries to make in each second. The second number is how many of
-        // them the share allows in one hour.
+        // The first number is how many calls are tried in each second. The second number is how many of them the share
+        // allows in one hour.
         for (each_second, expected) in [(1, 900 + 900), (7, 900 + 900), (100, 900 + 900)] {
             let share = CallShare::full(start);
             let mut made = 0;
@@ -137,14 +139,15 @@ mod tests {
         share.charge_reads(10, at(405));
         let left = share.left_after_reads(at(405));
         assert!((-19.0..-18.0).contains(&left), "{left}");
-        // A thread reads the clock before it calls `charge`, so a call can come with an earlier time than the call
-        // before it. Such a charge adds no calls to the share.
+        // A thread reads the clock before it calls `charge`. So a call of `charge` can have an earlier time than the
+        // call before it. The share gets API calls back as time passes, but an earlier time gives nothing back.
         share.charge(1.0, start);
         assert!(!share.is_full(at(3600)));
     }
 
-    /// At any time, the number of calls that were charged to a share is at most the sum of three numbers: the calls of
-    /// a full share, the calls that the share got back in the meantime, and the calls of the largest single charge.
+    /// Each namespace has a share of the API calls: a limit of calls, which is refilled over time. At any time, the
+    /// calls that were charged to the share are at most the limit, plus the calls that were refilled, plus the largest
+    /// single charge.
     #[test]
     fn never_more_than_the_share_and_what_came_back() {
         let mut seed = 1_u64;

@@ -127,7 +127,8 @@ impl Ticks {
         let state = outage.map(|outage| outage.error.state());
         let is_robot = states.get(controller).is_some_and(|before| before.starts_with("robot "));
         if state.is_none() && is_robot && self.apis.dedicated_fails() {
-            // This run made no call to Robot. An outage of Robot may still last, so its end is not logged.
+            // This run of the controller made no call to Robot, and the last call to Robot had failed. So the outage of
+            // Robot may still last, and its end is not logged.
             return;
         }
         let before = match state {

@@ -85,9 +85,9 @@ pub(super) struct CachedList<T> {
 }
 
 impl<T> CachedList<T> {
-    /// Returns the cached list if `is_good` accepts it. `is_good` gets the time since the list was read, and the list.
-    /// Otherwise the list is read with `read`. While nothing is cached, `first` is asked for a list to cache. This is a
-    /// list that was read earlier for another purpose, with the time of that read.
+    /// Returns the cached list, or reads a new list and caches it. `is_good` gets the time since the cached list was
+    /// read, and the list. When it returns `false`, `read` reads a new list. While nothing is cached, `first` can
+    /// return a list to cache that was read earlier for another purpose, with the time of that read.
     pub(super) fn get(
         &self,
         first: impl FnOnce() -> Option<(Instant, Vec<T>)>,
@@ -285,7 +285,7 @@ pub(super) fn permission(api: &Api) -> Permission {
 
 /// Counts each try of a call in metrics that have the names and labels of hcloud-go's metrics. A try without an answer
 /// has no status code. Such a try is counted in a metric of its own, because hcloud-go's metric leaves it out.
-pub(super) fn watch(method: Method, path: &str, stage: TryStage) {
+pub(super) fn watch(_: &str, method: Method, path: &str, stage: TryStage) {
     let method = &method.lower_name();
     match stage {
         TryStage::Begun => {

@@ -1,4 +1,4 @@
-//! The project's certificates, with the fields that this program uses.
+//! The certificates of the Hetzner Cloud project, with the fields that this program uses.
 
 use super::api::{Reference, Resource};
 use jiff::Timestamp;

@@ -241,7 +241,8 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
-    /// Each case has an answer of the metadata service, and the expected result of the check.
+    /// Each case has the status and the body of an answer of the metadata service, and the result of the check whether
+    /// this machine is attached to Network 42. Only a list of Networks without Network 42 makes the check fail.
     #[test]
     fn only_hetzners_own_answer_counts() {
         let list = "- ip: 10.0.0.2\n  alias_ips:\n  - 10.0.0.3\n  network_id: 42\n  network_name: \"net: 1\"\n";

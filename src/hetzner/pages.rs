@@ -81,8 +81,9 @@ pub(super) fn around<T, E>(
     let mut items: BTreeMap<u64, T> = BTreeMap::new();
     let mut open = ids.clone();
     let (mut reads, mut last) = (0, PAGES_AT_MOST);
-    // By how many places the resources on the page that was read last are closer to the front of the list than `place`
-    // estimates. They have moved there because resources with lower IDs were deleted.
+    // The difference between the estimate of `place` and the place at which a resource was found on the page that was
+    // read last. Resources are closer to the front of the list than `place` estimates when resources with lower IDs
+    // were deleted.
     let mut moved = 0;
     while let Some(wanted) = open.first().copied() {
         let expected = |moved: usize| {
@@ -90,8 +91,9 @@ pub(super) fn around<T, E>(
             u32::try_from(page).unwrap_or(PAGES_AT_MOST)
         };
         let mut number = expected(moved).min(last);
-        // The lowest ID on the page that was read last, when the page directly before it is read now. An ID that is
-        // between these two pages then does not exist. Otherwise the value is `None`.
+        // When the next page to be read is directly before the page that was read last, the lowest ID on the page that
+        // was read last. If the next page ends below a wanted ID, and this lowest ID is above it, the wanted ID does
+        // not exist. In all other cases, the value is `None`.
         let mut next_low = None;
         let mut steps = 0;
         while open.contains(&wanted) {
@@ -122,9 +124,10 @@ pub(super) fn around<T, E>(
                 (next_low, number) = (None, number.saturating_add(1).min(last));
             } else {
                 let previous = number.saturating_sub(1).max(1);
-                // `wanted` is on an earlier page than this one. Usually the page directly before this one is read next.
-                // Only after the second read, several pages can be skipped. The search then assumes that `wanted` has
-                // moved as far to the front of the list as the resources on this page have moved.
+                // The resource `wanted` is on an earlier page than this one. Usually the page directly before this one
+                // is read next. Only after the second read, several pages can be skipped. Deletions move resources to
+                // the front of the list. The search assumes that they have moved `wanted` as far as the resources on
+                // this page.
                 let jump = if steps == 1 { expected(moved_here) } else { previous };
                 next_low = (jump >= previous).then_some(low);
                 number = jump.min(previous);
@@ -176,7 +179,8 @@ impl Pagination {
             }
         };
         match self.total_entries {
-            // For the API, an empty list has one page, which is empty.
+            // For an empty list, the API answers that page 1 is the last page, so the number of pages is at least 1
+            // here.
             Some(total) if total.div_ceil(self.per_page).max(1) != u64::from(last) => Err(format!(
                 "answered that page {last} is the last, and that there are {total} items"
             )),
@@ -238,7 +242,8 @@ mod tests {
         }
     }
 
-    /// In this test, resources are created and deleted at random between any two reads.
+    /// In this test, resources are created and deleted at random between any two reads. The list must contain every
+    /// resource that exists all the time.
     #[test]
     fn what_is_there_all_the_time_is_never_missed() {
         for seed in 0..RUNS {
@@ -273,8 +278,8 @@ mod tests {
         }
     }
 
-    /// In this test, resources are created and deleted at random between any two reads, and the estimated places can be
-    /// old or wrong.
+    /// In this test, resources are created and deleted at random between any two reads. The function `place`, which
+    /// estimates where an ID is in the list, can be wrong, because it sometimes uses an old or a random list.
     #[test]
     fn what_the_pages_around_an_id_do_not_show_does_not_exist() {
         let (mut few, mut all) = (0, 0);
@@ -322,9 +327,9 @@ mod tests {
         assert!(few * 2 < all, "{few} reads instead of {all}");
     }
 
-    /// The places are estimated from an old list of 1,200 resources. After this list was read, 300 neighbouring
-    /// resources, or every tenth resource, were deleted. The search must find the right pages in a few reads all the
-    /// same.
+    /// In this test, the page of each ID is estimated from an old list of 1,200 resources. After this list was read,
+    /// 300 neighbouring resources, or every tenth resource, were deleted. The search must find the right pages in a few
+    /// reads all the same.
     #[test]
     fn deleted_neighbours_are_a_few_reads() {
         let known: Vec<u64> = (0..1200).collect();

@@ -128,7 +128,8 @@ impl Hetzner {
         }
     }
 
-    /// Returns the settings and the API client that a plan needs. `network` is the ID of the private Network.
+    /// Returns the settings and the API client with which the load balancers of the Hetzner project are planned.
+    /// `network` is the ID of the private Network, or `None` when the settings name no Network.
     pub fn project(&self, network: Option<u64>) -> Project {
         Project {
             profile: self.settings.profile,
@@ -212,7 +213,7 @@ impl Provider for Hetzner {
         match self.settings.profile.parse_provider_id(text) {
             ProviderId::Ours(InstanceId::Dedicated(number)) if self.settings.robot.is_none() => {
                 let why = format!("dedicated server {number}: {ROBOT_ENABLED} is not true");
-                ProviderId::Unknown(why)
+                ProviderId::Disabled(why)
             }
             id => id,
         }

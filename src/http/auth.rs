@@ -23,8 +23,8 @@ pub trait Issuer: Send + Sync {
     /// Returns the current credentials. The error is a message for the user, and the call is then not sent.
     fn current(&self) -> Result<Credentials, String>;
 
-    /// Tells the issuer that the API has refused the credentials with this sequence number. By default, this does
-    /// nothing.
+    /// Tells this object that the API has refused the credentials with the sequence number `_number`. The object can
+    /// then stop sending them, for example. By default, this function does nothing.
     fn refused(&self, _number: u64) {}
 }
 
@@ -85,7 +85,7 @@ const FILE_LIMIT_BYTES: u64 = 64 * 1024;
 pub struct SecretSource {
     /// The kind of secret: `token`, `password`, …
     what: &'static str,
-    /// The check that the content of the file must pass.
+    /// The function that decides whether the content of the file can be used as a secret, e.g. as a token.
     check: SecretCheck,
     /// The file with the secret. It is small, and is read before every call, so that a new secret is used from the next
     /// call on. `None` means that the secret does not come from a file.
@@ -178,7 +178,8 @@ fn read(path: &Path, check: SecretCheck) -> Result<Secret, String> {
 /// this map, because several clients can read the same file.
 static COMPLAINTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
-/// Logs why `what` could not be read again. Logs nothing when the last log line about `what` had the same reason.
+/// Logs that a new read of `what` (a secret or the TLS settings) has failed, for the reason `why`. Logs nothing when
+/// the last log line about `what` had the same reason.
 pub(super) fn raise(what: &str, why: String) {
     let is_news = lock(&COMPLAINTS).get(what) != Some(&why);
     if is_news {
@@ -187,7 +188,8 @@ pub(super) fn raise(what: &str, why: String) {
     }
 }
 
-/// Forgets why `what` could not be read. The next failure is then logged, even if it has the same reason.
+/// Forgets the logged reason why the file of `what`, a secret or the TLS settings, could not be read. The next failure
+/// is then logged, even if it has the same reason.
 pub(super) fn resolved(what: &str) {
     lock(&COMPLAINTS).remove(what);
 }

@@ -50,8 +50,9 @@ pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 /// The parameters of a write, except its body.
 #[derive(Clone, Copy)]
 pub struct HttpWrite<'a> {
-    /// The method of [`Gate`] that is called before this write. It is [`Gate::pass_at_end`] for an event or for the
-    /// release of the Lease, which are allowed while the process ends. For every other write it is [`Gate::pass`].
+    /// The method of [`Gate`], the check before each write, that is called before this write. It is
+    /// [`Gate::pass_at_end`] for an event or for the release of the Lease, which are allowed while the process ends.
+    /// For every other write it is [`Gate::pass`].
     pub pass: Pass,
     pub method: Method,
     /// The path and query of the URL, beginning with `/`. In the URL, this text stands after the API's base URL.
@@ -229,7 +230,7 @@ impl HttpClient {
         if self.settings.log_bodies && !call.body.is_empty() && call.secrets.is_empty() {
             log::debug!("{line}: {}", answer::beginning(&call.body, secrets));
         }
-        (self.settings.watch)(call.method, call.path, TryStage::Begun);
+        self.watch(call, TryStage::Begun);
         let begun = clock::now();
         // ureq needs the time-out in real time, and a test can accelerate the program's clock. The time-out is rounded
         // up to whole milliseconds, because error messages show it. The call is nevertheless ended exactly at the
@@ -267,7 +268,11 @@ impl HttpClient {
             Some(head) => Ok(head.status),
             None => Err(&error.kind),
         });
-        (self.settings.watch)(call.method, call.path, TryStage::Ended(answered, took));
+        self.watch(call, TryStage::Ended(answered, took));
+    }
+
+    fn watch(&self, call: &HttpCall, stage: TryStage) {
+        (self.settings.watch)(self.base(), call.method, call.path, stage);
     }
 
     fn url_line(&self, method: Method, path: &str) -> String {

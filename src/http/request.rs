@@ -45,9 +45,9 @@ pub struct HttpSettings {
     pub log_bodies: bool,
     /// The [`Gate`], which is asked before every write whether the write is allowed.
     pub gate: Arc<dyn Gate>,
-    /// A function that is called at each stage of every try. It gets the method, the path after the base URL, and the
-    /// stage.
-    pub watch: fn(Method, &str, TryStage),
+    /// A function that is called at each stage of every try. It gets the base URL, the method, the path after the base
+    /// URL, and the stage.
+    pub watch: fn(&str, Method, &str, TryStage),
 }
 
 /// Which reads are tried again when another try may help.
@@ -62,7 +62,8 @@ pub enum Retry {
     Never,
 }
 
-/// The stages of one try of a call. The function [`HttpSettings::watch`] is called at each stage.
+/// The two moments of one try of a call: its beginning and its end. The function [`HttpSettings::watch`] is called at
+/// each of them.
 #[derive(Clone, Copy, Debug)]
 pub enum TryStage<'a> {
     /// The request is about to be sent.
@@ -76,7 +77,7 @@ pub enum TryStage<'a> {
 /// shorten these times.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// How long a read may take from its beginning to the last byte of the answer.
+    /// How long a request that only reads may take, from its beginning to the last byte of the answer.
     pub read_timeout: Duration,
     /// How long a write may take. The value is [`WRITE_TIMEOUT`], except in tests and for writes of the leader
     /// election's Lease.
@@ -135,7 +136,7 @@ impl Reading<'static> {
 /// A request without its credentials.
 pub(super) struct HttpCall<'a> {
     pub(super) method: Method,
-    /// The path and query of the URL, beginning with `/`. In the URL, this text stands after the API's base URL.
+    /// The part of the URL after the API's base URL, beginning with `/`: the path and the query.
     pub(super) path: &'a str,
     pub(super) reading: Reading<'a>,
     pub(super) content_type: &'a str,

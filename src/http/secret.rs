@@ -35,10 +35,9 @@ impl Secret {
         Ok(())
     }
 
-    /// Returns the texts that must be searched for to find the secret in output. One text is the secret itself. The
-    /// other texts are parts of base64 texts. When a longer text that contains the secret is encoded in base64, one
-    /// part of the result is determined by the secret alone. This part has three variants, because it depends on the
-    /// number of bytes before the secret modulo three.
+    /// Returns the texts that must be searched for to find the secret in output: the secret itself, and three parts of
+    /// base64 texts. When a longer text that contains the secret is encoded in base64, the result contains one of these
+    /// three parts. Which part this is depends on the number of bytes before the secret, modulo three.
     fn forms(&self) -> Vec<String> {
         if self.is_empty() {
             return Vec::new();
@@ -218,8 +217,8 @@ mod tests {
         }
     }
 
-    /// Texts are put together from random pieces of escapes. Nothing panics, and a text that contains no secret stays
-    /// unchanged.
+    /// Each text is put together from random pieces of escaped characters, such as `\u` or `%6`. The search for secrets
+    /// must not panic, and must not change a text that contains no secret.
     #[test]
     fn texts_of_broken_escapes_are_no_panic() {
         let pieces = [

@@ -36,8 +36,9 @@ pub struct Tls {
 /// client read them at once.
 pub(super) const READ_EVERY: Duration = Duration::from_secs(15);
 
-/// The word for the TLS settings in log lines about their files. All clients use the same word, so that
-/// each problem is logged once.
+/// The name of the TLS settings in log lines which say that a file of these settings can't be read. Log lines with the
+/// same name and the same reason are not repeated. All clients use this name, so a problem of several clients is logged
+/// once.
 const TLS: &str = "TLS";
 
 /// The TLS settings, and how to read them again from their files.
@@ -45,7 +46,7 @@ const TLS: &str = "TLS";
 pub struct TlsSource {
     /// The current TLS settings.
     pub tls: Tls,
-    /// The number of changes of the settings so far.
+    /// How many times the TLS settings have changed since this `TlsSource` was created.
     pub(super) changes: u64,
     /// A function that reads the settings from their files again. `None` means that the settings never change.
     read: Option<Arc<ReadTls>>,
@@ -61,8 +62,8 @@ impl From<Tls> for TlsSource {
 }
 
 impl TlsSource {
-    /// Returns a source whose settings come from files. `tls` are the settings that were just read from the files, and
-    /// `read` reads the files again.
+    /// Returns a `TlsSource` whose settings come from files. `tls` are the settings that were just read from the files,
+    /// and `read` reads the files again.
     pub fn files(
         tls: Tls,
         read: impl Fn() -> Result<Tls, String> + Send + Sync + 'static,

@@ -34,9 +34,8 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// The moment when the thread set its deadline. When a deadline is set while the thread has another one, this is
-    /// the moment when the first of them was set. From this moment on, the monotonic clock is compared with the wall
-    /// clock.
+    /// The moment when the thread set its deadline. Deadlines can be nested, and this is then the moment when the
+    /// outermost one was set. From this moment on, the monotonic clock is compared with the wall clock.
     begun: Moment,
 }
 
@@ -316,8 +315,9 @@ impl Transport for InMemory {
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         if !self.request.is_empty() {
             let request = std::mem::take(&mut self.request);
-            // The end of the wait for the answer. It comes from the deadline of this thread and not from ureq's
-            // time-out, because ureq measures real time and the simulated server has a simulated clock.
+            // The moment until which the answer is awaited. It comes from the deadline of this thread. ureq's time-out
+            // is of no use here, because ureq measures real time, and this connection leads to a server in a simulation
+            // with a simulated clock.
             let until = DEADLINE.get().map_or_else(clock::now, |held| held.end);
             let answer =
                 left_until(until).and_then(|_| clock::exchange(&self.authority, &request, until));

@@ -170,7 +170,8 @@ impl<S: Read + Write> Opening<'_, S> {
                 return Err(HttpErrorKind::Request(why.to_owned()));
             }
         }
-        // A name is sent unresolved, because the proxy can resolve names that we cannot resolve.
+        // A host name is sent to the proxy unresolved, because the proxy can resolve names that this machine can't
+        // resolve.
         let mut message = vec![VERSION, CONNECT, 0];
         match self.host.parse::<IpAddr>() {
             Ok(IpAddr::V4(ip)) => message.extend([&[IPV4], &ip.octets()[..]].concat()),

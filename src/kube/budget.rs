@@ -114,7 +114,8 @@ impl ServiceBudget {
         above.into_iter().map(|(_, one)| one.place).collect()
     }
 
-    /// Forgets the Services from index `place` of the list on, because that part of the list is read again.
+    /// Forgets how much memory the Services from index `place` of the list on take, because that part of the list is
+    /// read again.
     pub(super) fn forget_from(&mut self, place: usize) {
         if place == 0 {
             *self = ServiceBudget::default();
@@ -134,9 +135,9 @@ impl ServiceBudget {
         if bytes <= ALWAYS_KEPT { None } else { self.cut(namespace, age) }
     }
 
-    /// Returns the memory limit that the Services older than `age` have used up, or `None` when they have used up
-    /// neither limit. A Service of this age that is larger than [`ALWAYS_KEPT`] then loses its annotations and other
-    /// large fields.
+    /// Returns the memory limit, for this namespace or for all namespaces, that the Services older than `age` have used
+    /// up. A Service of this age then loses its annotations and other large fields if it is larger than
+    /// [`ALWAYS_KEPT`]. `None` means that neither limit is used up, so the Service keeps all its fields.
     pub(super) fn cut(&self, namespace: &str, age: &Age) -> Option<Above> {
         let is_cut = |share: &LimitShare| share.cut.as_ref().is_some_and(|cut| cut <= age);
         if self.namespaces.get(namespace).is_some_and(is_cut) {
@@ -146,8 +147,9 @@ impl ServiceBudget {
         }
     }
 
-    /// Drops the data that is needed only while a list is read. The result can still decide whether a Service that is
-    /// read later by its name keeps its large fields (annotations, source ranges and ports).
+    /// Drops the data that is needed only while the list of Services is read. The result can still decide whether a
+    /// Service that is read later by its name fits into the memory limit. When it does not fit, its annotations, source
+    /// ranges and ports are dropped.
     pub(super) fn ended(mut self) -> ServiceBudget {
         self.namespaces.retain(|_, share| share.cut.is_some());
         let shares = self.namespaces.values_mut().chain([&mut self.total]);

@@ -9,7 +9,7 @@ use super::node_table::{Detail, NodeRow, TablePage};
 use super::types::{KubeNode, ListPage, PageForm};
 pub(super) use crate::http::percent_encoded;
 use crate::http::{self, Method, Proxies, TryStage};
-use crate::metrics::{KUBERNETES_REQUESTS, UNANSWERED};
+use crate::metrics::{KUBERNETES_REQUESTS, REST_REQUESTS, UNANSWERED};
 use crate::provider::{Gate, lock};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
@@ -76,7 +76,7 @@ pub struct Version {
     pub name: String,
 }
 
-/// An action that a role can allow.
+/// One permission in a Kubernetes role: a verb, and the objects on which the verb is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AllowedVerb<'a> {
     pub verb: &'a str,
@@ -87,7 +87,7 @@ pub struct AllowedVerb<'a> {
     pub subresource: &'a str,
     /// The namespace. An empty text means all namespaces, or a resource without namespaces.
     pub namespace: &'a str,
-    /// The name of the object. An empty text means any name.
+    /// The name of the object to which the verb may be applied. An empty text means every object.
     pub name: &'a str,
 }
 
@@ -96,7 +96,7 @@ pub struct AllowedVerb<'a> {
 pub enum ReadFrom {
     /// The API server's cache. Such a read is cheap, and the answer can be a moment old.
     Cache,
-    /// etcd. The answer has the current state.
+    /// The API server reads the list from etcd. The answer has the current state.
     Latest,
 }
 
@@ -395,8 +395,8 @@ impl KubeClient {
         })
     }
 
-    /// Reads a list page by page. `begin` makes an empty value, and `read_page` reads one page and adds it to this
-    /// value. `print` is the hash of an earlier answer. When the new answer has the same hash, it is not parsed, and
+    /// Reads a list page by page. `begin` returns an empty list, and `read_page` reads one page and adds its items to
+    /// the list. `print` is the hash of an earlier answer. When the new answer has the same hash, it is not parsed, and
     /// both `read_page` and this function return `None`.
     ///
     /// A list from the API server's cache is first requested in one answer. When that answer is too long, the list is
@@ -493,9 +493,9 @@ impl KubeClient {
         Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))
     }
 
-    /// Reads one page. `token` gets the parsed answer, and returns the token of the next page, or an error that says
-    /// why the answer is not a page. When `token` returns `None`, this function returns `None` as well. This means that
-    /// the answer was read as `null`, usually because it equals an earlier answer.
+    /// Reads one page of a list. The function `token` gets the parsed answer. It returns the token of the next page, or
+    /// an error that says why the answer is not a page. It returns `None` when the answer was read as `null`, usually
+    /// because the answer equals an earlier one. Then the result is `None` as well.
     pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,
@@ -528,8 +528,9 @@ fn accepted(kind: &str) -> String {
     }
 }
 
-/// Returns how many bytes of a list of this kind are read at most. Lists of metadata have the same limit as lists of
-/// Services, because this program reads such lists of Services only.
+/// Returns how many bytes of a list of this kind are read at most. A list that contains only the metadata of its
+/// objects has the same limit as a list of complete Services, because this program requests such lists only for
+/// Services.
 fn body_limit(kind: &str) -> u64 {
     match kind {
         SERVICE_LIST | PARTIAL => SERVICES_LIMIT_BYTES,
@@ -546,16 +547,23 @@ pub(super) fn folder(api: &str, namespace: &str, resource: &str) -> String {
     format!("/{api}/namespaces/{}/{resource}", percent_encoded(namespace))
 }
 
-/// Counts a try of a call in the metrics, by the resource in the path.
-fn count(method: Method, path: &str, stage: TryStage) {
-    match stage {
-        TryStage::Begun => {}
-        TryStage::Ended(Ok(code), _) => {
-            let (method, code) = (method.lower_name(), code.to_string());
-            KUBERNETES_REQUESTS.count(&[&method, &resource(path), &code]);
-        }
-        TryStage::Ended(Err(kind), _) => UNANSWERED.count(&["kubernetes", kind.word()]),
+/// Counts a try of a call in the metrics: by the resource in the path, and as client-go does, by the API server's host.
+fn count(base: &str, method: Method, path: &str, stage: TryStage) {
+    let TryStage::Ended(outcome, _) = stage else {
+        return;
+    };
+    let code = outcome.map_or("<error>".to_owned(), |code| code.to_string());
+    REST_REQUESTS.count(&[&code, method.name(), host(base)]);
+    match outcome {
+        Ok(_) => KUBERNETES_REQUESTS.count(&[&method.lower_name(), &resource(path), &code]),
+        Err(kind) => UNANSWERED.count(&["kubernetes", kind.word()]),
     }
+}
+
+/// Returns the host and port of a base URL, e.g. `10.0.0.1:6443`.
+fn host(base: &str) -> &str {
+    let authority = base.split('/').nth(2).unwrap_or_default();
+    authority.rsplit('@').next().unwrap_or_default()
 }
 
 /// Returns the resource of a path, without any name: `/api/v1/nodes/worker-1/status?…` becomes `nodes/status`.
@@ -580,6 +588,18 @@ fn resource(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_host_of_a_url_has_no_path_and_no_password() {
+        for (url, expected) in [
+            ("https://10.0.0.1:6443", "10.0.0.1:6443"),
+            ("https://[fd00::1]:443/k8s/clusters/c-1", "[fd00::1]:443"),
+            ("https://user:secret@cluster.example", "cluster.example"),
+            ("cluster.example", ""),
+        ] {
+            assert_eq!(host(url), expected, "{url}");
+        }
+    }
 
     #[test]
     fn a_path_is_its_resource() {

@@ -134,8 +134,9 @@ impl PastEvent {
 }
 
 impl KubeClient {
-    /// Returns the events that these components wrote about one Service, or about all Services. This call is made only
-    /// in commands that a user runs, because the daemon's role does not allow it.
+    /// Returns the events about one Service, or about all Services, whose author is one of the `components`, e.g.
+    /// `service-controller`. Only commands that a user runs call this function, because the daemon's role does not
+    /// allow reading these events.
     pub fn service_events(
         &self,
         one: Option<&ObjectReference>,
@@ -207,8 +208,9 @@ pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError>
         Err(error) if error.is_already_exists() => {}
         outcome => return outcome.map(drop),
     }
-    // The role of hcloud-cloud-controller-manager does not allow `get` on events. Without this right the count cannot
-    // be raised, and only the time of the event is updated.
+    // To add 1 to the event's field `count`, its present value must be read. The role of
+    // hcloud-cloud-controller-manager does not allow `get` on events. With that role, only the event's field
+    // `lastTimestamp` is updated.
     let event = format!("{events}/{name}");
     let patch = match client.document(&event, "metadata") {
         Ok(existing) => json!({
@@ -228,7 +230,8 @@ pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError>
 /// equal.
 fn event_name(object: &ObjectReference, reason: &str, message: &str) -> String {
     let hash = text::fnv1a([object.uid.as_str(), "\0", reason, "\0", message]);
-    // The name of an object has at most 253 characters. 236 characters leave enough for the dot and the 16 digits.
+    // The name of an event has at most 253 characters: the name of the object, a dot and 16 digits. So the name of the
+    // object is cut to 236 characters.
     let stem: String = object.name.chars().take(236).collect();
     format!("{stem}.{hash:016x}")
 }
@@ -251,7 +254,7 @@ mod tests {
     #[test]
     fn an_event_counts_in_the_namespace_of_its_object_alone() {
         // Each case has the namespace of the object, the namespace of the event, the author in `source.component`, the
-        // author in `reportingComponent`, and whether the event is accepted as ours.
+        // author in `reportingComponent`, and whether the event counts as written by this program.
         for (of_object, of_event, component, reporter, counts) in [
             ("a", "a", "ours", "ours", true),
             ("a", "a", "ours", "", true),

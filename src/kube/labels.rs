@@ -124,7 +124,7 @@ impl Annotations {
         self.pairs.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// When both sets of annotations are equal, makes this one use the memory of `other`.
+    /// When both sets of annotations are equal, this one drops its own copy and shares the memory of `other`.
     pub fn share(&mut self, other: &Annotations) {
         if self == other {
             self.pairs = Arc::clone(&other.pairs);
@@ -136,8 +136,8 @@ impl Annotations {
         self.iter().map(|(key, value)| key.len() + value.len()).sum()
     }
 
-    /// Keeps the annotations that the code for Hetzner reads, and the names of a few others in its domain, for
-    /// messages. Frees the memory of all other annotations.
+    /// Keeps the annotations that the code for Hetzner reads. Of annotations that have the prefix of this program, but
+    /// an unknown name, keeps a few names for messages. Frees the memory of all other annotations.
     pub(super) fn select(&mut self, kind_of: Option<fn(&str) -> AnnotationKind>) {
         let (mut bytes, mut unknown) = (0, 0);
         let mut kept: Vec<Pair> = Vec::new();
@@ -213,8 +213,8 @@ pub struct ServiceScope {
     pub class: Option<String>,
     /// The label selector that a Service must match, so that this program manages the Service.
     pub selector: Selector,
-    /// A function that says whether the code for Hetzner knows the annotation with this key. `None` means that every
-    /// annotation is stored.
+    /// Says whether the code for Hetzner knows the annotation with this key. Unknown annotations are then not stored.
+    /// With `None`, every annotation is stored.
     pub annotations: Option<fn(&str) -> AnnotationKind>,
 }
 
@@ -228,7 +228,7 @@ impl ServiceScope {
         let value_of =
             |key: &str| labels.iter().find(|(have, _)| *have == key).map(|(_, value)| value);
         if *class != self.class {
-            Some("its spec.loadBalancerClass differs from --load-balancer-class")
+            Some("its spec.loadBalancerClass is not the value of --load-balancer-class")
         } else if !self.selector.matches(value_of) {
             Some("its labels do not match --service-selector")
         } else {

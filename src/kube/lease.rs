@@ -48,8 +48,8 @@ pub struct LeaseKey {
 /// this cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identities {
-    /// The first UID that the Service `default/kubernetes` had. It is the identity of the cluster. An empty text means
-    /// that no UID is known yet.
+    /// The first UID that the Service `default/kubernetes` had. ccm identifies the cluster by this UID, e.g. in the
+    /// labels of load balancers. An empty text means that no UID is known yet.
     pub identity: String,
     /// The UIDs that the Service `default/kubernetes` had after the first one, the newest last, and at most
     /// [`FORMER_AT_MOST`]. Labels in the cloud can contain one of these UIDs, because a process that cannot read the
@@ -72,8 +72,9 @@ struct IdentityNote {
 #[serde(try_from = "Map<String, Value>")]
 pub struct Lease(Map<String, Value>);
 
-/// The fields of leader election. Their times are measured by the clock of the holder. They only show whether the Lease
-/// was renewed, and are never compared with our clock.
+/// The fields in `spec` of a Lease, which leader election uses. The times in these fields come from the clock of the
+/// holder. This process only looks whether the times have changed, because this shows a renewal, and never compares
+/// them with its own clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseSpec {
@@ -152,8 +153,10 @@ impl Lease {
         Ok(Some(known))
     }
 
-    /// Returns the Lease with an annotation that contains the UIDs which the Service `default/kubernetes` has had over
-    /// time. The next leader reads them there. A Lease that itself has no UID is returned unchanged.
+    /// Returns the Lease with an annotation that lists the present and earlier UIDs of the Service
+    /// `default/kubernetes`. They identify this cluster in the labels of load balancers. The next leader reads them
+    /// from the Lease, because Kubernetes does not keep the earlier UIDs. A Lease that itself has no UID is returned
+    /// unchanged.
     pub fn noting_identities(self, known: &Identities) -> Lease {
         let Some(lease) = self.uid().map(str::to_owned) else {
             return self;
@@ -274,9 +277,9 @@ impl KubeClient {
             });
             return self.write(PASS, Method::Post, &leases(key), JSON, &lease);
         };
-        // A write without a holder releases the Lease. A process releases its Lease while it ends, so `PASS_AT_END` is
-        // used. This method makes the [`Gate`](crate::provider::Gate) allow the write although the process is ending.
-        // The `resourceVersion` makes the release fail when another process has changed the Lease.
+        // A write without a holder releases the Lease, which a process does while it ends. Other writes are not allowed
+        // then. `PASS_AT_END` makes the [`Gate`](crate::provider::Gate), the check before each write, allow this write
+        // nevertheless. The `resourceVersion` makes the release fail when another process has changed the Lease.
         let pass = if spec.holder.is_empty() { PASS_AT_END } else { PASS };
         self.write(pass, Method::Put, &path(key), JSON, &read.with(spec))
     }

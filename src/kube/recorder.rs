@@ -30,8 +30,8 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// A test with a simulated clock checks the queue for new events at this interval.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
-/// While [`Recorder::first`] runs a function that makes many writes, events wait. They wait no longer than this real
-/// time. Real time is used because a simulated clock would not make the API server faster.
+/// While [`Recorder::first`] runs a function that makes many writes, events wait, but no longer than this. It is real
+/// time, because the API server does not become faster when a test makes the program's clock run faster.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
 /// While [`Recorder::first`] runs a function that makes many writes, events wait. They wait no longer when there are
@@ -69,13 +69,14 @@ struct Queue {
     /// The namespace of the event that was written last. The next event is one of another namespace, if such an event
     /// waits.
     last_namespace: String,
-    /// Limits the rate of warnings. Each warning that is written moves this moment later by [`ONE_WARNING_EACH`]. The
-    /// next warning must wait while this moment is too far in the future, so that at most [`BURST`] warnings are
-    /// written at once. `None` means that no warning was written yet.
+    /// Limits how many warnings are written. Each warning that is written moves this moment later by
+    /// [`ONE_WARNING_EACH`], beginning at the present time if the moment has passed. While the moment is too far in the
+    /// future, warnings wait. So at most [`BURST`] warnings are written at once. `None` means that no warning was
+    /// written yet.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
-    /// No event is written before this moment, because [`Recorder::first`] runs a function that makes many writes.
-    /// `None` means that no such function runs.
+    /// No event is written before this moment. It is set while [`Recorder::first`] runs a function that makes many
+    /// writes, because events would delay these writes. `None` means that no such function runs.
     work_until: Option<Instant>,
     /// Whether an event is being written.
     is_busy: bool,
@@ -125,9 +126,9 @@ impl Recorder {
         }
     }
 
-    /// Runs `work`, which makes many writes, and lets events wait until `work` has ended. Otherwise events would take a
-    /// third of the requests that the API server can handle. The events no longer wait when `work` takes more than ten
-    /// seconds, or when more than a thousand events wait.
+    /// Runs `work`, which makes many writes, and lets events wait until `work` has ended. Otherwise a third of the
+    /// requests to the API server would be for events, and `work` would take longer. The events no longer wait when
+    /// `work` takes more than ten seconds, or when more than a thousand events wait.
     pub fn first<T>(&self, work: impl FnOnce() -> T) -> T {
         lock(&self.queue).work_until = Some(clock::now() + clock::from_machine(WAITS_FOR_WORK));
         let done = work();
@@ -228,9 +229,9 @@ impl Queue {
         self.waiting.push_back(event);
     }
 
-    /// Returns the index of the event that is dropped so that `event` fits into the queue. Warnings and other events
-    /// are counted separately. The newest event of the namespace with the most waiting events is dropped. `None` means
-    /// that `event` itself is dropped.
+    /// Returns the index of the waiting event that is dropped so that `event` fits into the queue. If `event` is a
+    /// warning, only warnings are considered, and otherwise only other events. Of these, the newest event of the
+    /// namespace with the most waiting events is dropped. `None` means that `event` itself is dropped.
     fn most_crowded(&self, event: &Event) -> Option<usize> {
         let is_kind = |other: &&Event| other.is_warning() == event.is_warning();
         let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -259,9 +260,10 @@ impl Queue {
             return NextEvent::At(until);
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
-        // Each written warning moves `warned_until` later by [`ONE_WARNING_EACH`]. A further warning may be written
-        // only if `warned_until` is at most `ahead` in the future, so that at most [`BURST`] warnings are written at
-        // once. While the process is ending, there is no such limit, because no more events are added then.
+        // `warned_until` limits the rate of warnings. Each written warning moves it later by [`ONE_WARNING_EACH`]. A
+        // further warning can be written only if it is at most `ahead` later than now, so that at most [`BURST`]
+        // warnings are written at once. While the process is ending, there is no such limit, because no more events are
+        // added then.
         let warned_until = self.warned_until.map_or(now, |until| until.max(now));
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
@@ -603,8 +605,8 @@ mod tests {
         queue.paused_until = Some(begun + PAUSE);
         assert!(matches!(queue.next(begun), NextEvent::At(then) if then == begun + PAUSE));
         assert_eq!(written(&mut queue, begun + PAUSE), ["1"]);
-        // After the API server did not answer, events are not written for a while. A process that is ending does not
-        // wait for this time to pass. The event is dropped instead.
+        // Because the API server did not answer, no event is written before `paused_until`. A process that is ending
+        // does not wait for this moment, and drops the event.
         queue.push(good("a", "u", "2"), begun);
         queue.paused_until = Some(begun + PAUSE * 2);
         queue.is_ending = true;
@@ -642,7 +644,8 @@ mod tests {
             ("u", A, Reason::UnknownAnnotation, "a", 599, false),
             ("u", A, Reason::UnknownAnnotation, "a", 602, true),
             ("u", A, Reason::UnknownAnnotation, "a", 700, false),
-            // A problem with this reason is reported only once, because it lasts until a person fixes the cause.
+            // A problem with this reason is reported when it is seen for the first time, here at 700 s, and then never
+            // again. It lasts until a person fixes the cause, so repeated reports would not help.
             ("u", A, Reason::NotExternal, "a", 700, true),
             ("u", A, Reason::NotExternal, "a", 7000, false),
         ];
@@ -665,8 +668,8 @@ mod tests {
             let is_due = reported.is_due(web.seen_by(A), reason, "m", now);
             assert_eq!(is_due, expected, "{reason:?}");
         }
-        // The problem was reported by controller `A`. The problem does not end when controller `b` reports that the
-        // object has recovered.
+        // Controller `controller-a` has reported the problem. When another controller reports that the object has
+        // recovered, the problem does not end.
         assert!(!reported.recovered(web.seen_by("b")));
         assert!(reported.recovered(web.seen_by(A)));
         assert!(!reported.recovered(web.seen_by(A)));

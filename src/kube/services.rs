@@ -323,8 +323,9 @@ impl Collect for Collected<'_> {
         for place in above {
             let service = Arc::make_mut(&mut self.services[place]);
             service.leave_out();
-            // Other finalizers than ours are dropped here. They are needed only for a write, and before a write the
-            // Service is read again by its name, with all its finalizers.
+            // To save memory, the names of finalizers other than ours are not kept in this copy of the Service. They
+            // are needed only for a write, and before a write the Service is read again by its name, with all its
+            // finalizers.
             if !service.is_to_end() {
                 let finalizers = &mut service.metadata.finalizers;
                 finalizers.keep(|finalizer| finalizer == LOAD_BALANCER_FINALIZER);

@@ -24,8 +24,8 @@ pub(super) trait Collect {
 }
 
 /// Parses a page of a list and adds each item to the collected items. The parsed value is the `continue` token with
-/// which the next page is requested, or the reason why the answer is not a page of this list. The value is `None` when
-/// the answer equals an earlier answer. The parser then gets the JSON value `null` instead of the answer.
+/// which the next page is requested, or the reason why the answer is not a page of this list. When the answer equals an
+/// earlier answer, the parser gets the JSON value `null` in place of the answer, and the parsed value is `None`.
 pub(super) struct StreamedPage<'a, C>(pub(super) &'a RefCell<C>);
 
 /// Parses the field `items` of a page.

@@ -30,7 +30,8 @@ pub struct Container {
     /// The variables and flags whose values are not in the workload object. Each has a text that says where the value
     /// is, e.g. `a Secret`.
     pub elsewhere: Vec<(String, &'static str)>,
-    /// Whether the container imports all variables of a ConfigMap or Secret, without a list of their names.
+    /// Whether the container has an `envFrom`, which imports all variables of a ConfigMap or Secret without a list of
+    /// their names.
     pub imports: bool,
 }
 

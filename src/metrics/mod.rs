@@ -5,7 +5,8 @@
 //! program decides nothing by them.
 //!
 //! The values of labels must never be names of objects, because a label with many values would need much memory. They
-//! are fixed words, path templates, or words from a short list that no API can make longer. When a metric has
+//! are fixed words, path templates, or words from a short list that no API can make longer. The name of the Lease and
+//! the address of the API server are allowed, because a process has only one of each. When a metric has
 //! [`SERIES_AT_MOST`] combinations of label values, every further combination is counted as `other`. [`TABLE`] lists
 //! every metric with its name, labels and help text. The table in `src/help/metrics.md` is generated from it.
 
@@ -15,12 +16,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Turns each row into a static variable with the name in the row, and lists all of these variables in [`TABLE`].
 macro_rules! metrics {
-    ($($(#[doc = $help:literal])+ $static:ident: $kind:ident $name:literal $labels:tt;)*) => {
+    ($($(#[doc = $help:literal])+ $static:ident: $kind:ident $name:literal $labels:tt $(in $buckets:ident)?;)*) => {
         $(
             $(#[doc = $help])+
             pub static $static: Metric = Metric::new(
                 MetricKind::$kind, $name, &$labels, concat!($($help),+).trim_ascii_start(),
-            );
+            )$(.with_buckets(&$buckets))?;
         )*
 
         /// All metrics, in the order in which `/metrics` shows them.
@@ -127,6 +128,24 @@ metrics! {
     /// 1 while this process does the work, 0 while another process holds the Lease.
     LEADER: Gauge "ccm_leader" [];
 
+    // The next metrics have the names, labels and buckets of Kubernetes' own components, so that dashboards and alerts
+    // made for another cloud-controller-manager can be used.
+    /// The same as ccm_leader, by the name of the Lease; only with leader election.
+    LEADER_STATUS: Gauge "leader_election_master_status" ["name"];
+
+    /// Seconds from the creation of a node until it was initialised.
+    NODE_SYNC_DELAY: Histogram "node_controller_initial_node_sync_delay_seconds" [] in DELAY_BUCKETS;
+
+    /// The same, because the patch that initialises a node also removes the taint uninitialized.
+    TAINT_REMOVAL_DELAY: Histogram "node_controller_cloud_provider_taint_removal_delay_seconds" [] in DELAY_BUCKETS;
+
+    /// Comparisons of the Network's routes with the nodes, by outcome: changed (a route was added or deleted), noop,
+    /// error; and by trigger: node_change (a node or server changed, or the last comparison failed), periodic.
+    ROUTE_SYNCS: Counter "route_controller_route_sync_total" ["outcome", "trigger"];
+
+    /// Requests to the Kubernetes API by HTTP status (`<error>` without an answer), method, and host with port.
+    REST_REQUESTS: Counter "rest_client_requests_total" ["code", "method", "host"];
+
     /// Always 1; version of the program and profile (--cloud-provider).
     BUILD: Gauge "ccm_build_info" ["version", "profile"];
 
@@ -143,9 +162,12 @@ metrics! {
 /// The greatest number of combinations of label values that a metric stores.
 pub const SERIES_AT_MOST: usize = 400;
 
-/// The upper bounds of the buckets of a histogram in seconds. These are the default buckets of Prometheus' client
+/// The upper bounds of the buckets of most histograms in seconds. These are the default buckets of Prometheus' client
 /// libraries.
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// The upper bounds of the buckets for the initialisation of a node in seconds. k8s.io/cloud-provider has the same.
+const DELAY_BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 
 /// A metric: a number, or a number for each combination of the values of its labels.
 pub struct Metric {
@@ -154,6 +176,8 @@ pub struct Metric {
     pub labels: &'static [&'static str],
     /// The help text: a sentence that describes the metric and names its unit.
     pub help: &'static str,
+    /// The upper bounds of the buckets of a histogram, in seconds.
+    bounds: &'static [f64],
     series: Mutex<Vec<Series>>,
 }
 
@@ -183,7 +207,12 @@ impl Metric {
         labels: &'static [&'static str],
         help: &'static str,
     ) -> Metric {
-        Metric { name, kind, labels, help, series: Mutex::new(Vec::new()) }
+        Metric { name, kind, labels, help, bounds: &BUCKETS, series: Mutex::new(Vec::new()) }
+    }
+
+    const fn with_buckets(mut self, bounds: &'static [f64]) -> Metric {
+        self.bounds = bounds;
+        self
     }
 
     /// Adds one to a counter. `values` has a value for each label, in the order in which the metric lists its labels.
@@ -204,11 +233,11 @@ impl Metric {
     /// Adds a duration to a histogram.
     pub fn observe(&self, values: &[&str], time: Duration) {
         let seconds = time.as_secs_f64();
-        let bucket = BUCKETS.iter().position(|bound| seconds <= *bound);
+        let bucket = self.bounds.iter().position(|bound| seconds <= *bound);
         self.change(values, &|series| {
             series.value += seconds;
-            series.buckets.resize(BUCKETS.len() + 1, 0);
-            series.buckets[bucket.unwrap_or(BUCKETS.len())] += 1;
+            series.buckets.resize(self.bounds.len() + 1, 0);
+            series.buckets[bucket.unwrap_or(self.bounds.len())] += 1;
         });
     }
 
@@ -258,7 +287,7 @@ impl Metric {
         let mut count = 0;
         for (place, in_bucket) in series.buckets.iter().enumerate() {
             count += in_bucket;
-            let bound = BUCKETS.get(place).map_or("+Inf".to_owned(), f64::to_string);
+            let bound = self.bounds.get(place).map_or("+Inf".to_owned(), f64::to_string);
             let labels = format!("{labels}{comma}le=\"{bound}\"");
             self.write_value(text, "_bucket", &labels, count as f64);
         }
@@ -409,8 +438,11 @@ mod tests {
         for metric in TABLE {
             let name = metric.name;
             assert!(names.insert(name), "{name} is there twice");
-            let is_ours = ["hcloud_api_", "robot_api_", "ccm_", "process_"];
-            assert!(is_ours.iter().any(|prefix| name.starts_with(prefix)));
+            let known = ["hcloud_api_", "robot_api_", "ccm_", "process_"];
+            let of_kubernetes =
+                ["leader_election_", "node_controller_", "route_controller_", "rest_client_"];
+            let mut prefixes = known.iter().chain(&of_kubernetes);
+            assert!(prefixes.any(|prefix| name.starts_with(prefix)), "{name}");
             let is_counter = metric.kind == MetricKind::Counter;
             assert_eq!(name.ends_with("_total"), is_counter, "{name}");
             let is_histogram = metric.kind == MetricKind::Histogram;

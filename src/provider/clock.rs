@@ -45,7 +45,8 @@ pub trait Simulation: Debug {
     fn exchange(&self, authority: &str, request: &[u8], until: Instant) -> io::Result<Vec<u8>>;
 
     /// Returns the simulated environment variables, outputs (stdout and stderr), logger and threads of the process that
-    /// runs in the simulation. `None` when the simulation runs only a part of the program.
+    /// runs in the simulation (a test with a simulated clock and network). `None` when the simulation runs only a part
+    /// of the program.
     fn surroundings(&self) -> Option<&dyn Surroundings> {
         None
     }
@@ -57,7 +58,8 @@ pub trait Surroundings {
     /// Returns the environment variables of the simulated process whose code calls this function.
     fn variables(&self) -> Vec<(OsString, OsString)>;
 
-    /// Receives text that the process writes to stderr or stdout.
+    /// Receives the text that the simulated process prints. `is_stderr` says whether the text goes to stderr or to
+    /// stdout.
     fn print(&self, is_stderr: bool, text: &[u8]);
 
     /// Installs the logger of the simulated process, instead of a global logger.
@@ -65,8 +67,8 @@ pub trait Surroundings {
 
     /// Runs a simulated thread, which calls `work` again and again. `work` returns the pause before the next call, or
     /// `None` to end the thread. `is_apart` is `true` when `work` uses no lock that another thread uses, too. The
-    /// simulation can then call `work` at any time. Otherwise it calls `work` only when no other thread of the process
-    /// waits during its own work, because such a thread could hold a lock.
+    /// simulation can then call `work` at any time. Otherwise it calls `work` only when no other thread is in the
+    /// middle of its own work, because that thread could hold a lock.
     fn repeat(&self, is_apart: bool, work: Box<dyn FnMut() -> Option<Duration>>);
 }
 
@@ -99,7 +101,7 @@ fn simulation() -> Option<Rc<dyn Simulation>> {
     SIMULATION.try_with(|own| own.borrow().clone()).ok().flatten()
 }
 
-/// Whether the calling thread is in a simulation.
+/// Whether the calling thread is in a simulation, i.e. in a test with a simulated clock and network.
 pub fn is_simulated() -> bool {
     simulation().is_some()
 }
@@ -112,7 +114,8 @@ pub fn surroundings<T>(ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
 
 /// The speed of the program's clock compared with real time. Only a test changes this speed.
 struct Pace {
-    /// The moment when the test set this speed. Until this moment the program's clock showed real time.
+    /// The moment when the test set the speed of the program's clock. Until this moment the program's clock showed real
+    /// time.
     begun: Instant,
     /// The number of real seconds in one second of the program's clock.
     factor: f64,
@@ -396,8 +399,8 @@ mod tests {
         for (monotonic, wall, expected) in [
             (0, 0, Some(0)),
             (7_000, 7_000, Some(7_000)),
-            // The monotonic clock and the wall clock measured slightly different times, because an NTP daemon adjusted
-            // the wall clock.
+            // An NTP daemon has adjusted the wall clock, so the monotonic clock and the wall clock measured slightly
+            // different times. The result is the longer of the two.
             (7_000, 7_004, Some(7_004)),
             (7_000, 6_996, Some(7_000)),
             (7_000, 9_000, Some(9_000)),
@@ -406,7 +409,8 @@ mod tests {
             (7_000, 9_001, None),
             (0, 60_000, None),
             (0, 365 * 86_400_000, None),
-            // The wall clock was set back, so less time passed by the wall clock. The result is `None`.
+            // The wall clock was set back, so it seems that less time has passed. The true time is not known, and the
+            // result is `None`.
             (7_000, 4_999, None),
             (0, -60_000, None),
             (0, -365 * 86_400_000, None),
@@ -425,14 +429,16 @@ mod tests {
     #[test]
     fn both_clocks_agree_on_the_program_s_time() {
         // Each row has the number of real seconds in a second of the program's clock, the milliseconds that passed by
-        // the program's monotonic clock, the real milliseconds that passed by the wall clock, and the expected result
-        // in milliseconds.
+        // the program's monotonic clock, and the real milliseconds that passed by the wall clock. The last value is the
+        // expected result: the passed time in milliseconds of the program's clock, or `None` when the two clocks differ
+        // too much.
         for (factor, monotonic, wall, expected) in [
             (0.02, 50_000, 1_000, Some(50_000)),
             (0.02, 50_000, 1_010, Some(50_500)),
             (0.02, 50_500, 1_000, Some(50_500)),
-            // The program's clock runs 50 times as fast as real time. The monotonic clock and the wall clock are
-            // allowed to differ by two real seconds, which are 100 seconds of the program's clock.
+            // In these cases, the program's clock runs 50 times as fast as real time. The times that passed by the
+            // program's monotonic clock and by the wall clock are allowed to differ by two real seconds, which are 100
+            // seconds of the program's clock.
             (0.02, 50_000, 3_000, Some(150_000)),
             (0.02, 50_000, 3_001, None),
             (0.02, 150_000, 1_000, Some(150_000)),
@@ -440,8 +446,9 @@ mod tests {
             (0.02, 0, 60_000, None),
             (0.02, 0, -1_000, Some(0)),
             (0.02, 0, -2_001, None),
-            // When the program's clock is slower than real time, the monotonic clock and the wall clock are allowed to
-            // differ by two seconds of the program's clock, which are four real seconds here.
+            // The factor 2 means that the program's clock runs at half the speed of real time. The monotonic clock and
+            // the wall clock are then allowed to differ by two seconds of the program's clock, which are four real
+            // seconds.
             (2.0, 1_000, 2_000, Some(1_000)),
             (2.0, 1_000, 6_000, Some(3_000)),
             (2.0, 1_000, 6_002, None),
@@ -495,7 +502,7 @@ mod tests {
         assert_eq!(multiplied(Duration::MAX, 1.0), Duration::MAX);
     }
 
-    /// This test relies on the fact that no unit test changes the speed of the program's clock.
+    /// No unit test makes the program's clock run faster or slower, so in this test it must show real time.
     #[test]
     fn without_a_factor_the_program_s_time_is_the_machine_s() {
         let time = Duration::from_nanos(1_234_567_891);

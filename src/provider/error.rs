@@ -8,11 +8,11 @@ use std::time::Duration;
 /// first. The variants are sorted from the least to the most urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// A refresh of cached data. Nothing waits for the answer.
+    /// The urgency of a call that refreshes cached data. Nothing waits for the answer.
     CanWait,
     /// A call for a Service or a route that has changed, or that the daemon is about to change.
     Changed,
-    /// A call that asks whether the server of a node still exists.
+    /// The urgency of a call that asks whether the server of a node still exists.
     Gone,
     /// A call for a new node, a check of an object just before a write to it, or the question whether the cloud has
     /// completed a write. Such a call is never delayed to save the rate limit for other calls.

@@ -61,10 +61,12 @@ macro_rules! reasons {
             /// All reasons, in the order of the table of reasons.
             pub const ALL: &[Reason] = &[$($(Reason::$name,)*)*];
 
-            /// The headings of the table of reasons, each with the reasons under it.
+            /// The headings of the table of reasons that `ccm help troubleshooting` prints, each with the reasons under
+            /// it.
             pub const BY_SUBJECT: &[(&str, &[Reason])] = &[$(($about, &[$(Reason::$name),*])),*];
 
-            /// Returns the name of the reason, the text about its meaning and its fix, and its properties.
+            /// Returns the name of the reason of a finding (a message for the operator), the text about its meaning and
+            /// its fix, and its properties.
             fn row(self) -> (&'static str, &'static str, &'static [ReasonTrait]) {
                 match self {
                     $($(Reason::$name => (stringify!($name), concat!($($meaning),+), &[$($of),+]),)*)*
@@ -284,7 +286,8 @@ impl Reason {
         self.row().0
     }
 
-    /// Returns the meaning of the reason and what a user can do about it, as whole sentences in Markdown.
+    /// Returns the meaning of the reason (a word in events and in the log for a kind of success or problem), and what a
+    /// user can do about it, as whole sentences in Markdown.
     pub fn meaning(self) -> &'static str {
         self.row().1.trim_start()
     }

@@ -1,4 +1,5 @@
-//! The gate, which every write to an API must pass. A gate allows or refuses a write.
+//! The gate: a check just before each write to an API. It allows the write or refuses it, e.g. because this process
+//! does not hold the Lease.
 
 /// A check before every write. Each client of an API asks its gate just before it sends a write, and again before each
 /// retry. The daemon's gate allows writes only while the process holds the Lease. The gate of a dry run refuses every
@@ -8,8 +9,8 @@ pub trait Gate: Send + Sync {
     /// /api/v1/nodes/worker-1`.
     fn pass(&self, what: &str) -> Result<(), Refused>;
 
-    /// Like [`Gate::pass`], but for the last writes of a process that ends. These are the release of the Lease, and
-    /// events about work that was done.
+    /// Returns an error when this write is not allowed now. It is called only for events and for the release of the
+    /// Lease, which are allowed even while the process ends. For every other write, [`Gate::pass`] is called.
     fn pass_at_end(&self, what: &str) -> Result<(), Refused> {
         self.pass(what)
     }
@@ -30,6 +31,6 @@ impl Gate for OpenGate {
     }
 }
 
-/// The reason why the gate refused a write.
+/// The reason why the gate (the check before each write) refused a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);

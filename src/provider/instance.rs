@@ -97,6 +97,9 @@ pub enum ProviderId {
     /// A provider ID with the prefix of this cloud, but without a usable server ID. The text says why. Such a node is
     /// never deleted, and gets no taints, labels or routes.
     Unknown(String),
+    /// A provider ID of a server of this cloud, but a setting turns the API of such servers off. The text names the
+    /// setting. Such a node is treated like a node with an unknown provider ID.
+    Disabled(String),
 }
 
 /// The ID of a server, and the API to which the ID belongs. A cloud server and a dedicated server can have the same
@@ -110,11 +113,11 @@ pub enum InstanceId {
     Dedicated(u64),
 }
 
-/// A server.
+/// A server of the cloud: a cloud server or a dedicated server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instance {
     pub id: InstanceId,
-    /// The name. It is unique among the servers that the same credentials give access to.
+    /// The name of the server. It is unique among the servers that the same credentials give access to.
     pub name: String,
     /// The state of the server as the API names it, e.g. `running`.
     pub state: Interned,
@@ -151,12 +154,12 @@ pub struct PrivateAddress {
     /// The ID of the network.
     pub network: u64,
     pub ip: IpAddr,
-    /// Other addresses (alias IPs) of the server in the same network.
+    /// The alias IPs, which are further addresses that the server has in the same network besides `ip`.
     pub aliases: Vec<IpAddr>,
 }
 
-/// The data that the node on a server should have. Each value is stored with its source, e.g. a field of the server or
-/// an annotation.
+/// The provider ID, the addresses and the labels that a node should have because of its server. Each value is stored
+/// with its source, e.g. a field of the server or an annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub provider_id: Sourced<String>,
@@ -184,7 +187,7 @@ impl ProviderId {
     pub fn ours(self) -> Option<InstanceId> {
         match self {
             ProviderId::Ours(id) => Some(id),
-            ProviderId::Foreign | ProviderId::Unknown(_) => None,
+            ProviderId::Foreign | ProviderId::Unknown(_) | ProviderId::Disabled(_) => None,
         }
     }
 }

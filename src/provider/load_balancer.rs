@@ -135,26 +135,27 @@ pub trait Snapshot: Send + Sync {
     fn plan_adoption(&self, id: u64, of: ServiceInput) -> LoadBalancerPlan;
 
     /// Whether any load balancer has a server of one of the cluster's nodes as a target. Such a target proves that the
-    /// project contains servers of this cluster. Makes no API call.
+    /// token's Hetzner Cloud project contains servers of this cluster. Makes no API call.
     fn has_server_of(&self, cluster: &Cluster) -> bool;
 
     /// Returns the external load balancers. Somebody other than this program created such a load balancer, and set a
     /// label on it that allows Services to use it. Makes no API call.
     fn external(&self) -> Vec<Balancer>;
 
-    /// Returns the health of the targets of each load balancer that these Services use, and whether a load balancer is
-    /// used by one Service, by several, or otherwise (see [`BalancerUse`]). `services` contains the UIDs of the
-    /// Services. Makes no API call.
+    /// Returns the health of the targets of each load balancer that these Services use, and how it is used: by one
+    /// Service, by several, as an external load balancer (one that somebody else made), or not any more because its
+    /// management was ended. `services` contains the UIDs of the Services. Makes no API call.
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
     /// Returns the certificates of the HTTPS ports of the load balancers that these Services use. `services` contains
-    /// the UIDs of the Services. `None` when this snapshot has no list of certificates. Makes no API call.
+    /// the UIDs of the Services. `None` when this snapshot of the cloud has no list of certificates, because none was
+    /// read. Makes no API call.
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
 
-    /// Returns each load balancer that has a label with the UID of a Service. The Service can be in this cluster or in
-    /// another one. The text beside each load balancer comes from its labels. It is the name of the Service (as
-    /// `namespace.name`, possibly shortened), or of the group of Services that share the load balancer. The text is
-    /// empty when the labels have no name. Makes no API call.
+    /// Returns each load balancer that has a label with the UID of a Service of any cluster. The text beside each load
+    /// balancer is a name from its labels: the name of the Service (as `namespace.name`, possibly shortened), or the
+    /// name that Services which share the load balancer have given it. The text is empty when the labels have no name.
+    /// Makes no API call.
     fn all(&self) -> Vec<(Balancer, String)>;
 
     /// Services that share a load balancer are a group. [`LoadBalancers::group`] gives these Services different keys
@@ -234,9 +235,9 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns which target this change removes from which load balancer, if the target's node is still wanted as a
-    /// target by Services. There are two reasons for such a removal: the node will stop soon, or a node with pods needs
-    /// its place. `None` for any other change.
+    /// Returns the target that this change removes although Services still want its node as a target, and the load
+    /// balancer. There are two reasons for such a removal: the node will stop soon, or a node with pods becomes a
+    /// target instead and the load balancer has no room for both. Returns `None` for any other change.
     fn soft_removal(&self) -> Option<SoftRemoval<'_>> {
         None
     }
@@ -275,7 +276,7 @@ pub enum ChangeKind {
     /// The change removes the Service from a load balancer that is not deleted, or ends the management of the load
     /// balancer.
     Release,
-    /// Any other change, for example the creation of a load balancer.
+    /// Any other change, e.g. the creation of a load balancer, or of a port.
     Settings,
 }
 
@@ -310,15 +311,15 @@ pub struct LoadBalancerPlan {
     /// The data that must be read from the APIs again before the changes are made. The plan itself was made from cached
     /// data, which can be older.
     pub needs: Needs,
-    /// The nodes that the Services want as targets, but that are left out, or may be left out later. For example, the
-    /// type of the load balancer allows no more targets, or the node will stop soon.
+    /// The nodes that the Services want as targets, but that are not targets after this plan, or may not be targets
+    /// much longer. For example, the type of the load balancer allows no more targets, or the node will stop soon.
     pub left_out: Vec<LeftOutNode>,
     /// The Services whose EndpointSlices must be read, because nodes that run pods of these Services become targets
     /// before other nodes. The list is empty when the Services do not ask for this, or when the load balancer can have
     /// all wanted nodes as targets.
     pub pods_of: Vec<ServiceName>,
-    /// The wanted nodes that run pods of the Services in `pods_of`, sorted by name. The list is empty while the
-    /// EndpointSlices of these Services were not read.
+    /// The nodes that are wanted as targets and run pods of the Services in `pods_of`, sorted by name. These Services
+    /// prefer nodes with pods. The list is empty while the EndpointSlices of these Services were not read.
     pub with_pods: Vec<NodeWithPods>,
 }
 
@@ -327,14 +328,14 @@ pub struct LoadBalancerPlan {
 #[serde(rename_all = "camelCase")]
 pub struct NodeWithPods {
     pub node: String,
-    /// Whether at least one of these pods is ready. When the value is `false`, these pods still serve requests, but are
-    /// about to end.
+    /// Whether at least one pod on the node is ready. Only the pods of the load balancer's Services count. `false`
+    /// means that these pods still serve requests, but are about to end.
     pub is_ready: bool,
     /// Whether the node is or becomes a target.
     pub is_target: bool,
 }
 
-/// A node that the Services want as a target, but that is not or should not be a target. Either it is left out of the
+/// A node that the Services want as a target, although there is a reason against it. Either the node is left out of the
 /// targets, or it is still a target although it will stop soon or runs no pods of these Services.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOutNode {
@@ -400,8 +401,8 @@ impl LeftOutState {
 }
 
 named! {
-    /// Why a target stays. Either its node will stop soon and the time of the annotation `departing-delay` is over, or
-    /// a node with pods needs its place.
+    /// Why a target that should be removed stays for now. There are two reasons for its removal: its node will stop
+    /// soon and the time of the annotation `departing-delay` is over, or a node with pods needs its place.
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     WhyKept {
@@ -426,16 +427,17 @@ pub enum PlanOutcome {
     /// Nothing is changed. The Service has no load balancer, and none can be created now. A finding (a message for the
     /// operator) says why.
     Waiting,
-    /// The changes, in the order in which they are made. Before each change the action of the previous change must have
-    /// ended, except when [`Change::may_follow_at_once`] returns `true`. The list is empty when the load balancer has
-    /// its desired state.
+    /// `changes` are made in their order. Before each change the action of the previous change must have ended, except
+    /// when [`Change::may_follow_at_once`] returns `true`. The list is empty when the load balancer has its desired
+    /// state. `then` says what is done after the changes.
     Change { changes: Vec<Box<dyn Change>>, then: Then },
 }
 
 /// What is done after the changes were made and the status of the Service was written.
 #[derive(Debug, Default)]
 pub enum Then {
-    /// Nothing follows, because the load balancer has its desired state.
+    /// After the changes and the write of the status nothing more has to be done, because the load balancer then has
+    /// its desired state.
     #[default]
     Done,
     /// The Service is planned again soon, although nothing failed. A part of the desired state is not possible yet,
@@ -457,7 +459,8 @@ impl Default for PlanOutcome {
 }
 
 impl PlanOutcome {
-    /// Returns the outcome of a plan that makes these changes. Nothing is done after them.
+    /// Returns the result of a plan that consists of these changes. They give the load balancer its desired state, so
+    /// that the Service need not be planned again.
     pub fn of(changes: Vec<Box<dyn Change>>) -> PlanOutcome {
         let then = Then::Done;
         PlanOutcome::Change { changes, then }
@@ -468,8 +471,8 @@ impl PlanOutcome {
         PlanOutcome::Refused { why, problems }
     }
 
-    /// Returns the changes that are made first, before the status of the Service is written. The changes that are made
-    /// last are not included, see [`leaves`](PlanOutcome::leaves).
+    /// Returns the changes that are made before the status of the Service is written. The changes that take the Service
+    /// off its old load balancers are made later. They are not included here, but in [`leaves`](PlanOutcome::leaves).
     pub fn changes(&self) -> &[Box<dyn Change>] {
         match self {
             PlanOutcome::Change { changes, .. } => changes,
@@ -486,8 +489,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Returns the changes that are made before the status of the Service is written, and removes them from the
-    /// outcome. The changes that are made after that stay in the outcome.
+    /// Returns the changes that are made before the status of the Service is written, and removes these changes from
+    /// `self`. The changes that are made after that stay in `self`.
     pub fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         match self {
             PlanOutcome::Change { changes, .. } => std::mem::take(changes),
@@ -495,8 +498,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Returns the changes that remove the Service from load balancers that it does not need any more, and removes
-    /// these changes from the outcome. [`is_unfinished`](PlanOutcome::is_unfinished) still returns `true`, because the
+    /// Takes out of this result of a plan the changes that remove the Service from load balancers that it does not need
+    /// any more, and returns them. [`is_unfinished`](PlanOutcome::is_unfinished) still returns `true`, because the
     /// Service must be planned again after these changes.
     pub fn take_leaves(&mut self) -> Vec<Box<dyn Change>> {
         match self {
@@ -515,7 +518,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Whether the Service must be planned again soon, although no change failed.
+    /// Whether something is left to do after the changes of this plan, e.g. because a certificate is not issued yet, so
+    /// that the Service must be planned again soon.
     pub fn is_unfinished(&self) -> bool {
         matches!(self, PlanOutcome::Change { then, .. } if !matches!(then, Then::Done))
     }
@@ -581,9 +585,10 @@ impl LoadBalancerPlan {
         self
     }
 
-    /// Whether a target stays that should be removed, because its node will stop soon or a node with pods needs its
-    /// place. The Service is then planned again soon. A target that only has to wait for a fixed time does not count.
-    /// This time is the Service's `departing-delay`, or the minute after the target's node last ran pods.
+    /// Whether a target is kept for now although it should be removed. It should be removed because its node will stop
+    /// soon, or because a node with pods should become a target instead. The Service is then planned again soon. A
+    /// target that only has to wait for a fixed time does not count. This time is the Service's `departing-delay`, or
+    /// the minute after the target's node last ran pods.
     pub fn keeps_targets(&self) -> bool {
         let is_kept = |state| match state {
             LeftOutState::Kept(_) => true,
@@ -593,7 +598,7 @@ impl LoadBalancerPlan {
         self.left_out.iter().any(|node| is_kept(node.state))
     }
 
-    /// Whether this node will stop soon, so that it is or may be left out of the targets.
+    /// Whether this node will stop soon. Such a node is left out of the targets now, or may be left out later.
     pub fn departs(&self, node: &str) -> bool {
         let departs = |state| {
             matches!(
@@ -622,7 +627,7 @@ impl LoadBalancerPlan {
 /// the object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Claim {
-    /// The ID of an existing load balancer or certificate.
+    /// The existing load balancer or certificate with this ID.
     Id(u64),
     /// The name of a load balancer that the plan creates.
     Name(String),
@@ -664,7 +669,7 @@ pub struct Balancer {
     /// The ports with their owners. The list is empty when one Service owns the whole load balancer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortOwner>,
-    /// The addresses, with the public addresses first.
+    /// The addresses of the load balancer, with the public addresses first.
     pub addresses: Vec<std::net::IpAddr>,
     #[serde(flatten)]
     pub health: HealthyTargets,
@@ -727,8 +732,8 @@ named! {
         Shared = "shared",
         /// Somebody other than this program created the load balancer, and allows Services to use it.
         External = "external",
-        /// This program managed the load balancer earlier, and a label says that this was ended. This program does not
-        /// change it any more.
+        /// This program managed the load balancer earlier. A label says that this management was ended, so this program
+        /// does not change the load balancer any more.
         Released = "released",
     }
 }
@@ -792,12 +797,13 @@ pub struct Cause {
     #[serde(skip)]
     pub kind: CauseKind,
     pub message: Interned,
-    /// What to do about the cause. The text contains the names of the objects that it is about.
+    /// What to do so that the target gets traffic again, as text for users. The text contains the names of the objects
+    /// concerned.
     pub remedy: String,
 }
 
-/// The kind of the cause of an unhealthy target. It decides whether the target is reported as a problem, and whether
-/// this report also says what to do.
+/// The kind of the cause of an unhealthy target. It decides whether users get a message about the target, and whether
+/// this message also says what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CauseKind {
     /// The server of the target is off. A message about the load balancer does not say what to do about this, because
@@ -806,7 +812,7 @@ pub enum CauseKind {
     /// The Service has [`TrafficPolicy::Local`](super::TrafficPolicy::Local), and the node runs no pod of the Service.
     /// The target is then unhealthy on purpose.
     NoPod,
-    /// Any other cause. A person has to find and repair it.
+    /// The target is unhealthy for any other cause. A person has to find and repair it.
     Other,
 }
 
@@ -932,8 +938,8 @@ named! {
         Some = "some",
         /// No target is healthy. Some targets are unhealthy, or there are no targets.
         None = "none",
-        /// There are targets, but no target is known to be healthy or unhealthy, because the health checks have not
-        /// ended yet.
+        /// There are targets, but no target is known to be healthy or unhealthy, because the cloud has no result of
+        /// some of their health checks yet.
         Unknown = "unknown",
     }
 }
@@ -944,15 +950,15 @@ named! {
 /// that its server is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetCounts {
-    /// The number of targets that are healthy on each port of the Service or, when all Services are considered, on each
-    /// port of any Service.
+    /// The number of healthy targets. A target is healthy when its health checks succeed on all ports that are
+    /// considered. These are either the ports of one Service, or the ports of all Services on the load balancer.
     pub healthy: usize,
     /// The number of targets that get traffic, because they are healthy on at least one port of the Service or, when
     /// all Services are considered, on at least one port of any Service.
     pub serving: usize,
     /// The number of targets that are unhealthy on at least one port of the Service or, when all Services are
-    /// considered, on at least one port of any Service. While some health checks of a target have not ended, and none
-    /// has failed, the target is neither healthy nor unhealthy.
+    /// considered, on at least one port of any Service. A target without a failed health check is not counted here. It
+    /// is not counted as healthy either, if the cloud has no result for one of these ports yet.
     pub unhealthy: usize,
     pub total: usize,
 }

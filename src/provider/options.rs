@@ -16,7 +16,8 @@ named! {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     Profile {
-        /// Our own provider IDs, labels and names of load balancers.
+        /// This program writes provider IDs, labels and names of load balancers in its own form, and not in that of
+        /// hcloud-cloud-controller-manager.
         #[default]
         CcmFromScratch = "ccm-from-scratch",
         /// The provider IDs, labels and names of load balancers of hcloud-cloud-controller-manager, which this program

@@ -30,7 +30,7 @@ pub fn home() -> Option<PathBuf> {
 }
 
 /// Whether stdout is a terminal, so a person reads the output. When `is_stderr` is `true`, stderr is checked instead.
-/// The result is `false` in a simulation.
+/// The result is `false` in a simulation, i.e. in a test with a simulated clock and network.
 pub fn is_terminal(is_stderr: bool) -> bool {
     let is_terminal = if is_stderr { stderr().is_terminal() } else { stdout().is_terminal() };
     is_terminal && !is_simulated()

@@ -104,7 +104,7 @@ pub struct OfferedNode {
     pub departure: Departure,
 }
 
-/// What is known of the end of a node. A departing node will stop soon, because it is drained, shut down or deleted.
+/// Whether and since when a node departs, i.e. will stop soon, because it is drained, shut down or deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Departure {
     /// For how long this process has seen that the node departs (will stop soon). `None` when the node does not depart.
@@ -125,11 +125,12 @@ pub enum Reach {
     /// The list of servers is complete, but does not have this server.
     Missing {
         /// Whether the server certainly does not exist. The value is `false` when the list of servers was requested
-        /// before the controller began its present run, because the server may have been created after that request.
+        /// before the controller began its present sync pass, because the server may have been created after that
+        /// request.
         is_certain: bool,
     },
-    /// The list has the server. A load balancer can reach it at its public IPv4 address, if it has one, and at its
-    /// addresses in these private networks.
+    /// The cloud's list of servers contains this server. A load balancer can reach it at its public IPv4 address, if it
+    /// has one, and at its addresses in these private networks.
     By {
         has_public_ipv4: bool,
         /// The IDs of the private networks in which the server has an address.
@@ -141,11 +142,11 @@ pub enum Reach {
 /// certificate was valid when it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TlsPair {
-    /// The chain in PEM form. It begins with the certificate to which the private key belongs.
+    /// The certificate chain in PEM form. It begins with the certificate to which the private key belongs.
     pub chain: String,
     /// The number of certificates in the chain.
     pub certificates: usize,
-    /// The SHA-256 digest of the chain, in hexadecimal digits.
+    /// The SHA-256 digest of the certificate chain, in hexadecimal digits.
     pub digest: String,
     /// The private key in PEM form.
     pub key: Secret,
@@ -202,7 +203,8 @@ impl PodNodes {
         (mask & self.unplaced == 0).then_some(mask)
     }
 
-    /// Returns which Services have pods on the node. Only the Services in `mask` count (each bit stands for a Service).
+    /// Returns which of the Services in `mask` have pods on the node. Each bit of `mask` and of the results stands for
+    /// a Service.
     pub fn on(&self, node: &str, mask: u64) -> PodsOnNode {
         let pods = self.nodes.get(node).copied().unwrap_or_default();
         PodsOnNode {
@@ -223,8 +225,9 @@ pub struct Cluster {
     /// project. It stays the same when that Service is deleted and created again. While no UID is known, the text is
     /// empty, and nothing is created or deleted.
     pub uid: String,
-    /// All other UIDs that the Service `default/kubernetes` has or had, because it was deleted and created again after
-    /// its first UID in `uid`. An object in the cloud whose label has one of these UIDs belongs to this cluster, too.
+    /// The other UIDs that the Service `default/kubernetes` has or had. It gets a new UID each time it is deleted and
+    /// created again. The first known UID is in `uid`, and all later ones are here. An object in the cloud whose label
+    /// has one of these UIDs belongs to this cluster, too.
     pub former_uids: Vec<String>,
     /// The value of `--cluster-name`, which is part of the names and labels of load balancers, and of texts for users.
     /// It does not identify the cluster.
@@ -281,8 +284,8 @@ pub struct TargetHistory {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UntouchedService {
     pub namespace: String,
-    /// Whether the Service is too large to be read, so it is not known what the Service asks for. When the value is
-    /// `false`, the settings say that this program must not manage the Service.
+    /// Whether the Service is too large to be read, so that it is not known what the Service asks for. `false` means
+    /// that the Service was read, and that the settings say that this program must not manage it.
     pub is_unread: bool,
 }
 
@@ -332,8 +335,7 @@ impl Groups {
         self.by_key.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the Service with this UID. `None` when no group (Services that share a load balancer) has such a
-    /// Service.
+    /// Returns the Service with this UID, if it shares a load balancer with other Services. Otherwise returns `None`.
     pub fn of_uid(&self, uid: &str) -> Option<&Service> {
         let (key, place) = self.places.get(uid)?;
         self.of_key(key).get(*place)
@@ -346,8 +348,9 @@ impl Groups {
 }
 
 impl Cluster {
-    /// Returns all UIDs that the Service `default/kubernetes` has or had, as far as they are known. Each of them
-    /// identifies the cluster. The first known UID comes first. The result is empty while no UID is known.
+    /// Returns all UIDs that the Service `default/kubernetes` has or had, as far as they are known. An object with any
+    /// of these UIDs in a label belongs to this cluster. The UID that was known first comes first. The result is empty
+    /// while no UID is known.
     pub fn uids(&self) -> impl Iterator<Item = &str> {
         let all = [&self.uid].into_iter().chain(&self.former_uids);
         all.map(String::as_str).filter(|uid| !uid.is_empty())

@@ -24,7 +24,7 @@ pub enum Source {
     Annotation(String),
     /// A label of the node for which the value is used.
     Label(String),
-    /// An environment variable.
+    /// The value of an environment variable. The text is the name of the variable.
     Environment(String),
     /// A command-line flag.
     Flag(String),
@@ -33,9 +33,9 @@ pub enum Source {
     /// A field of the server in the cloud's API, e.g. `private_net.ip`. `because` is the rule or setting that chose
     /// this field, or `None` when this field is always used.
     Server { field: &'static str, because: Option<String> },
-    /// The object already has this value and keeps it.
+    /// The value comes from the object itself, which already has it and keeps it.
     Kept,
-    /// A rule of this program or of Kubernetes.
+    /// The value follows from a rule of this program or of Kubernetes. The text names the rule.
     Rule(&'static str),
 }
 

@@ -1,7 +1,7 @@
 //! Runs tasks at the same time, each on its own thread. Their results arrive in the order in which the tasks end.
 //!
-//! In a simulation there are no threads. A task runs when its caller waits for a result, and the simulation chooses
-//! which task runs next.
+//! In a simulation (a test with a simulated clock) there are no threads. A task runs when its caller waits for a
+//! result, and the simulation chooses which task runs next.
 
 use super::clock;
 use std::cell::{Cell, RefCell};
@@ -26,8 +26,8 @@ enum TaskPlace<'scope, 'env, R> {
         sender: Sender<R>,
     },
     Simulated {
-        /// The tasks that have not run yet. In a simulation a task runs only when the caller waits for a result. Each
-        /// task is stored with the time at which the caller began it.
+        /// The tasks that have not run yet. In a simulation (a test with a simulated clock), a task runs only when the
+        /// caller waits for a result. Each task is stored with the time at which the caller began it.
         waiting: RefCell<Vec<(Instant, BoxedTask<'env, R>)>>,
     },
 }

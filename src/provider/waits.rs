@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Whether waits are recorded. The value is `false` until a command calls [`note_waits`]. The daemon never calls it.
+/// Whether this process records what it waits for, e.g. the answer to an API call. The value is `false` until a command
+/// calls [`note_waits`]. The daemon never calls it.
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
@@ -14,24 +15,27 @@ static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 /// A wait of this process, e.g. for the answer to an API call, that has not ended yet.
 #[derive(Clone, Debug)]
 pub struct Open {
-    /// The number of this wait, which no other wait of the process has.
+    /// A number that identifies this wait among all waits of the process.
     number: u64,
     /// A description of what the process waits for. For an API call this is the method and the URL.
     pub what: String,
     pub since: Instant,
 }
 
-/// A guard that records a wait until the guard is dropped.
+/// A guard for one wait of this process, e.g. for the answer to an API call. The wait is recorded until the guard is
+/// dropped. `None` when waits are not recorded.
 #[derive(Debug)]
 #[must_use]
 pub struct Waiting(Option<u64>);
 
-/// Begins to record waits. Before this call, [`longest_wait`] always returns `None`.
+/// Begins to record what this process waits for, e.g. the answer to an API call. Before this call, [`longest_wait`]
+/// always returns `None`.
 pub fn note_waits() {
     IS_NOTED.store(true, Ordering::Relaxed);
 }
 
-/// Returns the recorded wait that began first, if any wait has not ended yet.
+/// Returns what this process has been waiting for longest, e.g. the answer to an API call. `None` when it waits for
+/// nothing now.
 pub fn longest_wait() -> Option<Open> {
     lock(&OPEN).first().cloned()
 }

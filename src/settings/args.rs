@@ -158,7 +158,7 @@ impl ArgsParser {
                     self.args.version = value != "false";
                 }
                 Some(_) => {
-                    let notice = Notice::ignored(&typed);
+                    let notice = Notice::ignored(&typed, "");
                     if !self.args.notices.contains(&notice) {
                         self.args.notices.push(notice);
                     }

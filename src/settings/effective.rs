@@ -74,6 +74,7 @@ pub struct DaemonSettings {
     /// The flags of the daemon. The name of a flag is followed by the workload that runs the daemon, e.g.
     /// `--cluster-name of deployment kube-system/ccm`.
     pub(super) flags: Vec<Flag>,
+    /// The names and values of the daemon's variables. A value that is in another object, e.g. a Secret, is empty here.
     pub(super) variables: Vec<(String, String)>,
 }
 
@@ -160,8 +161,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the value of an environment variable, or `None` when the variable is unset or empty. When the variable
-    /// contains the path of a file, the result is the text of that file.
+    /// Returns the value of an environment variable, or `None` when the variable is unset or empty. A variable such as
+    /// `HCLOUD_TOKEN_FILE` names a file, so its result is the text of that file.
     fn variable(&mut self, setting: &'static Setting, variable: Variable) -> Option<Candidate> {
         let name = variable.name();
         let Ok(text) = self.environment.get(name)?.into_string() else {
@@ -237,7 +238,8 @@ impl Candidate {
         }
     }
 
-    /// Returns the text as it can be printed, or `None` when the text is a secret.
+    /// Returns the text of the setting in a form that can be printed, e.g. a URL without its password. `None` when the
+    /// setting is a secret.
     fn shown(&self) -> Option<String> {
         match (self.setting.kind, boolean(&self.text)) {
             _ if self.setting.secret => None,

@@ -15,8 +15,9 @@ pub enum FlagUse {
     WithValue,
 }
 
-/// The flags of hcloud-cloud-controller-manager 1.35 that have no effect in this program. For each flag, the second value
-/// says whether it takes a value. Flags that `--help` of that program does not show are included.
+/// The flags of hcloud-cloud-controller-manager 1.35, and those that k8s.io/cloud-provider 0.37 adds, that have no
+/// effect in this program. For each flag, the second value says whether it takes a value. Flags that `--help` of that
+/// program does not show are included.
 pub const IGNORED_FLAGS: &[(&str, FlagUse)] = &[
     ("allocate-node-cidrs", Switch),
     ("allow-untagged-cloud", Switch),
@@ -33,6 +34,7 @@ pub const IGNORED_FLAGS: &[(&str, FlagUse)] = &[
     ("cidr-allocator-type", WithValue),
     ("client-ca-file", WithValue),
     ("cloud-config", WithValue),
+    ("concurrent-node-lifecycle-syncs", WithValue),
     ("concurrent-node-status-updates", WithValue),
     ("contention-profiling", Switch),
     ("controller-start-interval", WithValue),
@@ -85,6 +87,31 @@ pub const IGNORED_FLAGS: &[(&str, FlagUse)] = &[
 /// The environment variables of hcloud-cloud-controller-manager that are accepted and ignored, because they have no
 /// effect in this version of the program.
 pub(super) const IGNORED_VARIABLES: &[&str] = &["HCLOUD_SERVER_CACHE_MODE"];
+
+/// Flags and variables of other programs that have no effect here, each with the setting of this program that has the
+/// same meaning. The text is empty when there is no such setting. The variables are those of the forks of
+/// hcloud-cloud-controller-manager by syself and by identw. They are no aliases: with two names for a password, it would
+/// not be clear which one is used.
+const OUR_NAMES: &[(&str, &str)] = &[
+    ("--concurrent-node-lifecycle-syncs", "--concurrent-node-syncs"),
+    ("CACHE_TIMEOUT", "ROBOT_CACHE_TIMEOUT"),
+    ("ENABLE_SYNC_LABELS", "HCLOUD_INSTANCES_LABEL_PREFIXES"),
+    ("HROBOT_PASS", "ROBOT_PASSWORD or ROBOT_PASSWORD_FILE"),
+    ("HROBOT_PERIOD", "ROBOT_CACHE_TIMEOUT"),
+    ("HROBOT_USER", "ROBOT_USER or ROBOT_USER_FILE"),
+    ("NAME_CLOUD_NODE", ""),
+    ("NAME_DEDICATED_NODE", ""),
+    ("NAME_LABEL_TYPE", ""),
+    ("PROVIDER_NAME", "--cloud-provider"),
+    ("RATE_LIMIT_WAIT_TIME_ROBOT", "ROBOT_RATE_LIMIT_WAIT_TIME"),
+    ("ROBOT_DEBUG", "-v 4"),
+    ("ROBOT_USER_NAME", "ROBOT_USER or ROBOT_USER_FILE"),
+];
+
+/// Returns the setting of this program that has the same meaning as this flag or variable of another program.
+pub(super) fn our_name(name: &str) -> Option<&'static str> {
+    OUR_NAMES.iter().find(|(other, _)| *other == name).map(|(_, ours)| *ours)
+}
 
 pub(super) fn by_name(name: &str) -> Option<FlagUse> {
     IGNORED_FLAGS.iter().find(|(flag, _)| *flag == name).map(|(_, kind)| *kind)

@@ -1,5 +1,6 @@
 //! Problems with settings, and notices. A notice is only logged, and the setting is accepted.
 
+use super::hccm_compat;
 use super::setting::Setting;
 use std::fmt;
 
@@ -16,8 +17,8 @@ pub struct Problem {
     pub value: Option<String>,
     /// What is wrong with the setting, and what to write instead.
     pub message: String,
-    /// Whether the setting was given on the command line, so that the problem is a usage error. Otherwise it comes from
-    /// the environment or from the settings of the cluster's daemon.
+    /// Whether the setting was given on the command line, so that the problem is a usage error. Otherwise the setting
+    /// comes from an environment variable, or from the flags and variables of the daemon that runs in the cluster.
     pub usage: bool,
 }
 
@@ -64,14 +65,16 @@ impl fmt::Display for Problem {
 }
 
 impl Notice {
-    /// Creates the notice that this program ignores a flag or variable of hcloud-cloud-controller-manager.
-    pub(super) fn ignored(name: &str) -> Notice {
-        Notice {
-            level: log::Level::Info,
-            message: format!(
-                "{name}: accepted and ignored, because it has no effect in ccm; it can be removed"
-            ),
-        }
+    /// Creates the notice that this program ignores a flag or variable of hcloud-cloud-controller-manager or of a fork.
+    /// The notice is a warning when a setting of this program has the same meaning. `place` says where the flag or
+    /// variable was found, e.g. ` of deployment kube-system/ccm`, and is empty for this process.
+    pub(super) fn ignored(name: &str, place: &str) -> Notice {
+        let (level, end) = match hccm_compat::our_name(name) {
+            None | Some("") => (log::Level::Info, "it can be removed".to_owned()),
+            Some(ours) => (log::Level::Warn, format!("set {ours} instead")),
+        };
+        let why = "accepted and ignored, because it has no effect in ccm";
+        Notice { level, message: format!("{name}{place}: {why}; {end}") }
     }
 
     /// Creates the notice about a variable that this program does not know, and that is probably a misspelling of

@@ -3,7 +3,7 @@
 
 use super::args;
 use super::effective::{DaemonSettings, Effective, Environment, Resolver};
-use super::hccm_compat::IGNORED_VARIABLES;
+use super::hccm_compat::{IGNORED_VARIABLES, our_name};
 use super::problem::{Notice, Problem};
 use super::setting::Command;
 use super::table::{self, Settings, TABLE};
@@ -36,13 +36,16 @@ pub struct Parsed {
     pub version: bool,
     /// The notices about settings. Each of them is logged once.
     pub notices: Vec<Notice>,
+    /// The notices about variables of forks of hcloud-cloud-controller-manager, which have no effect. `doctor` and
+    /// `status` show them. For other commands the list is empty, and `notices` has them.
+    pub of_forks: Vec<Notice>,
     /// All problems with the settings, with those of the command line first.
     pub problems: Vec<Problem>,
 }
 
 /// Parses the settings of one command. `words` are the words after the name of the command, e.g. `-o json` in `ccm node
-/// list -o json`. `daemon` has the settings of the cluster's daemon. Such a setting is used when neither the command
-/// line nor the environment has a value, and `--settings-from` applies to the setting.
+/// list -o json`. `daemon` contains the settings of the cluster's daemon. A value from there is used when neither the
+/// command line nor the environment has a value. Settings such as credentials are never taken from the daemon.
 pub fn parse(
     command: Command,
     words: Vec<OsString>,
@@ -74,6 +77,10 @@ pub fn parse(
     }
     let mut notices = args.notices;
     notices.extend(unused_variables(command, environment));
+    let mut of_forks = fork_variables(command, environment, daemon);
+    if !matches!(command, Command::Doctor | Command::Status) {
+        notices.append(&mut of_forks);
+    }
     check_encryption(&mut settings, &mut notices, &mut problems);
     problems.extend(leader_election_problems(&settings));
     problems.extend(robot_problem(&settings, &problems, environment));
@@ -86,6 +93,7 @@ pub fn parse(
         help: args.help,
         version: args.version,
         notices,
+        of_forks,
         problems,
     }
 }
@@ -136,26 +144,49 @@ impl Parsed {
 /// hcloud-cloud-controller-manager is reported only by commands that read the daemon's arguments. A probable
 /// misspelling of a known variable is always reported.
 fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Notice> {
-    let is_set = |name: &String| environment.get(name).is_some_and(|value| !value.is_empty());
-    let mut names = environment.names();
-    names.sort_unstable();
-    names.retain(is_set);
     let notice = |name: String| {
         if IGNORED_VARIABLES.contains(&name.as_str()) {
-            command.reads_daemon_arguments().then(|| Notice::ignored(&name))
+            command.reads_daemon_arguments().then(|| Notice::ignored(&name, ""))
         } else {
             meant(&name).map(|nearest| Notice::misspelt(&name, nearest))
         }
     };
-    names.into_iter().filter_map(notice).collect()
+    set_names(environment).into_iter().filter_map(notice).collect()
+}
+
+/// Returns notices about the variables that only a fork of hcloud-cloud-controller-manager reads, and that are set for
+/// this process or for the cluster's daemon. Only commands that read the daemon's arguments report them, because in a
+/// shell other programs may use variables with these names.
+fn fork_variables(
+    command: Command,
+    environment: &dyn Environment,
+    daemon: Option<&DaemonSettings>,
+) -> Vec<Notice> {
+    let here = set_names(environment).into_iter().map(|name| (name, String::new()));
+    let there = daemon.iter().flat_map(|daemon| {
+        let place = format!(" of {}", daemon.from);
+        daemon.variables.iter().map(move |(name, _)| (name.clone(), place.clone()))
+    });
+    let all = here.chain(there).filter(|(name, _)| our_name(name).is_some());
+    let all = all.filter(|_| command.reads_daemon_arguments());
+    all.map(|(name, place)| Notice::ignored(&name, &place)).collect()
+}
+
+/// Returns the names of the variables that are not empty, in alphabetical order.
+fn set_names(environment: &dyn Environment) -> Vec<String> {
+    let is_set = |name: &String| environment.get(name).is_some_and(|value| !value.is_empty());
+    let mut names = environment.names();
+    names.sort_unstable();
+    names.retain(is_set);
+    names
 }
 
 /// Returns the known variable of which `name` is probably a misspelling. `None` when `name` itself is known, does not
-/// begin with `HCLOUD_` or `ROBOT_`, or is similar to no known variable.
+/// begin with `HCLOUD_` or `ROBOT_`, is a variable of a fork, or is similar to no known variable.
 fn meant(name: &str) -> Option<&'static str> {
     let ours = TABLE.iter().flat_map(|row| row.variables);
     let ours: Vec<&str> = ours.map(|variable| variable.name()).collect();
-    if !is_about_hetzner(name) || ours.contains(&name) {
+    if !is_about_hetzner(name) || ours.contains(&name) || our_name(name).is_some() {
         return None;
     }
     // `name` is also compared with the variables of hcloud-cloud-controller-manager that this program ignores. When one

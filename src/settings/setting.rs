@@ -43,7 +43,7 @@ pub(super) struct Flag {
 /// An environment variable from which a setting is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variable {
-    /// The variable contains the value itself.
+    /// The environment variable contains the value of the setting itself, and not the path of a file.
     Value(VariableName),
     /// The variable contains the path of a file with the value.
     File(VariableName),

@@ -10,8 +10,8 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_obeyed)
 }
 
-/// Returns a text of several lines that this program wrote. The same characters are escaped as by [`one_line`], except
-/// for the line ends.
+/// Returns a text of several lines that this program wrote, in a form that is safe to print. Control characters and
+/// invisible characters are escaped, as [`one_line`] does it. Line ends stay.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c != '\n' && is_obeyed(c))
 }

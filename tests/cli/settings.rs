@@ -6,7 +6,7 @@ use ccm::settings::{
     LogFormat, NetworkSelector, Output, Parsed, Profile, Setting, Sourced, TABLE, ValueKind,
     Variable, WorkloadName, parse,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::io;
@@ -550,6 +550,10 @@ fn a_flag_without_effect_is_reported_once() {
              --node-sync-period: accepted and ignored, because it has no effect in ccm; it can be removed"),
         (Command::Run, "", "HCLOUD_SERVER_CACHE_MODE=one\nHCLOUD_METRICS_ADDRESS=",
             "HCLOUD_SERVER_CACHE_MODE: accepted and ignored, because it has no effect in ccm; it can be removed"),
+        // The flag of Kubernetes 1.37.
+        (Command::Run, "--concurrent-node-lifecycle-syncs=5 --concurrent-node-lifecycle-syncs 7", "",
+            "--concurrent-node-lifecycle-syncs: accepted and ignored, because it has no effect in ccm; \
+             set --concurrent-node-syncs instead"),
         // In a shell these variables are another program's.
         (Command::NodeList, "", "HCLOUD_SERVER_CACHE_MODE=one", ""),
         (Command::NodeList, "",
@@ -563,6 +567,47 @@ fn a_flag_without_effect_is_reported_once() {
         let parsed = read_with_token(command, line, text);
         assert_eq!(lines(&parsed.problems), "", "{line} {text}");
         assert_eq!(lines(&parsed.notices), notices, "{line} {text}");
+    }
+}
+
+/// The daemon logs the variables of two forks, and `doctor` and `status` report them. No variable is an alias.
+#[test]
+fn a_variable_of_a_fork_is_reported_with_our_name() {
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        ("ROBOT_USER_NAME", "set ROBOT_USER or ROBOT_USER_FILE instead"),
+        ("CACHE_TIMEOUT", "set ROBOT_CACHE_TIMEOUT instead"),
+        ("RATE_LIMIT_WAIT_TIME_ROBOT", "set ROBOT_RATE_LIMIT_WAIT_TIME instead"),
+        ("ROBOT_DEBUG", "set -v 4 instead"),
+        ("HROBOT_USER", "set ROBOT_USER or ROBOT_USER_FILE instead"),
+        ("HROBOT_PASS", "set ROBOT_PASSWORD or ROBOT_PASSWORD_FILE instead"),
+        ("HROBOT_PERIOD", "set ROBOT_CACHE_TIMEOUT instead"),
+        ("PROVIDER_NAME", "set --cloud-provider instead"),
+        ("NAME_LABEL_TYPE", "it can be removed"),
+        ("NAME_CLOUD_NODE", "it can be removed"),
+        ("NAME_DEDICATED_NODE", "it can be removed"),
+        ("ENABLE_SYNC_LABELS", "set HCLOUD_INSTANCES_LABEL_PREFIXES instead"),
+    ];
+    for (name, ours) in cases {
+        let text = format!("HCLOUD_TOKEN=x\nROBOT_ENABLED=true\n{name}=geheim");
+        let notice =
+            format!("{name}: accepted and ignored, because it has no effect in ccm; {ours}");
+        for command in [Command::Run, Command::Config, Command::Doctor, Command::Status] {
+            let parsed = read(command, "", &text);
+            assert_eq!(lines(&parsed.problems), "", "{name}");
+            let (reported, none) = match command {
+                Command::Run | Command::Config => (parsed.notices, parsed.of_forks),
+                _ => (parsed.of_forks, parsed.notices),
+            };
+            assert_eq!((lines(&reported), lines(&none)), (notice.clone(), String::new()));
+            assert!(parsed.settings.robot_user.value.is_none(), "{name}");
+        }
+        // In a shell these variables may be another program's.
+        let parsed = read(Command::NodeSync, "", &text);
+        assert_eq!((lines(&parsed.notices), lines(&parsed.of_forks)), Default::default(), "{name}");
+        // An empty variable is unset.
+        let parsed = read(Command::Run, "", &format!("HCLOUD_TOKEN=x\n{name}="));
+        assert_eq!(lines(&parsed.notices), "", "{name}");
     }
 }
 
@@ -595,6 +640,9 @@ fn each_choice_in_the_table_of_settings_can_be_parsed() {
     }
 }
 
+/// The flags that k8s.io/cloud-provider 0.37 adds to those of hcloud-cloud-controller-manager 1.35, with their types.
+const FLAGS_OF_1_37: [(&str, &str); 1] = [("concurrent-node-lifecycle-syncs", "int32")];
+
 /// The list in the code is compared with the list of flags that hcloud-cloud-controller-manager prints: a name, and a
 /// type unless it is a boolean.
 #[test]
@@ -610,10 +658,12 @@ fn all_flags_of_hcloud_cloud_controller_manager_are_accepted() {
         );
         return;
     };
-    let mut expected = BTreeMap::new();
+    let (mut expected, mut flags) = (BTreeMap::new(), BTreeSet::from(FLAGS_OF_1_37));
     for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
         let flag = line.split_once("--").map(|(_, flag)| flag).unwrap();
-        let (name, kind) = flag.split_once(' ').unwrap_or((flag, ""));
+        flags.insert(flag.split_once(' ').unwrap_or((flag, "")));
+    }
+    for (name, kind) in flags {
         let bare = kind.is_empty() || kind.contains("[=");
         expected.insert(name, !bare);
     }

@@ -29,7 +29,7 @@ pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 pub trait Cluster {
     fn sandbox(&self) -> &Sandbox;
 
-    // The following methods run programs.
+    // The following methods run `ccm` commands.
 
     /// Runs a `ccm` command with the Hetzner Cloud token of the sandbox and the kubeconfig of its Kubernetes user
     /// `ccm`. Waits until the command has ended.
@@ -331,7 +331,7 @@ pub trait Cluster {
         self.of_uid(&self.uid(name)).unwrap_or_else(|| panic!("{name} has no load balancer"))
     }
 
-    /// Returns the ID of the load balancer of this Service.
+    /// Returns the ID of the load balancer of the Service with this name.
     fn balancer_id(&self, name: &str) -> u64 {
         id(&self.balancer(name))
     }
@@ -502,8 +502,8 @@ pub trait Cluster {
         calls.iter().map(shown).collect()
     }
 
-    /// Sends a `POST` to the Hetzner Cloud API with the token of the project, as a person's tool does. Panics when the
-    /// answer's status is not 201.
+    /// Sends a `POST` to the Hetzner Cloud API with the token of the project, as a person could with a tool other than
+    /// `ccm`. Panics when the answer's status is not 201.
     fn post(&self, path: &str, body: &Value) {
         let token = format!("Bearer {}", self.sandbox().projects().token);
         let headers = [("authorization", token.as_str()), ("content-type", "application/json")];

@@ -32,7 +32,7 @@ pub struct SandboxAccess {
     endpoint: String,
     network: Option<u64>,
     token: Mutex<String>,
-    /// The API token of another Hetzner Cloud project.
+    /// The API token of a second Hetzner Cloud project, to which the sandbox's servers do not belong.
     pub other_token: String,
     /// The URL of the Robot web service. `None` when the sandbox does not serve Robot.
     robot: Option<String>,
@@ -50,13 +50,13 @@ pub enum Credentials {
     SingleServer,
     /// `ROBOT_ENABLED` is set, but there are no credentials.
     None,
-    /// Neither `ROBOT_ENABLED` nor any credentials are set.
+    /// `ROBOT_ENABLED`, `ROBOT_USER` and `ROBOT_PASSWORD` are not set.
     Off,
 }
 
 impl Credentials {
-    /// All kinds of credentials except `Right`. A process with any of them sees fewer dedicated servers than with
-    /// `Right`, or none.
+    /// All kinds of credentials except the right ones. A process with any of them sees fewer dedicated servers than a
+    /// process with the right credentials, or none.
     pub const ALL: [Credentials; 5] = [
         Credentials::WrongPassword,
         Credentials::OtherAccount,
@@ -66,8 +66,8 @@ impl Credentials {
     ];
 }
 
-/// Returns the settings of an HTTP client that uses neither TLS nor a proxy, and has no limit for the number of writes.
-/// Each call takes at most `timeout`.
+/// Returns the settings of an HTTP client that uses neither TLS nor a proxy, and has no limit for the number of calls
+/// that change something. Each call takes at most `timeout`.
 pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> http::HttpSettings {
     http::HttpSettings {
         base,
@@ -84,12 +84,12 @@ pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> ht
         body_limit_bytes: 64 << 20,
         log_bodies: false,
         gate: Arc::new(provider::OpenGate),
-        watch: |_, _, _| {},
+        watch: |_, _, _, _| {},
     }
 }
 
-/// Allows a number of writes and refuses all later writes. A process with this limit then sends no more writes, as if
-/// the process had died.
+/// Allows a number of API calls that change something, and refuses all later ones. A process with this limit then
+/// changes nothing more, as if the process had died.
 pub struct WriteLimit {
     writes_left: AtomicI64,
 }
@@ -188,13 +188,14 @@ impl SandboxAccess {
     }
 
     /// Returns new API clients, which have read nothing yet, like those of a process that has just started. The Robot
-    /// credentials are right, and every write is sent. `load_balancers` is `None` when load balancers are disabled.
+    /// credentials are right, and calls that change something are not limited. `load_balancers` is `None` when load
+    /// balancers are disabled.
     pub fn world(&self, token: &str, load_balancers: Option<Defaults>) -> Apis {
         self.world_of(WriteLimit::after(None), token, load_balancers)
     }
 
     /// Returns new API clients, which have read nothing yet, like those of a process that has just started. The Robot
-    /// credentials are right, and `gate` decides whether a write is sent.
+    /// credentials are right. `gate` decides for each call that changes something whether it is sent.
     pub fn world_of(
         &self,
         gate: Arc<WriteLimit>,
@@ -205,7 +206,7 @@ impl SandboxAccess {
     }
 
     /// Returns new API clients, which have read nothing yet, like those of a process that has just started. `robot` is
-    /// the kind of their Robot credentials, and `gate` decides whether a write is sent.
+    /// the kind of their Robot credentials. `gate` decides for each call that changes something whether it is sent.
     pub fn apis(
         &self,
         gate: Arc<dyn Gate>,
@@ -255,7 +256,8 @@ impl SandboxAccess {
     }
 }
 
-/// Lets the Robot login `SingleServer` see only the first dedicated server, if there are dedicated servers.
+/// Lets the user `SingleServer` of the simulated Robot see only the first dedicated server, if there are dedicated
+/// servers.
 pub fn see_one_server(sandbox: &Sandbox) {
     let robot = sandbox.robot();
     if let Some(first) = robot.servers().first() {
@@ -283,7 +285,8 @@ fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
 }
 
 impl WriteLimit {
-    /// Returns a limit that allows `writes` writes. With `None` all writes are allowed.
+    /// Returns a limit that allows this number of API calls that change something, and refuses all later ones. With
+    /// `None` there is no limit.
     pub fn after(writes: Option<u64>) -> Arc<WriteLimit> {
         let writes = writes.map_or(i64::MAX, |writes| writes as i64);
         Arc::new(WriteLimit { writes_left: writes.into() })

@@ -70,8 +70,8 @@ impl fmt::Debug for Machine {
 }
 
 impl Machine {
-    /// Creates a computer whose random numbers depend on `seed`. When `is_real` is true, time and network are real and
-    /// not simulated, but each wait lasts only [`SCALE`] times its usual time.
+    /// Creates the computer on which the programs of a test run. Its random numbers depend on `seed`. When `is_real` is
+    /// true, time and network are real and not simulated, but each wait lasts only [`SCALE`] times its usual time.
     pub fn new(seed: u64, is_real: bool) -> Rc<Machine> {
         let beginning = Duration::from_secs(sandbox::time::BEGINNING_S.unsigned_abs());
         Rc::new(Machine {

@@ -59,6 +59,8 @@ impl Ran {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
+    /// Asserts that the command ended with this exit code, and returns its output.
+    ///
     /// # Panics
     /// Panics when the command ended with another exit code.
     #[track_caller]
@@ -67,6 +69,8 @@ impl Ran {
         self
     }
 
+    /// Asserts that the command has written `part` to stdout.
+    ///
     /// # Panics
     /// Panics when `part` is not in stdout.
     #[track_caller]
@@ -74,6 +78,8 @@ impl Ran {
         assert!(self.stdout.contains(part), "{part:?} in {self:?}");
     }
 
+    /// Asserts that the command has written `part` to stderr.
+    ///
     /// # Panics
     /// Panics when `part` is not in stderr.
     #[track_caller]
@@ -92,6 +98,8 @@ impl From<Output> for Ran {
     }
 }
 
+/// Asserts that the text contains `part`.
+///
 /// # Panics
 /// Panics when `part` is not in the text.
 #[track_caller]
@@ -105,8 +113,9 @@ pub fn one_line(text: &str) -> String {
 }
 
 /// Returns the environment variables with which `ccm` uses the APIs of a sandbox as the Kubernetes user `ccm`. When
-/// `ccm` runs as a process, they also shorten its waits. The user has the role of hcloud-cloud-controller-manager. With
-/// `CCM_TEST_ROLE=manifests` the user has the role in `manifests/base` instead.
+/// `ccm` runs as a process, they also shorten its waits. The user has the RBAC rules of the official ClusterRole of
+/// hcloud-cloud-controller-manager. With `CCM_TEST_ROLE=manifests` the user has the RBAC rules of the files in
+/// `manifests/base` instead.
 pub fn env(sandbox: &Sandbox) -> Env {
     let mut env = sandbox.env_of("ccm");
     if sandbox.is_in_memory() {
@@ -121,25 +130,27 @@ pub fn env(sandbox: &Sandbox) -> Env {
     env
 }
 
-/// Returns the variables of [`env`], but with the kubeconfig of `user`.
+/// Returns the environment variables that [`env`] returns, but with the kubeconfig of the Kubernetes user `user`.
 pub fn env_as(sandbox: &Sandbox, user: &str) -> Env {
     let account = sandbox.env_of(user);
     let kubeconfig = variable(&account, "KUBECONFIG");
     with(env(sandbox), &[("KUBECONFIG", kubeconfig)])
 }
 
-/// Returns the variables of [`env`], but without the shorter waits: `ccm` waits as long as in production.
+/// Returns the environment variables that [`env`] returns, but without the one that shortens waits: `ccm` waits as long
+/// as in production.
 pub fn real_time(sandbox: &Sandbox) -> Env {
     at_scale(sandbox, 1.0)
 }
 
-/// Returns the variables of [`env`], but each wait of `ccm` lasts `scale` times as long as in production.
+/// Returns the environment variables that [`env`] returns, but each wait of `ccm` lasts `scale` times as long as in
+/// production.
 pub fn at_scale(sandbox: &Sandbox, scale: f64) -> Env {
     let scale = scale.to_string();
     with(env(sandbox), &[("CCM_TEST_TIME_SCALE", &scale)])
 }
 
-/// Returns the variables of [`env`], but with the token of another Hetzner Cloud project.
+/// Returns the environment variables that [`env`] returns, but with the API token of another Hetzner Cloud project.
 pub fn foreign(sandbox: &Sandbox) -> Env {
     let token = &sandbox.projects().foreign_token;
     with(env(sandbox), &[("HCLOUD_TOKEN", token)])
@@ -162,15 +173,16 @@ pub fn documents(text: &str) -> Vec<Value> {
     documents.filter(|one| !one.is_null()).collect()
 }
 
-/// Gives the Kubernetes user `ccm` the role of hcloud-cloud-controller-manager and a new bearer token. This function
-/// must be called before [`env`], because [`env`] writes the token into a kubeconfig.
+/// Gives the Kubernetes user `ccm` exactly the RBAC rules of the official ClusterRole of
+/// hcloud-cloud-controller-manager, and a new bearer token. This function must be called before [`env`], because
+/// [`env`] writes the token into a kubeconfig.
 pub fn under_its_role(sandbox: &Sandbox) {
     let rules = sandbox::world::official_rules();
     sandbox.add_user("ccm", &[], rules).unwrap();
 }
 
-/// Returns the environment variables `env`, in which each variable in `changes` has its new value. `ccm` treats an
-/// empty variable as one that is not set.
+/// Returns the environment variables `env`, in which each variable in `changes` has its new value. A test can remove a
+/// variable by an empty value, because `ccm` treats an empty variable as one that is not set.
 pub fn with(mut env: Env, changes: &[(&str, &str)]) -> Env {
     for (name, value) in changes {
         env.retain(|(other, _)| other != name);
@@ -302,9 +314,9 @@ impl Daemon {
     }
 
     /// Starts `ccm run` as a process, and kills it with SIGKILL when it makes a certain API call. The function `calls`
-    /// chooses this call: it gets a fault rule that matches all calls, and returns the rule with conditions, e.g. a
-    /// method and a path, so that only the wanted call matches. When `is_before` is true, the process dies just before
-    /// the API handles the call, else just afterwards.
+    /// chooses this call. It gets a fault rule that matches all calls, and limits the rule to the wanted call, e.g. by
+    /// a method and a path. When `is_before` is true, the process dies just before the API handles the call, else just
+    /// afterwards.
     pub fn killed_at(
         sandbox: &Sandbox,
         env: &Env,
@@ -349,12 +361,13 @@ impl Daemon {
         }
     }
 
-    /// Returns the process ID.
+    /// Returns the process ID of the daemon.
     pub fn id(&self) -> u32 {
         self.child().lock().unwrap().id()
     }
 
-    /// Returns the peak and the current resident memory, in kilobytes.
+    /// Returns how much memory the daemon's process uses (resident set size), in kilobytes: first the largest value so
+    /// far, then the present one.
     pub fn memory_kb(&self) -> (u64, u64) {
         let id = self.id();
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
@@ -365,7 +378,7 @@ impl Daemon {
         (field("VmHWM:"), field("VmRSS:"))
     }
 
-    /// Returns the processor time that the process has used so far.
+    /// Returns how much processor time the daemon's process has used so far.
     pub fn cpu(&self) -> Duration {
         let id = self.id();
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
@@ -391,7 +404,7 @@ impl Daemon {
         self.status().unwrap()
     }
 
-    /// Returns the exit status, or `None` while the daemon runs.
+    /// Returns the daemon's exit status, or `None` while the daemon runs.
     pub fn status(&self) -> Option<ExitStatus> {
         match &self.kind {
             Kind::Process { child, .. } => child.lock().unwrap().try_wait().unwrap(),
@@ -409,15 +422,17 @@ impl Daemon {
         assert!(self.ended().success(), "{}", self.log());
     }
 
+    /// Asserts that the daemon's log contains the text exactly `times` times.
+    ///
     /// # Panics
-    /// Panics when the log does not contain the text exactly `times` times.
+    /// Panics when the log contains the text more or less often.
     #[track_caller]
     pub fn logged(&self, text: &str, times: usize) {
         let log = self.log();
         assert_eq!(log.matches(text).count(), times, "{text:?} in\n{log}");
     }
 
-    /// Waits until the log contains a text.
+    /// Waits until the daemon's log contains a text.
     pub fn logs(&self, text: &str) {
         let state = || format!("not logged: {text:?} in\n{}", self.log());
         wait_or(LIMIT, state, || self.log().contains(text));
@@ -534,7 +549,8 @@ pub fn simulated_cluster(nodes: usize) -> Arc<Sandbox> {
     builder().nodes(nodes).heartbeats(false).simulated()
 }
 
-/// Chooses whether the programs of a test run simulated in the test's thread or as processes.
+/// Chooses how a test runs programs such as `ccm`: either simulated, as a part of the test's own thread, or as
+/// processes of their own.
 pub trait Simulate {
     /// Starts the sandbox in memory, so that `ccm` runs simulated in the thread of the test. When [`REAL_CLUSTER`] or
     /// `CCM_TEST_PROCESSES` is set, the APIs of the sandbox listen on sockets instead, and `ccm` runs as a process.

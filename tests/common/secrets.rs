@@ -51,7 +51,8 @@ fn unescaped(text: &str) -> String {
         };
         match found {
             Some(c) => {
-                // A character that was escaped twice has more than one backslash before it. All of them are removed.
+                // A character that was escaped twice has more than one backslash before it, as in `\\u006b`. All of
+                // these backslashes are removed.
                 while plain.ends_with('\\') {
                     plain.pop();
                 }

@@ -11,12 +11,12 @@ use std::sync::Arc;
 /// change of a node.
 pub const NO_REFRESH: &str = "--node-status-update-frequency=100h";
 
-/// The flag that starts all controllers except the Service controller. That controller also reads nodes, so its reads
-/// would be counted too.
+/// The flag that starts all controllers except the Service controller. The tests count how often the node controllers
+/// read nodes. The Service controller reads nodes too, and would add its own reads to this count.
 const NODES_ALONE: &str = "--controllers=*,-service";
 
-/// How an API call reads nodes: as a table of all nodes, which is the format for `kubectl get`, as a list of all Node
-/// objects, or as one Node by its name.
+/// How an API call reads nodes. `Table` is the list of all nodes as a table, the format for `kubectl get`. `Whole` is
+/// the list of all nodes as complete Node objects. `ByName` is a single Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     Table,
@@ -44,7 +44,7 @@ impl SteadyState {
         world
     }
 
-    /// Moves the position in the log to its present end, so that earlier API calls are no longer counted.
+    /// Begins to count API calls from now on. Earlier calls in the log of API calls are no longer counted.
     pub fn reset_count(&mut self) {
         self.mark = self.mark();
     }

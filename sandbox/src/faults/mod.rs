@@ -141,8 +141,9 @@ pub(crate) enum Outcome {
 }
 
 impl Plan {
-    /// Combines all effects on one API call. Each function that a test has given to one of the effects is called, and
-    /// all delays are added up. When several effects change the answer, only the first of them is used.
+    /// Combines all effects that simulated faults have on one API call. Functions that a test wants to be called before
+    /// or after the call are all called, and all delays are added up. When several effects change the answer, only the
+    /// first of them is used.
     fn new(effects: Vec<Effect>) -> Plan {
         let mut plan = Plan {
             names: Vec::new(),

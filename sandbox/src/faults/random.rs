@@ -73,7 +73,7 @@ impl Random {
     }
 }
 
-/// Chooses one of the faults that occur between clients and real APIs.
+/// Chooses at random one of the faults that occur between clients and real APIs.
 fn effect(half: Half, generator: &mut SplitMix64) -> Effect {
     let kind = generator.below(13);
     let mut short = |limit_ms| Duration::from_millis(1 + generator.below(limit_ms));

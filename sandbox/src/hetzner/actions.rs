@@ -89,8 +89,9 @@ pub struct Actions {
 }
 
 struct Work {
-    /// The ID of the action that ends when this work is done. `None` when no action ends with this work. For example,
-    /// the operating system of a server shuts down only some time after the action `shutdown_server` has ended.
+    /// The ID of the action that ends when this work is done. `None` when the API shows no action for this work. An
+    /// example is a server's operating system, which shuts down only some time after the action `shutdown_server` has
+    /// ended.
     action: Option<u64>,
     effect: Effect,
 }
@@ -171,9 +172,9 @@ impl World {
 }
 
 impl Actions {
-    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due. Work of a
-    /// resource in `held_resources` does not become due. While a test holds all actions ([`hold`](Actions::hold)), no
-    /// work is due at all.
+    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due. While a test
+    /// holds all actions ([`hold`](Actions::hold)), no work is due. While it holds only the actions on one resource,
+    /// the work of these actions is not due.
     pub fn take_due(&mut self, now: Instant) -> Option<Due> {
         if self.held {
             return None;

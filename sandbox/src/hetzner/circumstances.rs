@@ -14,8 +14,8 @@ pub struct Circumstances {
     /// The public addresses of dedicated servers. The value is the ID of the Cloud project whose owner also owns the
     /// dedicated server.
     pub dedicated: HashMap<IpAddr, u64>,
-    /// The simulated Robot, and the ID of the Cloud project whose owner owns all dedicated servers in Robot. `None`
-    /// when no simulated Robot belongs to this cloud.
+    /// The simulated Robot, which knows the dedicated servers of one customer. The number is the ID of the Cloud
+    /// project that belongs to the same customer. `None` when no simulated Robot belongs to this cloud.
     pub robot: Option<(u64, Arc<Robot>)>,
     /// Simulates the programs that listen on the ports of servers, e.g. kube-proxy, as far as health checks see them.
     /// `None` when no such programs are simulated.
@@ -29,8 +29,8 @@ pub struct Circumstances {
     /// The load balancer types that are being retired, by name. The value contains two dates: when the end of the
     /// type's sale was announced, and until when the type is sold.
     pub deprecated: HashMap<String, (String, String)>,
-    /// How many targets a load balancer of a type can have, by the name of the type. A type without an entry has the
-    /// limit of the catalog.
+    /// How many targets a load balancer of a type can have, by the name of the type. A type that is missing here has
+    /// the limit in `hetzner/catalog.json`.
     pub target_limits: HashMap<String, usize>,
     /// The DNS zones of each project. In a project without an entry, every domain counts as being in a zone.
     pub zones: HashMap<u64, Vec<String>>,
@@ -55,8 +55,9 @@ impl Circumstances {
         self.port_checks.as_ref()?.upgrade()?.check(machine, port, protocol)
     }
 
-    /// Returns since when the dedicated server with this address is switched on, or `None` when it is off. A server
-    /// that is not in the simulated Robot counts as switched on since the time `always`.
+    /// Returns the time at which the dedicated server with this address was switched on, or `None` when it is off. A
+    /// test can make an address that of a dedicated server without simulating the server. Such a server counts as
+    /// switched on since the time `always`.
     pub fn answers_since(&self, ip: IpAddr, always: Instant) -> Option<Instant> {
         match &self.robot {
             Some((_, robot)) if !self.dedicated.contains_key(&ip) => robot.answers_since(ip),

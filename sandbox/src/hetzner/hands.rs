@@ -159,7 +159,8 @@ impl Cloud {
         }
     }
 
-    /// Makes `ip` the public address of a dedicated server that belongs to the owner of this Cloud project.
+    /// Makes the simulated cloud treat `ip` as the public address of a dedicated server, which belongs to the owner of
+    /// this Cloud project. The server itself is not simulated.
     pub fn add_dedicated_ip(&self, project: u64, ip: IpAddr) {
         self.lock().circumstances.dedicated.insert(ip, project);
     }
@@ -220,8 +221,8 @@ impl Cloud {
         deprecated.insert(name.to_owned(), dates);
     }
 
-    /// Sets how many targets a load balancer of this type can have. Tests of what happens at the limit then need few
-    /// servers.
+    /// Sets how many targets a load balancer of this type can have. With a small limit, a test needs only a few servers
+    /// to reach it.
     pub fn set_target_limit(&self, load_balancer_type: &str, limit: usize) {
         let limits = &mut self.lock().circumstances.target_limits;
         limits.insert(load_balancer_type.to_owned(), limit);

@@ -130,7 +130,7 @@ impl Part for String {
     }
 }
 
-/// Implements `Part` for types whose `Display` output is already valid JSON.
+/// Implements the trait `Part` (a value in a JSON document) for types whose `Display` output is already valid JSON.
 macro_rules! displayed {
     ($($kind:ty)*) => {
         $(impl Part for $kind {

@@ -75,8 +75,8 @@ impl World {
         }
     }
 
-    /// Returns the ID for a new resource, which is larger than all earlier IDs. Inside of [`with_id`](World::with_id),
-    /// the first new resource gets the chosen ID instead.
+    /// Returns the ID for a new resource, which is larger than all earlier IDs. There is one exception: the first
+    /// resource that is created inside of [`with_id`](World::with_id) gets the ID that was passed to that function.
     pub fn new_id(&mut self) -> u64 {
         self.chosen_id.take().unwrap_or_else(|| {
             self.next_id += 1;

@@ -45,8 +45,8 @@ pub const GRACE_PERIOD: Duration = Duration::from_secs(50);
 /// The shortest time between two checks by which the simulated kubelets find out which servers run. Even with a small
 /// time scale and a large cluster, the checks then leave most of the processor time to the tested program.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(20);
-/// After a check of all servers, the simulated kubelets wait at least this many times as long as the check took. The
-/// checks then leave most of the processor time to the tested program.
+/// The simulated kubelets check again and again which servers run. The wait after each check is at least this many
+/// times as long as the check took, so that the checks leave most of the processor time to the tested program.
 const REST: u32 = 9;
 
 /// All simulated kubelets of a cluster.
@@ -86,18 +86,19 @@ struct Kubelet {
     hangs: bool,
 }
 
-/// The kind of a check of all simulated kubelets. Every check makes the reports that are due, and sets the conditions
-/// of a Node to `Unknown` when its kubelet was silent for the whole [`GRACE_PERIOD`]. `Report` and `Expire` do more
-/// than this.
+/// How the simulated kubelets are checked. Each check goes through all of them. A kubelet whose report is due reports
+/// the conditions of its Node. When a kubelet was silent for the whole [`GRACE_PERIOD`], the conditions of its Node
+/// become `Unknown`. The kinds `Report` and `Expire` do more than this.
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
-    /// The check only makes the reports that are due. The conditions of a Node become `Unknown` only after its kubelet
+    /// Only the kubelets whose report is due report. The conditions of a Node become `Unknown` only after its kubelet
     /// was silent for the whole [`GRACE_PERIOD`].
     Due,
-    /// Every kubelet reports the conditions of its Node now, even if no report is due. The only exceptions are kubelets
-    /// that hang or whose server does not run.
+    /// Every kubelet reports the conditions of its Node now, even if its report is not due. The only exceptions are
+    /// kubelets that hang or whose server does not run.
     Report,
-    /// Each kubelet that does not report is treated as if it had been silent for the whole [`GRACE_PERIOD`].
+    /// All kubelets that do not report are treated as if they had been silent for the whole [`GRACE_PERIOD`]: the
+    /// conditions of their Nodes become `Unknown` at once. The other kubelets report if their report is due.
     Expire,
 }
 
@@ -134,7 +135,8 @@ impl Kubelets {
     }
 
     /// Lets each simulated kubelet whose report is due report the conditions of its Node. Does nothing when a thread
-    /// does this work. A kubelet whose server has stopped counts as silent only from the first check that notices this.
+    /// does this work. A kubelet whose server has stopped counts as silent from the first call of this function that
+    /// finds the server stopped, and not from the moment of the stop.
     pub fn catch_up(&self) {
         let mut next_look = self.next_look.lock().unwrap_or_else(PoisonError::into_inner);
         let now = time::now();

@@ -11,7 +11,7 @@ use crate::exchange::Request;
 /// A user that the cluster knows, with the RBAC rules that the user has in all namespaces.
 #[derive(Clone, Debug, Default)]
 pub struct User {
-    /// The name, e.g. `system:serviceaccount:NAMESPACE:NAME` for a service account.
+    /// The name of the user, e.g. `system:serviceaccount:NAMESPACE:NAME` for a service account.
     pub name: String,
     /// The groups of the user. Members of `system:masters` have all rights. Every authenticated user is also in
     /// `system:authenticated`, which need not be listed here.

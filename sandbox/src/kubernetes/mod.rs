@@ -145,8 +145,9 @@ impl Cluster {
         }
     }
 
-    /// Whether a real API server answers the requests. Then [`freeze_cache`](Cluster::freeze_cache) is not possible,
-    /// and an object that [`edit`](Cluster::edit) has changed must be valid.
+    /// Whether the requests are answered by a real API server and not by the simulation. Then
+    /// [`freeze_cache`](Cluster::freeze_cache) is not possible, and the object that a call of [`edit`](Cluster::edit)
+    /// writes must be valid.
     pub fn is_real(&self) -> bool {
         self.corner.is_some()
     }
@@ -353,7 +354,8 @@ impl Cluster {
         let mut state = self.state();
         state.store = backup.0.clone();
         // `node_ports` keeps the ports that kube-proxy listens on, together with the revisions from which they were
-        // computed. After a restore, the same revision can stand for other objects, so the kept ports are dropped.
+        // computed. After a backup was restored, the same revision can stand for other objects, so the kept ports are
+        // dropped.
         state.node_ports = NodePorts::default();
     }
 
@@ -381,8 +383,9 @@ impl Cluster {
 }
 
 impl State {
-    /// Returns the store that answers a read with this `resourceVersion`. While the cache is frozen, version 0 is read
-    /// from the frozen store, and every other version from the current one.
+    /// Returns the objects that a read with this `resourceVersion` gets. While a test has frozen the watch cache,
+    /// version 0 stands for the objects as they were at the time of freezing, and every other version for the present
+    /// ones.
     fn store_for(&self, resource_version: Option<u64>) -> &Store {
         match &self.frozen {
             Some(frozen) if resource_version == Some(0) => frozen,

@@ -103,7 +103,8 @@ fn remove(node: &mut Value, field: &str) {
     }
 }
 
-/// Returns a list that can be changed. A value that is no list becomes an empty list.
+/// Returns the items of `value` so that they can be changed. A value that is not a list is first replaced by an empty
+/// list.
 fn list(value: &mut Value) -> &mut Vec<Value> {
     if !value.is_array() {
         *value = json!([]);

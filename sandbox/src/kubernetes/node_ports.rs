@@ -20,7 +20,7 @@ pub struct NodePort {
     purpose: Purpose,
     /// The nodes with an endpoint that is ready. The name is empty for an endpoint without a node.
     ready: HashSet<String>,
-    /// The nodes with an endpoint that serves and terminates.
+    /// The nodes with an endpoint that is terminating but still serves.
     draining: HashSet<String>,
 }
 
@@ -42,7 +42,8 @@ pub enum PortAnswer {
     Pod,
     /// kube-proxy refuses the connection, because the Service has no endpoint at all.
     Refused,
-    /// kube-proxy drops the packets, because only other nodes have endpoints.
+    /// kube-proxy drops the packets. The Service has `externalTrafficPolicy: Local`, and all of its endpoints are on
+    /// other nodes.
     Dropped,
     /// The port is a health check node port, on which kube-proxy answers each HTTP request with this status.
     Status(u16),
@@ -96,8 +97,8 @@ impl NodePort {
 }
 
 impl NodePorts {
-    /// Returns the port of this number. `None` means that no Service has the port, or that its Service has no
-    /// EndpointSlice of type IPv4.
+    /// Returns the node port or health check node port with this number, and the endpoints behind it. `None` means that
+    /// no Service has this port, or that its Service has no EndpointSlice of type IPv4.
     pub fn find(&mut self, store: &Store, number: u16) -> Option<Arc<NodePort>> {
         let [services, slices] = ["services", "endpointslices"].map(row);
         let revisions = [services, slices].map(|resource| store.changed(resource));

@@ -76,8 +76,8 @@ impl Cluster {
         if parts.is_empty() {
             parts.push(Vec::new());
         }
-        // A slice without endpoints is deleted. When the Service has no endpoints at all, its first slice is kept
-        // empty.
+        // A slice that has no endpoints is deleted. When the Service has no endpoints at all, its first slice stays,
+        // with an empty list of endpoints.
         let has_endpoints = parts.iter().any(|part| !part.is_empty());
         for (index, part) in parts.iter().enumerate() {
             let is_needed = if has_endpoints { !part.is_empty() } else { index == 0 };
@@ -90,8 +90,8 @@ impl Cluster {
         }
     }
 
-    /// Returns the EndpointSlices of a Service that have this address type and that `write_slices` has written, sorted
-    /// by name.
+    /// Returns the EndpointSlices that the sandbox itself has written for a Service and that have the address type
+    /// `family`. EndpointSlices that a client has created are left out. The result is sorted by name.
     fn own_slices(&self, namespace: &str, service: &str, family: Family) -> Vec<Value> {
         let is_own = |slice: &&Value| {
             let labels = &slice["metadata"]["labels"];

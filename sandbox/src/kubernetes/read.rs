@@ -201,7 +201,7 @@ impl Query {
 
 impl Token {
     fn encode(&self) -> String {
-        // Serialization cannot fail, because the token has only strings and a number.
+        // Serialization cannot fail, because a `continue` token consists only of strings and a number.
         let json = serde_json::to_string(self).unwrap_or_default();
         URL_SAFE_NO_PAD.encode(json)
     }

@@ -8,7 +8,7 @@ use super::status;
 
 /// A resource of the API: its names, its verbs, its schema, and how its requests differ from those of other resources.
 pub struct Resource {
-    /// The group, which is empty for the core group.
+    /// The API group, which is empty for the core group.
     pub group: &'static str,
     pub plural: &'static str,
     pub singular: &'static str,
@@ -19,8 +19,9 @@ pub struct Resource {
     pub verbs: &'static [&'static str],
     /// Whether the resource has a `status` subresource.
     pub status: bool,
-    /// The schema of the objects. `None` means that no such object can be created, so that lists are always empty. When
-    /// there is a schema but `verbs` allows only reading, tests create the objects directly.
+    /// The schema of the objects. `None` means that no such object can be created, so that lists are always empty. A
+    /// resource can have a schema although its `verbs` allow only reading. Then clients cannot create objects, but a
+    /// test can add them to the store without a request.
     pub schema: Option<&'static Object>,
     pub rules: &'static dyn Rules,
     /// The prefix of the resource's keys in the etcd of kube-apiserver. The error for a PUT with a wrong UID shows this

@@ -31,7 +31,7 @@ pub struct Store {
     changed: BTreeMap<&'static str, u64>,
 }
 
-/// Returns `NAMESPACE/NAME`, or `NAME` without a namespace.
+/// Returns the key of an object in the store: `NAMESPACE/NAME`, or only `NAME` for an object without a namespace.
 pub fn key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}") }
 }

@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 use crate::exchange::{Handler, Request, Response};
 use crate::time;
 
-/// The number of failed logins after which Robot blocks the caller's IP address for the duration `BLOCK`. All callers
-/// of a sandbox share one address. Each failed login counts for the duration `BLOCK`, even when a later login succeeds.
-/// Robot's documentation does not say how long a failed login counts.
+/// After this number of failed logins, Robot blocks the caller's IP address for ten minutes (`BLOCK`). All callers of a
+/// sandbox share one address. Each failed login counts for ten minutes, even when a later login succeeds. Robot's
+/// documentation does not say how long a failed login counts.
 const FAILURES: usize = 3;
 const BLOCK: Duration = Duration::from_secs(600);
 const HOUR: Duration = Duration::from_secs(3600);

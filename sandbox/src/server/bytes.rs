@@ -17,9 +17,8 @@ pub(super) trait Bytes {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Returns the certificate of the client as DER, see
-    /// [`Material::shown_certificate`](crate::credentials::Material::shown_certificate). Returns `None` when the client
-    /// has shown none.
+    /// Returns the certificate that the client has sent, as DER, or `None` when it has sent none. The DER is empty when
+    /// the certificate is not accepted, because another CA has signed it or because it is not valid now.
     fn client_certificate(&self) -> Option<&[u8]>;
 }
 

@@ -35,7 +35,8 @@ use crate::faults::Faults;
 
 /// The settings of an HTTP server: which simulated API it serves, its address, and its limits.
 pub struct Config {
-    /// The API that the server serves. Entries of the call log and fault rules contain its name.
+    /// The API that the server serves. Each entry of the call log contains this value, and so does a fault rule that is
+    /// limited to one API.
     pub half: Half,
     pub address: IpAddr,
     /// The port on which the server listens. 0 means any free port.
@@ -172,8 +173,8 @@ pub struct KeptPort {
 }
 
 impl KeptPort {
-    /// Takes the port of this address. This is possible even when connections of a server that has just ended on this
-    /// port are still closing.
+    /// Keeps the port of this address for this process. This is possible even when connections of a server that has
+    /// just ended on this port are still closing.
     ///
     /// # Errors
     /// Returns an error when the port is in use, or when this process is not allowed to use it.
@@ -185,8 +186,8 @@ impl KeptPort {
     }
 }
 
-/// How long a stopping server waits for its threads. A thread can still be handling a request, or running a function
-/// that a test has given to a fault.
+/// How long a stopping server waits for its threads to end. A thread can still be handling a request, or running a
+/// function of the test that is called during a request.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 impl Drop for Server {
@@ -274,8 +275,9 @@ impl Shared {
     }
 }
 
-/// An entry in the list of open connections. Dropping this value removes the connection from the list, even when its
-/// thread panics in a function that a test has given to a fault.
+/// An entry in the list of open connections. Dropping this value removes the connection from the list. This also
+/// happens when the connection's thread panics, e.g. in a function that a test runs during an API call as a simulated
+/// fault.
 struct Entry<'a> {
     shared: &'a Shared,
     number: u64,

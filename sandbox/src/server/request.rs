@@ -19,7 +19,8 @@ pub(super) enum Refusal {
     /// The client has closed the connection, has sent nothing for too long, or has stopped in the middle of a request.
     /// No answer is sent, because no client waits for it.
     Gone,
-    /// The client gets an answer with this status and this sentence. The connection is closed afterwards.
+    /// The client gets an answer with this status and with this sentence as its body. The connection is closed
+    /// afterwards.
     Answer(u16, &'static str),
 }
 

@@ -21,7 +21,8 @@ enum Transport {
 pub(super) struct Stream {
     transport: Transport,
     buffer: Vec<u8>,
-    /// How many bytes at the start of `buffer` were already used.
+    /// How many bytes at the start of `buffer` are no longer needed, because the request that they belong to was
+    /// already parsed that far.
     used: usize,
     client_certificate: Option<Vec<u8>>,
     /// The server's TLS certificates at the time when the connection began. `None` without TLS.

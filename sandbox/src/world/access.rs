@@ -49,8 +49,9 @@ pub fn official_rules() -> Vec<PolicyRule> {
     ]
 }
 
-/// The environment variable that chooses the role of the user `ccm`. With the value `manifests` it is the role in
-/// `manifests/base`. Otherwise it is the role of hcloud-cloud-controller-manager.
+/// The environment variable that chooses the RBAC rules of the user `ccm`. With the value `manifests` they come from
+/// the files in `manifests/base`. Otherwise they are those of the official ClusterRole of
+/// hcloud-cloud-controller-manager.
 const ROLE: &str = "CCM_TEST_ROLE";
 
 /// Returns RBAC rules for the namespace `kube-system`, which allow to list Deployments and DaemonSets. Commands of

@@ -341,8 +341,8 @@ impl Projects {
         projects
     }
 
-    /// Returns a new log of API calls. For a call with one of the sandbox's Hetzner Cloud tokens, it shows one of these
-    /// names as the caller: `project`, `read-only` or `foreign`.
+    /// Returns a new log of API calls. The log shows who made a call to the Hetzner Cloud API: `project`, `read-only`
+    /// or `foreign`, depending on which of the sandbox's three API tokens the call has.
     fn calls(&self) -> crate::calls::CallLog {
         let calls = crate::calls::CallLog::default();
         calls.name_caller(self.token.as_str(), "project");

@@ -216,8 +216,8 @@ impl Sandbox {
         format!("http://{}", self.address(Half::Robot))
     }
 
-    /// Whether the sandbox is configured to serve this API. The result does not change when a test stops the API. The
-    /// variables of [`env`](Sandbox::env) contain the address of each such API.
+    /// Whether the sandbox is configured to serve this API. The result does not change when a test stops the API.
+    /// [`env`](Sandbox::env) returns environment variables only for the APIs for which the result is true.
     pub fn serves(&self, half: Half) -> bool {
         match half {
             Half::Robot => self.serves_robot && self.only != Some(Half::Kubernetes),
@@ -483,9 +483,9 @@ impl Sandbox {
         variables
     }
 
-    /// Writes the kubeconfig to which the variables of [`env`](Sandbox::env) point. In the context `sandbox`, the user
-    /// `admin` authenticates with a client certificate. In the context `ccm`, the user `ccm` authenticates with a
-    /// token.
+    /// Writes the kubeconfig file whose path [`env`](Sandbox::env) returns as `KUBECONFIG`. In the context `sandbox`,
+    /// the user `admin` authenticates with a client certificate. In the context `ccm`, the user `ccm` authenticates
+    /// with a token.
     fn write_kubeconfig(&self) -> io::Result<()> {
         let mut contexts = Vec::new();
         if let Some(admin) = self.account("admin") {

@@ -194,9 +194,9 @@ pub(super) fn robot_login(view: &DoctorView) -> CheckResult {
     }])
 }
 
-/// Reports each dedicated server that belongs to a node and was cancelled. When a node can't be initialised because no
-/// server was found for it, the dedicated servers without a node are reported as well. One of them can be the server of
-/// that node.
+/// Reports each dedicated server that belongs to a node and whose contract was cancelled. When a node can't be
+/// initialised because no server was found for it, the dedicated servers without a node are reported as well. One of
+/// them can be the server of that node.
 pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
     let servers = match reads::of_login(view) {
         None | Some(Err(Gap::NotHere(_))) => return Ok(Vec::new()),

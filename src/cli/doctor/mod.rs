@@ -130,7 +130,8 @@ pub(super) fn is_failed(outcomes: &[CheckOutcome]) -> bool {
 fn settings(view: &DoctorView) -> CheckResult {
     let remedy = "correct this setting; until then the checks below use its default";
     let problems = view.problems.iter().map(|problem| CheckOutcome::fail(problem.as_str(), remedy));
-    or_ok(problems, "every setting has a valid value")
+    let of_forks = view.of_forks.iter().map(|notice| CheckOutcome::warn(&*notice.message, ""));
+    or_ok(problems.chain(of_forks), "every setting has a valid value")
 }
 
 /// The column where messages begin. The status and the longest name of a check fit before it.

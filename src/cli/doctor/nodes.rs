@@ -140,8 +140,8 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
         Reason::InvalidServerLabel,
         Reason::ServerClaimedTwice,
         Reason::UnknownProviderID,
-        // In this list, the reason `PossibleNodeDeletion` means that the node's dedicated server has another name than
-        // the node. hcloud-cloud-controller-manager would delete such a node.
+        // Among these reasons for a warning, `PossibleNodeDeletion` means that the node's dedicated server has another
+        // name than the node. hcloud-cloud-controller-manager would delete such a node.
         Reason::PossibleNodeDeletion,
     ];
     let decide = |plan: &NodePlan| {
@@ -168,8 +168,9 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
     each(nodes, decide, format!("{count}, each with its server"))
 }
 
-/// Reports nodes that are not ready although their server exists and runs, and ready nodes that still have a taint of a
-/// server that is off. Nodes that are not ready because of their server are left to the checks `servers` and `nodes`.
+/// Reports two kinds of nodes: those that are not ready although their server exists and runs, and ready nodes that
+/// still have the taint `shutdown` or `out-of-service`, which is only for nodes whose server is off. When a node is not
+/// ready because its server is off or was deleted, the checks `servers` and `nodes` report it.
 pub(super) fn ready(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
     let is_down = |plan: &&NodePlan| !plan.node.is_ready() && !is_uninitialized(&plan.node);

@@ -19,7 +19,7 @@ use std::time::Duration;
 struct ReadStage {
     /// The name of the read, e.g. `the servers`. By this name, the field `needs` of later reads refers to it.
     name: &'static str,
-    /// The name of the check that reports the failure of this read.
+    /// The name of the check of `ccm doctor` that reports the failure of this read.
     check: &'static str,
     /// The names of the reads that must have succeeded before this read is made.
     needs: &'static [&'static str],
@@ -128,8 +128,8 @@ fn unread<T>() -> Seen<T> {
 /// The reads (stages) that were made or skipped so far, with their results.
 type EndedStages = Vec<(&'static ReadStage, Seen<()>)>;
 
-/// Returns an error when this read (stage) must be skipped. It is skipped when it needs another read that did not
-/// succeed, or when it sends credentials that an API has refused in an earlier read.
+/// Returns an error when `stage`, one of the reads of `ccm doctor`, must be skipped. It is skipped when it needs
+/// another read that did not succeed, or when it sends credentials that an API has refused in an earlier read.
 fn may_read(stage: &ReadStage, ended: &EndedStages) -> Seen<()> {
     for needed in stage.needs {
         let ended = ended.iter().find(|(stage, _)| stage.name == *needed);
@@ -191,8 +191,8 @@ impl<'a> Observer<'a> {
         Observer { reader, keep, cloud: None }
     }
 
-    /// Makes all reads that the checks need, and returns what was read. The cloud is not read again while its last data
-    /// is younger than the field `keep` allows. The result then contains this data.
+    /// Makes all reads that the checks need, and returns what was read. While the last data from the cloud are younger
+    /// than the field `keep`, the cloud is not read again, and the result contains these data.
     pub(in crate::cli) fn observe(&mut self) -> DoctorView<'a> {
         let kept = self.cloud.take().filter(|(cloud, _)| clock::since(cloud.asked) < self.keep);
         let mut view = self.blank(kept.as_ref().map(|(cloud, _)| cloud.clone()));
@@ -227,6 +227,7 @@ impl<'a> Observer<'a> {
         DoctorView {
             settings: &self.reader.started.settings,
             problems: problems.map(ToString::to_string).collect(),
+            of_forks: &self.reader.started.of_forks,
             token: unread(),
             cluster: unread(),
             lease: unread(),

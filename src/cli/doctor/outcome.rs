@@ -65,24 +65,25 @@ pub(in crate::cli) enum Gap {
     /// The read was tried and failed. The values are the error, and what the user can do about it, when the error shows
     /// this.
     Failed(String, Option<String>),
-    /// The API refused these credentials, so later reads do not send them. The other values are the error, and what the
-    /// user can do about it, when the error shows this.
+    /// The API refused these credentials, so later reads do not send them. The second value is the text of the error.
+    /// The third value is advice for the user, if the error shows what the user can do.
     Refused(Credential, String, Option<String>),
 }
 
 /// The credentials of an API. After the API has refused them, later reads that need them are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Credential {
-    /// The token of the Cloud API.
+    /// These credentials are the token of the Cloud API.
     Cloud,
-    /// The credentials of the kubeconfig or of the service account.
+    /// The credentials for the Kubernetes API, from the kubeconfig or the service account.
     Kubernetes,
 }
 
 impl Gap {
-    /// Returns the error of a check or of a later read that needs data which was not read. `self` is the reason why the
-    /// data was not read. The check `check` reports this reason, so the new error usually refers to that check. When
-    /// the data does not exist or the user has no right to read it, the new error repeats this reason instead.
+    /// Returns the error for a check, or for a later read, that needs data which could not be read. `self` is the error
+    /// of the failed read, and `check` is the name of the check that reports it. The new error usually only names
+    /// `check`, so that the same error is not reported twice. When `self` says that the data does not exist or that the
+    /// user has no right to read it, the new error says the same.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),

@@ -26,12 +26,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The settings, the API clients and some earlier results. The functions that read the data for the checks get them.
+/// What the functions need that read the data for the checks of `ccm doctor`: the settings, the API clients, and what
+/// is already known about the user's rights.
 pub(super) struct DoctorReader<'a> {
     pub(super) started: &'a Started,
     pub(super) begun: Instant,
     pub(super) apis: Seen<Apis>,
-    /// Whether the client for the cluster could be created. The error says why it could not.
+    /// Whether the client for the Kubernetes API could be created. The error says why it could not.
     pub(super) has_cluster: Seen<()>,
     /// How old a cached answer of Kubernetes is allowed to be. If it is older, Kubernetes is asked again.
     pub(super) look: Duration,
@@ -101,8 +102,8 @@ pub(super) fn cluster(reader: &DoctorReader) -> Seen<ClusterView> {
     let version = kube.version().map_err(unreached)?;
     let missing = if reader.has_rights { Ok(Vec::new()) } else { missing(reader, kube) };
     let missing = match missing {
-        // The call that asks for the user's rights fails when the API server does not accept the credentials. Reading
-        // the version above does not show this, because every user is allowed to read the version.
+        // Every user is allowed to read the version, so the call above succeeds even when the API server does not
+        // accept the credentials. In that case, the call that asks for the user's rights is the first call to fail.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
         }
@@ -346,8 +347,8 @@ fn robot_gap(error: provider::ProviderError) -> Gap {
     Gap::Failed(error.message, Some(fix))
 }
 
-/// Returns the reason why objects could not be listed. The reason is a fault only when the API server refused the
-/// credentials. It is no fault when the user has no right to list the objects, because not every user has this right.
+/// Returns the reason why objects could not be listed. When the API server refused the credentials, the reason counts
+/// as a problem. When the user has no right to list the objects, it does not, because not every user has this right.
 fn unlisted(error: kube::KubeError, what: &str) -> Gap {
     if error.is_unauthorized() {
         Gap::Refused(Credential::Kubernetes, error.to_string(), None)

@@ -7,7 +7,7 @@ use crate::controllers::route;
 use crate::controllers::service::ServicePlan;
 use crate::kube::{Involved, KubeService, LeaseSpec, PastEvent, Version, Workload};
 use crate::provider::{self, Balancer, Checkup, Instance, KeptObject, Orphan, TargetCounts};
-use crate::settings::Settings;
+use crate::settings::{Notice, Settings};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,10 +17,12 @@ pub(in crate::cli) struct DoctorView<'a> {
     pub(in crate::cli) settings: &'a Settings,
     /// The problems of the settings. Problems of the API token are left out, because the check `token` reports them.
     pub(in crate::cli) problems: Vec<String>,
+    /// The notices about variables of forks of hcloud-cloud-controller-manager, which have no effect.
+    pub(in crate::cli) of_forks: &'a [Notice],
     /// The length of the API token in characters. The token itself is not stored here.
     pub(in crate::cli) token: Seen<usize>,
     pub(in crate::cli) cluster: Seen<ClusterView>,
-    /// `None` means that nobody holds the Lease.
+    /// The Lease by which one of several daemons becomes the leader. `None` means that nobody holds the Lease.
     pub(in crate::cli) lease: Seen<Option<LeaseSpec>>,
     /// The Deployments and DaemonSets in the namespace of the Lease.
     pub(in crate::cli) workloads: Seen<Vec<Workload>>,

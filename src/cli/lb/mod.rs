@@ -70,8 +70,8 @@ fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
     }))
 }
 
-/// Returns the ID of the load balancer when a sync is allowed to delete it, e.g. because it is not protected from
-/// deletion. `orphan` is the plan of a load balancer without a Service.
+/// Returns the ID of the load balancer if a sync is allowed to delete it. Returns `None`, for example, when the load
+/// balancer is protected from deletion. `orphan` is the plan of a load balancer without a Service.
 fn deletable(orphan: &ServicePlan) -> Option<u64> {
     orphan.cloud.found.as_ref().filter(|_| orphan.has_writes()).map(|found| found.id)
 }

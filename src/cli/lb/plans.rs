@@ -223,8 +223,8 @@ fn called(plan: &ServicePlan) -> KnownObject {
     }
     KnownObject {
         name: if plan.service.metadata.name.is_empty() {
-            // The name of the Service is not known. Only its load balancer was found, and the labels of the load
-            // balancer do not contain the name.
+            // The name of the Service is not known, because only its load balancer was found, and the labels of the
+            // load balancer do not contain the name. The name of the plan's object is used instead.
             plan.object.name.clone()
         } else {
             plan.service.full_name()
@@ -321,8 +321,8 @@ impl Serialize for ServiceJson<'_> {
     }
 }
 
-/// Whether the load balancer that this Service uses serves only others until now. Each of its ports belongs to another
-/// Service or to the owner of the load balancer, and the status of this Service has no address.
+/// Whether the load balancer that this Service will use serves only other Services or its owner so far. None of its
+/// ports belongs to this Service yet, and the status of this Service has no address.
 pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let found = plan.cloud.found.as_ref();

@@ -328,8 +328,8 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     );
 }
 
-/// When the reads of a sync pass take longer than the interval of the sync passes, `work` is called with an `until`
-/// that has already passed. Answers must be handled even then.
+/// A sync pass can call `work` with a time (`until`) that has already passed, because the reads of the sync pass took
+/// longer than the interval of the sync passes. The answers of the cloud must be handled even then.
 #[test]
 fn answers_are_seen_and_actions_asked_about_when_the_time_is_over() {
     for answer in [Answer::Done, Answer::Runs(2)] {
@@ -400,7 +400,8 @@ fn an_action_is_not_late_before_it_was_asked_about() {
     let _simulated = simulated();
     let fake = Fake::default();
     let begun = clock::now();
-    // The executor sends one target each second, so all targets take 150 s. A single action may run for 120 s.
+    // The executor sends one target each second, so sending all of them takes 150 s. This is longer than the 120 s for
+    // which a single action may run.
     let many = (0..150).map(|n| target(&n.to_string(), &[Answer::Runs(1)]));
     let works = fake.run(vec![many.collect()]);
     assert_eq!((works[0].error(), works[0].lines().len()), (None, 150));
@@ -483,7 +484,8 @@ fn what_fails_for_all_stops_the_executions_in_turn() {
     }
 }
 
-/// The limit `begins_by` concerns only the first change of an object. The second change can be sent after this time.
+/// `begins_by` is the latest time at which the first change of an object can be sent. Further changes of the object can
+/// be sent after this time.
 #[test]
 fn an_execution_that_begins_too_late_is_stopped() {
     let _simulated = simulated();
@@ -520,8 +522,8 @@ fn changes_in_turn_share_questions() {
     assert!(asked as f64 <= intervals + 2.0, "{asked} questions in {intervals} intervals");
 }
 
-/// When a namespace has used up its share of API calls, the changes that were not sent yet are dropped if
-/// `Payer::can_stop` is true. They are still sent if it is false.
+/// ccm allows each namespace a share of the API calls. When the share of the namespace that pays for a change is used
+/// up, the rest of the change is dropped if `Payer::can_stop` is true. If it is false, the rest is still sent.
 #[test]
 fn an_execution_stops_when_its_share_is_used_up() {
     use crate::controllers::share::{CallShare, Payer};

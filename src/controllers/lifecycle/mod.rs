@@ -68,8 +68,8 @@ pub struct LifecycleController {
     settings: LifecycleSettings,
     /// The pauses between two reads of the server of a node that is not ready.
     pauses: Backoff,
-    /// The pauses after a failed write that should have removed a taint from a ready node. The write is tried again
-    /// after the pause.
+    /// A ready node can still have a taint that must be removed. When this write fails, it is tried again after a
+    /// pause. These are the pauses.
     backoff: Backoff,
     off: OffServers,
 }
@@ -152,7 +152,7 @@ impl LifecycleController {
             Ok(plan(node, &facts, &off, &*apis.provider, guard))
         };
         let write = |plan: &LifecyclePlan| apply(apis, NAME, plan.clone(), true, plan_again);
-        // A deletion is made alone, not in parallel with another write.
+        // A deletion is a batch of its own, so it is not made in parallel with another write.
         for batch in plans.chunk_by(|one, next| !is_deletion(one) && !is_deletion(next)) {
             let all = in_parallel(batch, apis.concurrent_nodes, write, AppliedPlan::is_closed);
             let is_over = all.iter().any(AppliedPlan::is_closed);

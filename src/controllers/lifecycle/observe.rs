@@ -144,12 +144,13 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Decides whether the servers in `missing`, which a read by their IDs did not find, are deleted. This is so when a
-    /// list of servers that was requested in this sync pass does not contain them either.
+    /// Decides whether the servers in `missing`, which a read by their IDs did not find, are deleted. A server counts
+    /// as deleted when it is also missing from a list of servers that was requested in this sync pass.
     ///
-    /// In a project with many servers, only a part of the list is read first: the pages on which the missing servers
-    /// would be. `around` contains these pages when this sync pass has already read them. The whole list is read when
-    /// these pages contain one of the missing servers after all, or when they contain no server of another node.
+    /// In a project with many servers, the first read is only of those pages of the list on which the missing servers
+    /// would be. `around` contains these pages when this sync pass has already read them. Afterwards the whole list is
+    /// read in two cases: these pages contain one of the missing servers after all, or they contain no server of any
+    /// other node.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -218,8 +219,8 @@ impl Observation<'_> {
 
     /// Decides whether the servers in `missing`, which the API (Cloud or Robot) did not find by their IDs, are deleted.
     /// `list` is a list of servers from the same API. A server counts as deleted when `list` does not contain it
-    /// either. When `list` has fewer than `at_least` servers, the credentials may not show all servers. The fact then
-    /// says that no server of another node is visible.
+    /// either. When `list` has fewer than `at_least` servers, or none of another node, the credentials may not show all
+    /// servers. The result then has `others_are_visible: false`.
     fn second_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -242,7 +243,8 @@ impl Observation<'_> {
     }
 }
 
-/// The results of reads of single servers.
+/// What the reads of servers have found so far: facts about servers, servers that do not exist, and the number of
+/// failed reads.
 #[derive(Default)]
 struct FoundServers {
     facts: Facts,
@@ -259,8 +261,9 @@ impl FoundServers {
         self.facts.extend(listed.map(|it| (it.id, Fact::of(it))));
     }
 
-    /// Stores the fact about a server, or that the API did not find it. Stores nothing when the call was put off by the
-    /// rate limit. Returns an error when calls for other servers would fail as well.
+    /// Stores the result of a call about one server: what the API said about it, that it does not exist, or that
+    /// nothing is known because the call failed. Stores nothing when the call was not sent, because few calls of the
+    /// rate limit remain. Returns an error when calls for other servers would fail as well.
     fn note(
         &mut self,
         id: InstanceId,

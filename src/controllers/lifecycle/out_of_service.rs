@@ -45,7 +45,7 @@ const RULES: [&str; 6] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaintRule {
     pub text: &'static str,
-    /// Whether the rule is fulfilled. `None` when it is not known yet.
+    /// Whether this condition for the taint `out-of-service` is fulfilled. `None` when it is not known yet.
     pub is_fulfilled: Option<bool>,
     /// What was found when the rule was checked, e.g. `3 of 4` for the nodes that are ready. It is empty when the text
     /// of the rule says all.
@@ -78,7 +78,7 @@ pub struct OffServers {
     pub reads: Arc<HashMap<String, OffReads>>,
 }
 
-/// The moments of the reads that said that a server is off.
+/// The moments at which reads of one server have said that it is off.
 #[derive(Clone, Debug)]
 pub struct OffReads {
     pub first: Instant,
@@ -96,7 +96,8 @@ pub fn is_own(taint: &Taint) -> bool {
     taint.key == OUT_OF_SERVICE && taint.value.as_deref() == Some(OWN_VALUE)
 }
 
-/// Returns the change that removes this program's own taint from the node, if the node has it.
+/// Returns the change that removes the taint `out-of-service` from the node, or `None` when the node has no such taint
+/// that this program has set.
 pub(super) fn removal(node: &KubeNode) -> Option<NodeChange> {
     let (own, others) = node.spec.taints.iter().cloned().partition::<Vec<_>, _>(is_own);
     (!own.is_empty()).then_some(NodeChange::RemoveOutOfServiceTaint { taints: others })

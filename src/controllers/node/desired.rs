@@ -155,8 +155,9 @@ pub(super) struct FromServer {
 }
 
 /// Returns the labels and taints that the labels of the server request for its node. An annotation of the node lists
-/// the labels that came from the server. A label with the key and value in that annotation counts as the server's
-/// label. All other labels belong to people and stay.
+/// the labels that came from the server. A label of the node that has the same key and value in this annotation still
+/// counts as coming from the server, and can be changed or removed. All other labels of the node belong to people and
+/// stay.
 ///
 /// `allows` says whether a label of a server is allowed to become a label of its node. A label that Kubernetes protects
 /// from kubelets is removed only if `allows` accepts it. Otherwise anybody who can write the annotation could make this

@@ -57,7 +57,7 @@ pub struct NodeControllerSettings {
     /// How often initialised nodes are compared with their servers. This is the setting
     /// `--node-status-update-frequency`.
     pub status_update_frequency: Duration,
-    /// The greatest age of a list of servers from which a write to a node is planned. This is the setting
+    /// How old a list of servers may be when writes to nodes are planned from it. This is the setting
     /// `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
 }
@@ -194,9 +194,9 @@ impl NodeController {
             Some(named) => AllServers::named(named, apis.dedicated(None, urgency)),
             None => apis.servers(None, &ServerNeeds::max_age(max_age), urgency)?,
         };
-        // The nodes that need a check are read again as complete objects, because the list above can come from a table
-        // with a few columns, which does not show taints. This read comes only after the cloud has answered, because
-        // nothing can be planned for the nodes without that answer.
+        // The nodes that need a check are read again as complete objects, because the first list of nodes can come from
+        // a table with a few columns, which does not show taints. This read comes only after the cloud has answered,
+        // because nothing can be planned for the nodes without that answer.
         let nodes = if selection.is_explicit() {
             nodes
         } else {
@@ -326,7 +326,8 @@ impl NodeController {
         None
     }
 
-    /// Reports the outcome for a node, and decides when the node is tried again. Returns the last plan for the node.
+    /// Reports whether the writes for the node have succeeded, and decides when the node is planned again. Returns the
+    /// last plan for the node.
     fn note(
         &mut self,
         apis: &Apis,
@@ -359,7 +360,7 @@ impl NodeController {
         Some(plan)
     }
 
-    /// Returns the greatest age of a list of servers from which a write to a node is planned.
+    /// Returns how old a list of servers may be when writes to nodes are planned from it.
     fn young(&self) -> Duration {
         self.settings.server_cache_max_age.max(YOUNGEST)
     }
@@ -402,7 +403,7 @@ impl NodeController {
         backoff.is_retry_due(uid, now) || (is_new && !backoff.has_failed(uid))
     }
 
-    /// Returns how many nodes wait for the end of an outage, as text for a log line.
+    /// Returns how many nodes wait until the APIs answer again, as text for a log line.
     fn waiting(&self, apis: &Apis, now: Instant) -> String {
         let nodes = apis.nodes.last();
         let nodes = nodes.iter().flat_map(|view| view.value.iter());

@@ -63,8 +63,8 @@ impl ServerMatch {
     }
 }
 
-/// Makes the plans for all nodes. `servers` are all servers. When a new node without a matching server has been not
-/// ready since before `overdue`, its plan has a message that its machine probably does not exist any more.
+/// Makes the plans for all nodes. `servers` are all servers. When a new node has no matching server, and has not been
+/// ready since before the time `overdue`, its plan says that the machine of the node probably does not exist any more.
 pub fn plan<'a, N: Borrow<KubeNode>>(
     nodes: &'a [N],
     servers: impl Into<Servers<'a>>,
@@ -102,7 +102,7 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
             let id = &node.spec.provider_id;
             let message = format!("provider ID {id:?}: {why}, so ccm does not change the node");
             let fix = match provider.parse_provider_id(id) {
-                ProviderId::Ours(_) => {
+                ProviderId::Ours(_) | ProviderId::Disabled(_) => {
                     format!("set {ROBOT_ENABLED}=true, {ROBOT_USER} and {ROBOT_PASSWORD}")
                 }
                 ProviderId::Foreign | ProviderId::Unknown(_) => join_anew(node),
@@ -173,8 +173,9 @@ impl NodePlan {
         match &self.server {
             ServerMatch::Matched(instance, by) if has_changes => match instance.id {
                 InstanceId::Cloud(_) => {
-                    // A list that was read before the node was first seen can still contain an earlier server with the
-                    // same name or address, which the node's server has replaced. A newer list is therefore needed.
+                    // When the server was found by its name or address, another server may be meant. A list that was
+                    // read before the node was first seen can still contain an earlier server with the same name or
+                    // address, which the node's server has replaced. A newer list is therefore needed.
                     let is_guess = !matches!(by, MatchedBy::ProviderId);
                     needs.since = is_guess.then_some(first_seen);
                     needs.covers = Covers::One(instance.id);
@@ -184,8 +185,8 @@ impl NodePlan {
                     needs.dedicated_since = Some(first_seen);
                 }
             },
-            // The list may have been read before the node's server was created. A list that is read after the node was
-            // seen for the first time contains the server if it exists.
+            // The list of servers may have been read before the node's server was created. If the server exists, it is
+            // in every list that is read after the node was seen for the first time.
             ServerMatch::Gone(_) => needs.since = Some(first_seen),
             ServerMatch::TargetOnly(found) if found.named.is_empty() => {
                 needs.since = Some(first_seen);
@@ -200,8 +201,9 @@ impl NodePlan {
         let misses_its_server =
             matches!(self.server, ServerMatch::Unmatched | ServerMatch::Gone(InstanceId::Cloud(_)));
         if misses_its_server && self.obstacle.is_some() {
-            // The node waits for its initialisation. Its server may have been created after the list was read, so a
-            // list from this sync pass is needed.
+            // The node waits for its initialisation, and the list of servers does not contain its server. The server
+            // may have been created after that list was read. So the list of servers must be read again in this sync
+            // pass.
             needs.since = Some(begun);
             needs.covers = Covers::All;
         }
@@ -299,11 +301,11 @@ impl NodePlan {
         });
     }
 
-    /// Returns the finding (a message for the operator) that a node is probably left over, which means that its machine
-    /// does not exist any more. k8s.io/cloud-provider would delete such a node, because no server has the name of the
-    /// node. Such a match by name is only a guess, so this program only reports the node. The new finding replaces
-    /// `finding`, so that one problem is reported once. The message contains the time since which the node is not
-    /// ready, and not a duration, because each new message would be a new event.
+    /// Returns the finding (a message for the operator) that the machine of this node probably does not exist any more.
+    /// k8s.io/cloud-provider deletes such a node, because no server has the name of the node. Names are not certain
+    /// enough for that, so this program only reports the node. The new finding replaces `finding`, so that one problem
+    /// is reported once. The message contains the time since which the node is not ready, and not a duration, because
+    /// each new message would be a new event.
     fn left_over(&self, finding: &Finding, since: Timestamp) -> Finding {
         let (name, why) = (self.node.name(), &finding.message);
         let delete = shell_command(DELETE_NODE, &[&name]);
@@ -337,8 +339,9 @@ impl NodePlan {
     }
 
     /// Adds a finding (a message for the operator) when the provider ID of a new node names a cloud server that has
-    /// another name than the node. Whoever registers a node can write any provider ID. Dedicated servers are left out
-    /// here, because the provider compares their names with those of the nodes.
+    /// another name than the node. The operator should know this, because whoever registers a node can write the
+    /// provider ID of any server. Dedicated servers are left out here, because their names are compared with those of
+    /// the nodes elsewhere.
     fn note_other_name(&mut self, instance: &Instance, by: MatchedBy) {
         let (name, id) = (&instance.name, instance.id);
         let is_other = by == MatchedBy::ProviderId && name != self.node.name();
@@ -426,9 +429,9 @@ impl NodePlan {
         }
     }
 
-    /// Makes the finding (a message for the operator) the obstacle of the plan (the reason why something can't be
-    /// done). The addresses stay unchanged, and a new node keeps its taint `uninitialized`. The labels of an
-    /// initialised node are still corrected.
+    /// Makes `finding`, a message for the operator, the reason why the plan can't be carried out completely. The
+    /// addresses stay unchanged, and a new node keeps its taint `uninitialized`. The labels of an initialised node are
+    /// still corrected.
     fn blocked(&mut self, finding: Finding, from_server: FromServer) {
         self.obstacle = Some(finding);
         self.follow_labels(from_server);
@@ -485,9 +488,10 @@ impl NodePlan {
         self.update(wanted, from_server, provider_id, Some(taints));
     }
 
-    /// Plans the write that sets all labels and annotations which differ from the desired ones. When `provider_id` and
-    /// `taints` are given, they are written as well, and the taint `uninitialized` is removed. Adds each label, each
-    /// annotation and that taint to the fields that the plan displays.
+    /// Plans one write that sets all labels and annotations of the node which differ from the desired ones. The write
+    /// also sets `provider_id` and `taints`, if they are given. `taints` does not contain the taint `uninitialized`, so
+    /// the write removes it. Each label, each annotation and that taint is added to `other_fields`, which commands
+    /// show.
     fn update(
         &mut self,
         wanted: Vec<desired::WantedLabel>,
@@ -556,7 +560,7 @@ fn impairment(server: &Instance) -> Option<Finding> {
 pub fn join_anew(node: &KubeNode) -> String {
     let name = node.name();
     format!(
-        "drain the node ({}), delete it ({}), and let it join again",
+        "drain the node ({}), delete it ({}), and let it join again, so that it gets a new provider ID",
         shell_command("kubectl drain", &[&name]),
         shell_command(DELETE_NODE, &[&name])
     )

@@ -24,9 +24,11 @@ pub use types::{NAME, NodeRoutePlan, RoutePlan, RouteRow, RouteStep, State};
 use crate::cache::{Apis, CacheError, ReadFrom};
 use crate::controllers::report::{Report, component, publish, recovered};
 use crate::controllers::{Controller, Proposal, Selection};
-use crate::metrics::ROUTES;
+use crate::kube::KubeNode;
+use crate::metrics::{ROUTE_SYNCS, ROUTES};
 use crate::provider::{Network, Urgency, clock};
 use observe::{Ages, NETWORK, POLL_INTERVAL};
+use std::sync::Arc;
 use std::time::Duration;
 use sync::RouteSync;
 
@@ -55,8 +57,8 @@ impl Controller for RouteController {
 }
 
 impl RouteController {
-    /// Returns the plan, made from API answers that are at most `max_age` old. When the plan deletes a route, or when a
-    /// needed route can't be made, the servers are listed again and a new plan is made.
+    /// Returns the plan for the routes, made from API answers that are at most `max_age` old. When the plan deletes a
+    /// route, or when a needed route can't be made, the servers are listed again and a new plan is made.
     pub fn evaluate(&self, apis: &Apis, max_age: Duration) -> Result<RoutePlan, CacheError> {
         Ok(self.observe_all(apis, max_age)?.plan)
     }
@@ -71,8 +73,8 @@ impl RouteController {
         Ok(plan)
     }
 
-    /// Returns the routes of the Network. This is used when the Kubernetes API does not answer, so Kubernetes is not
-    /// asked. The result contains no changes.
+    /// Returns the routes of the Network, as a plan without changes. This is used when the Kubernetes API does not
+    /// answer, so that it is not known which routes the nodes need.
     pub fn by_cloud(&self, apis: &Apis) -> Result<RoutePlan, CacheError> {
         let ages =
             Ages { network: Duration::ZERO, instances: Duration::ZERO, urgency: Urgency::Asked };
@@ -101,7 +103,26 @@ impl RouteController {
         let Some((nodes, ages)) = self.due(apis)? else {
             return Ok(Report::default());
         };
-        let observed = self.observe(apis, &nodes, &ages)?;
+        let synced = self.compare_now(apis, &nodes, &ages);
+        let is_error = |report: &Report| report.outage.is_some() || !report.failures.is_empty();
+        let outcome = match &synced {
+            Ok(synced) if synced.has_changed_routes && !is_error(&synced.report) => "changed",
+            Ok(synced) if !is_error(&synced.report) => "noop",
+            _ => "error",
+        };
+        let is_changed = ages.urgency == Urgency::Changed;
+        ROUTE_SYNCS.count(&[outcome, if is_changed { "node_change" } else { "periodic" }]);
+        Ok(synced?.report)
+    }
+
+    /// Compares the routes of the Network with the routes that these nodes need, and makes the necessary changes.
+    fn compare_now(
+        &mut self,
+        apis: &Apis,
+        nodes: &[Arc<KubeNode>],
+        ages: &Ages,
+    ) -> Result<Synced, CacheError> {
+        let observed = self.observe(apis, nodes, ages)?;
         let plan = &observed.plan;
         let planned = plan.changes.len();
         // When a node has changed and a route that it needs can't be made, a sync is needed even if there is nothing to
@@ -117,18 +138,19 @@ impl RouteController {
         } else {
             report_findings(apis, &synced);
         }
-        let report = synced.report;
+        let report = &mut synced.report;
         let is_done = report.outage.is_none() && report.is_complete();
         // A failure with a finding (a message for the operator) can be fixed only by the operator. The controller tries
         // again only when the routes are next compared with the nodes at the regular interval.
         let has_failed = report.failures.iter().any(|failure| failure.finding.is_none());
         if is_done {
-            self.compared(apis, &nodes, &synced.instances);
+            self.compared(apis, nodes, &synced.instances);
             self.memory.note_doubt(&synced.plan);
         }
         self.is_interrupted = synced.is_interrupted;
         self.schedule.backoff.ended(NETWORK, has_failed || !is_done);
-        Ok(Report { planned, ..report })
+        report.planned = planned;
+        Ok(synced)
     }
 }
 

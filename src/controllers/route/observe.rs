@@ -28,7 +28,8 @@ const REMEMBERED_AT_MOST: usize = 1000;
 /// How often the list of nodes is checked for changes. All controllers share the reads of this list.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long it can take until the controller notices that a node was deleted and created again with the same name.
+/// How old the metadata of nodes may be when the controller uses it. A node that was deleted and created again with the
+/// same name is noticed within this time.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// How many nodes without pod CIDRs are read again each time before the routes are compared with the nodes. When there
@@ -53,7 +54,7 @@ pub struct RouteSettings {
     /// The shortest time from the beginning of one comparison of the routes with the nodes to the beginning of the
     /// next. This is the setting `--route-reconciliation-period`.
     pub reconciliation_period: Duration,
-    /// The greatest age of the list of servers from which a sync plans its writes. This is the setting
+    /// How old a list of servers may be when a sync plans its writes from it. This is the setting
     /// `HCLOUD_SERVER_CACHE_MAX_AGE`.
     pub server_cache_max_age: Duration,
 }
@@ -63,9 +64,9 @@ pub struct RouteController {
     pub(super) settings: RouteSettings,
     pub(super) memory: RouteMemory,
     pub(super) schedule: Schedule,
-    /// A hash of the nodes and servers, as they were when the routes were last compared with the nodes. While the hash
-    /// stays the same, no change of a node or server makes a new comparison necessary. `None` means that they were
-    /// never compared.
+    /// A hash of the nodes and servers from which the routes were planned at the last comparison of nodes and routes.
+    /// While nodes and servers still have this hash, they are no reason for a new comparison. `None` before the first
+    /// comparison.
     compared: Option<u64>,
     begun: Option<Instant>,
     /// Whether the last sync deleted a route and could not add its replacement. Then the next try does not have to wait
@@ -184,8 +185,8 @@ impl RouteController {
         let now = clock::now();
         let poll = Poll {
             table_max_age: self.interval() / 2,
-            // When the node controller runs, it reads complete Node objects more often than this, so no read is made
-            // for the routes alone.
+            // The node controller reads complete Node objects more often than this. While it runs, its Node objects are
+            // used, and none are read for the routes alone.
             whole_max_age: COMPARE_PERIOD * 2,
             metadata_max_age: Some(METADATA_MAX_AGE),
         };

@@ -128,10 +128,9 @@ struct Planner<'a> {
     is_anchored: bool,
     /// Whether a needed route is blocked by a route that may belong to another cluster in the same Network.
     is_in_doubt: bool,
-    /// Whether the next plan will probably be allowed to replace the routes that stand in the way of this plan's
-    /// routes. This is so in one case: all routes that may belong to another cluster have the same gateway, and this
-    /// plan adds a route for which no other route stands in the way. The added route then proves that the Network
-    /// belongs to this cluster.
+    /// Whether the next plan will probably be allowed to replace the routes that block needed routes and may belong to
+    /// another cluster. This is so when all these routes have the same gateway, and when this plan adds at least one
+    /// other route that nothing blocks. After that route was added, it proves that the Network belongs to this cluster.
     may_become_clear: bool,
 }
 
@@ -245,7 +244,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns the reason why this route can't be made. `None` when it can be made.
+    /// Returns the reason why the Network can't have this route, e.g. because its destination overlaps the destination
+    /// of another route. `None` when it can have the route.
     fn refusal(&self, route: &Route, is_missing: bool) -> Option<String> {
         let destination = route.destination;
         let hits = |net: &Ipv4Net| overlap(*net, destination);
@@ -317,9 +317,9 @@ impl<'a> Planner<'a> {
     /// is no proof, because this program may itself have added the route while this was uncertain.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
-        // `ours` are the routes for which this controller is responsible. Some of them may belong to another cluster.
-        // These are called `theirs`: they lead to an existing server which no node names, and no node needed them in an
-        // earlier plan.
+        // `ours` are the routes for which this controller is responsible. Some of them may belong to another cluster,
+        // namely those that lead to an existing server which no node names, if no node needed the route in an earlier
+        // plan. These routes are called `theirs`.
         let ours = network.routes.iter().filter(|route| self.is_ours(route));
         let theirs = ours.filter_map(|route| {
             let server = *self.servers.get(&route.gateway)?;
@@ -332,9 +332,10 @@ impl<'a> Planner<'a> {
         if !self.accepted.values().any(|(wanted, _)| is_blocked(wanted)) {
             return;
         }
-        // When all routes that may belong to another cluster lead to the same server, no other working cluster needs
-        // them, because a cluster with a single node needs no routes. They are probably left from an earlier cluster,
-        // and can be replaced as soon as the route of any node exists.
+        // When all routes that may belong to another cluster lead to the same server, that cluster would have a single
+        // node, and such a cluster needs no routes. So the routes are probably left from an earlier cluster. They can
+        // be replaced as soon as the needed route of any node of this cluster exists, because that route proves that
+        // this cluster uses the Network.
         let servers: HashSet<InstanceId> = theirs.iter().map(|(_, server)| server.id).collect();
         let is_one = servers.len() == 1;
         let is_proof = |(route, place): &(Route, usize)| {
@@ -483,17 +484,19 @@ impl<'a> Planner<'a> {
         let says = desired.plan.node.condition(NETWORK_UNAVAILABLE);
         match desired.plan.obstacle {
             _ if desired.cidrs.is_empty() => None,
-            // While a needed route is blocked by a route that may belong to another cluster, no condition is changed to
-            // `False`. The next plan would wrongly take that value as proof that the Network belongs to this cluster.
+            // While a needed route is blocked by a route that may belong to another cluster, a condition that is
+            // missing or `False` stays as it is. If it were written as `False` now, the next plan would wrongly take it
+            // as proof that the Network belongs to this cluster.
             None if self.is_in_doubt && matches!(says, None | Some("False")) => None,
             None => Some(false),
             // The list of servers does not contain the node's server. The lifecycle controller decides whether the node
-            // is deleted, so its condition stays as it is.
+            // is deleted, so the node's condition `NetworkUnavailable` stays as it is.
             Some(_) if !desired.has_server => None,
-            // The node's route is blocked by a route that may belong to another cluster. The condition gets the value
-            // `True` in two cases: the route has been blocked for some time, or the node had its route before and this
-            // plan adds no route that could prove that the Network belongs to this cluster. Otherwise the condition
-            // stays as it is, so that a short run with the kubeconfig of another cluster marks no node.
+            // The node's route is blocked by a route that may belong to another cluster. The condition
+            // `NetworkUnavailable` gets the value `True` in two cases. In the first, the route has been blocked for
+            // some time. In the second, the node had its route before, and this plan adds no route that could prove
+            // that the Network belongs to this cluster. Otherwise the condition stays as it is, so that a short run
+            // with the kubeconfig of another cluster marks no node.
             Some(_) if desired.plan.is_in_doubt => {
                 let is_marked = says == Some("True")
                     || self.inputs.is_in_doubt_for_long

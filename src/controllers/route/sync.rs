@@ -46,6 +46,8 @@ pub struct Synced {
     pub(super) instances: Arc<Vec<Instance>>,
     /// Whether a route was deleted and its replacement could not be added.
     pub(super) is_interrupted: bool,
+    /// Whether a route was added or deleted.
+    pub(super) has_changed_routes: bool,
 }
 
 pub(super) struct RouteSync<'a> {
@@ -56,8 +58,8 @@ pub(super) struct RouteSync<'a> {
     /// The UIDs of the nodes whose condition this sync has written or tried to write. No condition is written twice in
     /// a sync.
     said: HashSet<String>,
-    /// The error after which no more conditions are written: the API server did not answer, or this process is not
-    /// allowed to write any more. `None` means that there was no such error.
+    /// The error after which no more node conditions (`NetworkUnavailable`) are written: the API server did not answer,
+    /// or this process is not allowed to write any more. `None` means that there was no such error.
     mute: Option<CacheError>,
     /// The changes that the cloud refused, each with the error. They are not tried again in this sync.
     refused: Vec<(RouteChange, provider::ProviderError)>,
@@ -159,8 +161,8 @@ impl<'a> RouteSync<'a> {
             } else {
                 ADDS_WITHIN
             };
-            // The changes for the first destination have no time limit. Otherwise a slow API would prevent every
-            // change.
+            // When a plan is too old, its changes must not begin any more. Only the changes for the first destination
+            // can begin at any time. Otherwise, with a slow API, no change would ever be made.
             let begins_by = (place > 0).then_some(complete + within);
             let object = changes[0].object();
             let writes = changes.iter().map(|change| cloud.change(change.clone()));
@@ -180,12 +182,13 @@ impl<'a> RouteSync<'a> {
         is_complete
     }
 
-    /// Records the outcome of the changes for one destination. When one of the changes failed, the changes after it
-    /// were not made.
+    /// Records which changes of the routes to one destination (a range of pod addresses) were made. When one of the
+    /// changes failed, the changes after it were not made.
     fn ended(&mut self, over: Execution<Vec<RouteChange>>) {
         let (made, left) = over.subject.split_at(over.result.made.len());
         for change in made {
             let (object, synced) = (change.object(), &mut self.synced);
+            synced.has_changed_routes = true;
             synced.made.push((object.clone(), change.json()));
             synced.report.add_changes(&object, &change.description());
             if change.is_deletion {
@@ -210,8 +213,9 @@ impl<'a> RouteSync<'a> {
         }
     }
 
-    /// Sets the condition `NetworkUnavailable` of nodes, at most once for each node in a sync. A condition that a later
-    /// change of the plan can still make wrong is not set yet. `is_end` means that no other plan follows.
+    /// Sets the condition `NetworkUnavailable` of nodes, at most once for each node in a sync. `False` is set when all
+    /// routes of the node exist. `True` means that a route can't be made. When the next plan of this sync may still
+    /// make the route, `True` is set only if `is_end` says that no other plan follows.
     fn set_conditions(&mut self, is_end: bool) {
         if self.mute.is_some() {
             return;
@@ -284,9 +288,8 @@ impl<'a> RouteSync<'a> {
             made.push((object, change.json()));
         }
         for (change, error) in self.refused {
-            // When the addition of a node's route was refused, the plan of the node has the error in `obstacle`, and
-            // the error is reported from there. Such a change is left out here, so that the error is not reported
-            // twice.
+            // When the addition of a node's route was refused, the plan of the node has the error in `obstacle`. The
+            // loop below reports this error, so it is not reported here a second time.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
             if change.is_deletion || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);
@@ -323,7 +326,8 @@ impl Synced {
     }
 }
 
-/// Adds the outcome `Changed` or `Unchanged` to the report, for each node and for each destination that was changed.
+/// Adds each node of the plan to the report as `Unchanged`, and then each node and each destination that was changed as
+/// `Changed`.
 fn note_outcomes(report: &mut Report, plan: &RoutePlan) {
     for node in &plan.nodes {
         report.note(node.object.for_people(), Progress::Unchanged);

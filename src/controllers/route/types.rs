@@ -76,8 +76,8 @@ named! {
         WrongGateway = "wrong gateway",
         /// The gateway of the route is not the address of any server, so packets are lost.
         Blackhole = "blackhole",
-        /// No node needs the route, and it can be deleted. It leads to the server of a node, or overlaps a needed
-        /// route, or a node has needed it before.
+        /// No node needs the route, and ccm is allowed to delete it, because it belongs to this cluster: the route
+        /// leads to the server of a node, or overlaps a needed route, or a node has needed it before.
         Unwanted = "unwanted",
         /// The route leads to a server that belongs to no node. It is only reported.
         Stale = "stale",
@@ -143,6 +143,7 @@ impl RoutePlan {
             object: change.object(),
             changes: change.description(),
             obstacle: None,
+            warning: None,
         });
         let mut by_object: BTreeMap<String, Proposal> = BTreeMap::new();
         for proposal in routes.chain(self.nodes.iter().map(NodeRoutePlan::proposal)) {
@@ -157,8 +158,8 @@ impl RoutePlan {
 }
 
 impl RouteRow {
-    /// Returns the state of the destination when the network has exactly the given routes. Returns `None` when the
-    /// existing route was deleted and no node needs a route there.
+    /// Returns the state that the destination would have if the routes of the network were exactly `routes`. Returns
+    /// `None` when the route to the destination was deleted and no node needs one.
     pub(super) fn state_with(&self, routes: &HashSet<Route>) -> Option<State> {
         let lacks = |route: Route| !routes.contains(&route);
         match (self.have, self.want) {
@@ -201,9 +202,9 @@ mod tests {
         let (old, new) = (route("10.0.0.9"), route("10.0.0.2"));
         let (has_old, wants_new) = (Some(old), Some(new));
         let [ok, missing] = [State::Ok, State::Missing].map(Some);
-        // Each case has a state, the route that existed, and the route that is needed. The array has the expected
-        // states for three networks: the first has the old route, the second has no route, and the third has the new
-        // route.
+        // Each case has the state that the plan shows for a destination, the route to it that existed when the plan was
+        // made, and the route that is needed. The array has the states that are expected when the Network contains, at
+        // a later time, only the old route, no route, or only the new route.
         let cases = [
             (State::WrongGateway, has_old, wants_new, [Some(State::WrongGateway), missing, ok]),
             (State::Blackhole, has_old, None, [Some(State::Blackhole), None, None]),

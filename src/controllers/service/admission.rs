@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// How many API calls most changes need: a list, one or two writes, and the requests that ask whether the writes have
-/// ended. A change is begun only when the namespace's share has this many calls left.
+/// ended. A change is begun only when this many calls are left of those that ccm allows the namespace.
 const CALLS_OF_A_CHANGE: f64 = 5.0;
 
 #[derive(Default)]
@@ -24,36 +24,40 @@ pub(super) struct Admission {
     /// The share of API calls of each namespace, by the name of the namespace. A share that is full and unused is
     /// removed.
     shares: HashMap<String, Arc<CallShare>>,
-    /// The Services that want a load balancer, by UID. A new Service is added only when its namespace has API calls
-    /// left for it.
+    /// The Services that want a load balancer, by UID. A new Service is not added while its namespace has used up its
+    /// share of API calls.
     admitted: HashMap<String, Admitted>,
-    /// The Services with a change that waits until the namespace has API calls left, by UID. The value is the time at
-    /// which the wait began.
+    /// The Services with a change that waits, because their namespace has used up its share of API calls, by UID. The
+    /// value is the time at which the wait began.
     waiting: HashMap<String, Instant>,
-    /// How many more changes each namespace can begin before the Services are listed the next time.
+    /// How many more changes the Services of each namespace can begin before the Services are listed the next time.
+    /// This depends on how many API calls the namespace may still make.
     rooms: HashMap<String, usize>,
     has_looked: bool,
 }
 
 struct Admitted {
-    /// The Service as the controller plans it. While a change waits because the namespace has no API calls left, the
-    /// spec and the annotations are those from before that change.
+    /// The Service as the controller plans it. When the namespace has used up its share of API calls (the calls that
+    /// ccm allows each namespace), a change of the Service has to wait. Until then, the spec and the annotations here
+    /// are those from before the change.
     service: Arc<KubeService>,
-    /// The namespace's share of API calls that is charged until the latest change of the Service is carried out. `None`
-    /// means that no share is charged, because that change is already carried out, or because the Service existed when
-    /// this process started.
+    /// The share of API calls (the calls that ccm allows a namespace) from which the calls for the latest change of the
+    /// Service are subtracted, until the change is carried out. `None` when it is carried out. Also `None` for a
+    /// Service that existed when this process started, because only later changes are counted.
     payer: Option<Payer>,
-    /// The Service as it was before the change that is being carried out, or `None` when this is not known. If the
-    /// change moves the Service to another load balancer, the Services that share the previous load balancer need API
-    /// calls, too. With this field they are found, and `payer` is charged for these calls.
+    /// The Service as it was before its latest change, while this change is being carried out. `None` when no change is
+    /// being carried out, or when the earlier version is not known. If the change moves the Service to another load
+    /// balancer, this version names the previous one. The API calls for the other Services on the previous load
+    /// balancer are then charged to the share in `payer`, too.
     before: Option<Arc<KubeService>>,
 }
 
 impl Admission {
-    /// Replaces each listed Service whose change must wait by the Service as it was before the change, and removes new
-    /// Services that have to wait. They wait while their namespace has no API calls left. Returns the Services with a
-    /// change that begins to wait now. `busy` has one element for each change that is being made: the share of API
-    /// calls that is charged for it. For each change that is being made, its namespace can begin one new change less.
+    /// A change of a Service has to wait when its namespace has too few API calls left. In `services`, replaces each
+    /// Service whose change has to wait by the Service as it was before the change, and removes new Services that have
+    /// to wait. Returns the Services whose change begins to wait now. `busy` contains the share of API calls that is
+    /// charged for each change that is being made. For each of these changes, the namespace can begin one new change
+    /// less.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<KubeService>>,
@@ -68,8 +72,8 @@ impl Admission {
         let changed = listed.iter().zip(&mut shown);
         let mut changed: Vec<_> =
             changed.filter(|(service, _)| self.is_changed(service, agenda)).collect();
-        // The calls that are left for this namespace suffice only for some of the changes. The changes that have waited
-        // longest come first.
+        // The share of API calls that a namespace has left can be enough for only some of the changes. The changes that
+        // have waited longest come first.
         changed.sort_by_key(|(service, _)| {
             self.waiting.get(&service.metadata.uid).copied().unwrap_or(now)
         });
@@ -97,9 +101,9 @@ impl Admission {
         begin_to_wait
     }
 
-    /// Takes a Service that was just read again, and returns it as it is planned now. When its last change must wait,
-    /// because its namespace has no API calls left, this is the Service as it was before that change. For a new Service
-    /// that must wait, the result is `None`.
+    /// Takes a Service that was just read again, and returns it as it is planned now. When its namespace has used up
+    /// its share of API calls (the calls that ccm allows each namespace), a change has to wait. The result is then the
+    /// Service as it was before the change, or `None` for a new Service.
     pub(super) fn again(
         &mut self,
         service: Arc<KubeService>,
@@ -113,9 +117,10 @@ impl Admission {
         self.admit(&service, agenda, has_room)
     }
 
-    /// Returns the namespace's share of API calls that is charged for the plan of this Service. This is the share of
-    /// the Service's own unfinished change, if it has one. Otherwise it is the share of an unfinished change of another
-    /// Service on the same load balancer, from `of_groups`, the result of [`Admission::payers_of_groups`].
+    /// Returns the namespace from whose share of API calls the calls for the plan of this Service are subtracted. If an
+    /// earlier change of this Service is unfinished, the same share is used as for that change. Otherwise, if another
+    /// Service on the same load balancer has an unfinished change, its share is used: `of_groups` is the result of
+    /// [`Admission::payers_of_groups`]. `None` when there is no unfinished change.
     pub(super) fn payer(
         &self,
         service: &KubeService,
@@ -133,9 +138,10 @@ impl Admission {
         })
     }
 
-    /// Returns, for each load balancer that Services share, the namespace's share of API calls that is charged for an
-    /// unfinished change of one of these Services. The key of the map identifies the group of Services that share the
-    /// load balancer. A group without an unfinished change is left out.
+    /// The calls for a change of one Service are counted for its namespace. When the Service shares its load balancer,
+    /// its change can also need calls for the other Services. Returns, for each shared load balancer, the namespace for
+    /// which these calls are counted. The key of the map identifies the group of Services that share the load balancer.
+    /// A group without an unfinished change is left out.
     pub(super) fn payers_of_groups(
         &self,
         group: impl Fn(&KubeService) -> Option<String>,
@@ -156,8 +162,8 @@ impl Admission {
         self.admitted.get(uid)?.payer.clone()
     }
 
-    /// Returns the UIDs of the Services that have an unfinished change, but whose namespace has too few API calls left
-    /// to continue with it.
+    /// Returns the UIDs of the Services whose change was begun but can't go on now, because their namespace has nearly
+    /// used up its share of API calls (the calls that ccm allows each namespace).
     pub(super) fn held_back(&self) -> impl Iterator<Item = &str> {
         self.admitted.keys().map(String::as_str).filter(|uid| self.is_held_back(uid))
     }
@@ -167,7 +173,8 @@ impl Admission {
         payer.is_some_and(|payer| payer.can_stop && calls_left(&payer.share) < CALLS_OF_A_CHANGE)
     }
 
-    /// Returns the UIDs of those given Services that wait with a change, because their namespace has no API calls left.
+    /// Returns the UIDs of those given Services whose change waits, because their namespace has used up its share of
+    /// API calls (the calls that ccm allows each namespace).
     pub(super) fn waiting_of(&self, services: &[Arc<KubeService>]) -> HashSet<String> {
         let uids = services.iter().map(|service| &service.metadata.uid);
         uids.filter(|uid| self.waiting.contains_key(*uid)).cloned().collect()
@@ -177,10 +184,10 @@ impl Admission {
         !self.waiting.is_empty()
     }
 
-    /// Records that the work on a change of the Service was stopped, because its namespace has no API calls left.
-    /// `has_begun` means that a part of the change was already made. If it is false, plans see the Service as it was before
-    /// its change, until the namespace has calls again. Returns whether the Service begins to wait now, and did not wait
-    /// before.
+    /// Records that the work for a changed Service was stopped, because its namespace may make no more API calls at
+    /// present. `has_begun` means that a part of the work was already done. If it is false, plans see the Service as it
+    /// was before the change, until the namespace may make calls again. Returns `true` when the Service begins to wait
+    /// now, and `false` when it waited already.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) -> bool {
         if let Some(admitted) = self.admitted.get_mut(uid)
             && let Some(before) = admitted.before.take_if(|_| !has_begun)
@@ -191,8 +198,9 @@ impl Admission {
         self.waiting.insert(uid.to_owned(), clock::now()).is_none()
     }
 
-    /// Records that the work on the Service has ended. `unfinished` is the namespace's share of API calls that is
-    /// charged for the next try. It is `None` when the Service is not tried again, or when no share is charged.
+    /// Records that the work on the Service has ended. `unfinished` is the namespace for which the API calls of the
+    /// next try are counted. It is `None` when the Service is not tried again, or when its calls are counted for no
+    /// namespace.
     pub(super) fn ended(&mut self, service: &Arc<KubeService>, unfinished: Option<Payer>) {
         if let Some(admitted) = self.admitted.get_mut(&service.metadata.uid)
             && !asks_otherwise(&admitted.service, service)
@@ -202,8 +210,9 @@ impl Admission {
         }
     }
 
-    /// Forgets Services that do not exist any more or want no load balancer any more. Also forgets shares of API calls
-    /// that are full and unused.
+    /// Forgets Services that do not exist any more or want no load balancer any more. Also forgets the share of API
+    /// calls (the calls that ccm allows a namespace) of each namespace that has used none of them lately and whose
+    /// Services are not being changed.
     fn forget(&mut self, listed: &[Arc<KubeService>], now: Instant) {
         let wanting = listed.iter().filter(|service| want(service) == Want::Ensure);
         let uids: HashSet<&str> = wanting.map(|service| &*service.metadata.uid).collect();
@@ -212,8 +221,9 @@ impl Admission {
         self.shares.retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
     }
 
-    /// Whether the Service has changed, in a way that needs API calls, since the version that is stored in `admitted`.
-    /// When it has changed in another way, the given version of the Service replaces the stored version.
+    /// Whether the Service has changed, in a way that needs API calls, since the version from which its plans are made
+    /// (the version in `admitted`). When it has changed in another way, the given version of the Service replaces that
+    /// version.
     fn is_changed(&mut self, service: &Arc<KubeService>, agenda: &Agenda) -> bool {
         let uid = &service.metadata.uid;
         let known = self.admitted.get(uid);
@@ -241,9 +251,9 @@ impl Admission {
         }
     }
 
-    /// Stores the changed Service and returns it, if its namespace can begin another change (`has_room`). Otherwise
-    /// returns the Service as it was before the change, or `None` when the Service is new and has to wait until its
-    /// namespace has API calls left.
+    /// When the namespace of the changed Service can begin another change (`has_room`), stores the Service and returns
+    /// it. Otherwise the change waits until the namespace may make more API calls. The result is then the Service as it
+    /// was before the change, or `None` when the Service is new.
     fn admit(
         &mut self,
         service: &Arc<KubeService>,
@@ -257,9 +267,9 @@ impl Admission {
         }
         let known = self.admitted.get_mut(&service.metadata.uid)?;
         known.service = as_before(service, &known.service);
-        // While a change of the spec waits, because the namespace has no API calls left, another part of the Service
-        // can change as well, e.g. the finalizer. Anybody could repeat such changes without end, so their calls are
-        // charged to the namespace's share.
+        // While a change of the spec waits, because the namespace has used up its share of API calls (the calls that
+        // ccm allows it), another part of the Service can change as well, e.g. the finalizer. Such a change does not
+        // wait, and anybody could repeat it without end. So its calls are subtracted from the share.
         if agenda.news(&known.service) == News::Changed {
             known.payer = Some(own);
         }
@@ -278,8 +288,9 @@ impl Admission {
         Arc::clone(self.shares.entry(namespace.to_owned()).or_insert_with(full))
     }
 
-    /// Counts one more change that the namespace begins. Returns `false` when the namespace can begin no more changes
-    /// until the Services are listed the next time.
+    /// Counts one more change that the namespace begins. Returns `false` when its API calls suffice for no more changes
+    /// until the Services are listed the next time. `busy` has one element for each change that is being made now.
+    /// These changes need some of the calls, too.
     fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
         let share = self.share(namespace);
         let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);
@@ -294,8 +305,9 @@ impl Admission {
     }
 }
 
-/// Several payers can have the share of API calls of the same namespace. Keeps only the first of them, so that the
-/// calls of one read are not subtracted twice from that share.
+/// A payer says from whose share of API calls the calls for an object are subtracted. Several payers can name the share
+/// of the same namespace. This function keeps only the first of them, so that the calls of one read are not subtracted
+/// twice from that share.
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();
     for payer in payers {
@@ -307,8 +319,8 @@ pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     different
 }
 
-/// Subtracts this number of API calls from the share of each payer. The number is not divided among the shares, because
-/// the changes of each payer's namespace alone would have needed all of these calls.
+/// Subtracts this number of API calls from the share of each namespace in `payers`. The number is not divided among the
+/// namespaces, because the changes of each single namespace would have needed all of these calls.
 pub(super) fn charge(payers: &[Payer], calls: u64) {
     for payer in payers {
         payer.share.charge(calls as f64, clock::now());
@@ -326,8 +338,8 @@ fn asks_otherwise(one: &Arc<KubeService>, other: &Arc<KubeService>) -> bool {
         && (one.spec != other.spec || one.metadata.annotations != other.metadata.annotations)
 }
 
-/// Returns the Service as it was `before` a change that must wait, because the namespace has no API calls left. The
-/// resource version, finalizers and status are those of `now`.
+/// Returns the Service with the spec and the annotations that it had `before` a change. That change must wait, because
+/// the namespace has used up its share of API calls. The resource version, finalizers and status are those of `now`.
 fn as_before(now: &Arc<KubeService>, before: &Arc<KubeService>) -> Arc<KubeService> {
     if before.metadata.resource_version == now.metadata.resource_version {
         return Arc::clone(before);
@@ -356,8 +368,9 @@ mod tests {
         Arc::new(service)
     }
 
-    /// Returns two values: a text with the Services that are allowed to be planned, each with its version and IP, and
-    /// the number of Services that begin to wait until their namespace has API calls left.
+    /// Returns a text with the Services that are allowed to be planned, each with its UID, version and IP. Also returns
+    /// the number of Services whose change begins to wait now, because their namespace has used up its share of API
+    /// calls.
     fn look(
         admission: &mut Admission,
         agenda: &Agenda,
@@ -425,7 +438,8 @@ mod tests {
         assert_eq!(look(&mut admission, &agenda, &late).1, 1);
         let later = [service("a", "1", "x"), late[0].clone(), late[1].clone()];
         assert_eq!(look(&mut admission, &agenda, &later).1, 1);
-        // A negative charge adds calls to the share of API calls. Afterwards the share has enough calls for one change.
+        // A negative charge gives API calls back to namespace `a`. Then namespace `a` has enough calls for one change
+        // of a Service.
         admission.share("a").charge(-107.0, clock::now());
         let (shown, _) = look(&mut admission, &agenda, &later);
         assert_eq!(shown, "b 1 x, failing 1 x");

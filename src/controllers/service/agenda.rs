@@ -53,19 +53,21 @@ pub(super) struct Agenda {
     /// Service has the finalizer again, another process of this program with another `--load-balancer-class` or
     /// `--service-selector` manages the Service now. This controller then leaves the finalizer alone.
     released: HashSet<String>,
-    /// The start of the last comparison of all Services with their load balancers. `None` when a search for orphans
-    /// (load balancers whose Service does not exist) has already followed that comparison.
+    /// The start of the last comparison of all Services with their load balancers, if a search for orphans (load
+    /// balancers whose Service does not exist) is due after that comparison. `None` when no search is due, e.g. because
+    /// it has already been made.
     orphans_due: Option<Instant>,
-    /// The Services whose load balancers keep a target that should be removed, because the node of the target will stop
-    /// soon or runs no pods. The key is the UID of the Service.
+    /// The Services whose load balancers have a target that should be removed but stays for now, e.g. because too few
+    /// other targets are healthy. The target should be removed because its node will stop soon or runs no pods. The key
+    /// is the UID of the Service.
     kept: HashMap<String, KeptSince>,
     /// The start of the last search for orphans (load balancers whose Service does not exist), if it found none, and if
     /// no Service wanted or had a load balancer of this controller. Otherwise `None`.
     quiet_since: Option<Instant>,
 }
 
-/// The first and the last time at which a plan kept a target that should be removed, because the node of the target
-/// will stop soon or runs no pods.
+/// The first and the last time at which a plan left a target in place that should be removed. The node of the target
+/// will stop soon or runs no pods, but the target stays for now, e.g. because too few other targets are healthy.
 struct KeptSince {
     first: Instant,
     last: Instant,
@@ -105,8 +107,8 @@ pub(super) struct PassScope<'a> {
     pub(super) selection: &'a Selection,
     /// Whether Services that this controller must not manage are planned as well, so that a person can see them.
     pub(super) shows_all: bool,
-    /// UIDs of Services that must not be planned now, because they are being changed, or because their namespace has no
-    /// API calls left for their changes.
+    /// UIDs of Services that must not be planned now. Either they are being changed, or their changes wait because
+    /// their namespace has used up its share of API calls (the calls that ccm allows each namespace).
     pub(super) barred: HashSet<&'a str>,
     /// The time between two comparisons of all Services with their load balancers.
     pub(super) period: Duration,
@@ -159,9 +161,9 @@ impl Agenda {
         let services = seen.services.iter().filter(may_be_planned);
         let services = services.filter_map(|service| Some((Arc::clone(service), why(service)?)));
         let services: Vec<_> = services.collect();
-        // The regular comparison of all Services with their load balancers needs newer data than other plans. A sync
-        // pass that makes this comparison therefore always reads such data, even when every Service in `services` is
-        // planned for another reason.
+        // The reasons for plans decide how new the data of the cloud must be. The regular comparison of all Services
+        // with their load balancers needs newer data than other plans. So in a sync pass that makes this comparison,
+        // `Compared` is always one of the reasons, even when all Services in `services` are planned for other reasons.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let reads = self.schedule.reads(whys, scope.period);
@@ -169,8 +171,8 @@ impl Agenda {
     }
 
     /// Returns how old the list of load balancers may be for plans that are carried out, and how urgent the request for
-    /// a newer list is. This program was still changing the load balancers of these Services until `since`, so the list
-    /// must have been requested after that time. `for_people` means that a person has asked for the plans.
+    /// a newer list is. Until `since`, this program was still changing the load balancers of these Services. So the
+    /// list must have been requested after `since`. `for_people` means that a person has asked for the plans.
     pub(super) fn reads_for_writes(since: Instant, for_people: bool) -> Reads {
         let max_age = clock::since(since).min(clock::from_machine(LIST_MAX_AGE));
         let urgency = if for_people { Urgency::Needed } else { Urgency::Changed };
@@ -221,10 +223,11 @@ impl Agenda {
     }
 
     /// Whether nothing has to be done now. This is so when the lists of Services and nodes are the same as at a time
-    /// when no Service needed a plan, and neither a retry nor the regular comparison of all Services with their load
-    /// balancers is due. The lists do not show Secrets, and they lack Services that have another type now but still
-    /// have our finalizer. When a Service names a Secret, or when there is such a Service of another type, the answer
-    /// is therefore `false`.
+    /// when no Service needed a plan. In addition, none of these must be due: a retry, a new check of a target that
+    /// should be removed but was kept, and the regular comparison of all Services with their load balancers.
+    ///
+    /// The lists do not show Secrets, and they lack Services that have another type now but still have our finalizer.
+    /// When a Service names a Secret, or when there is such a Service of another type, the answer is therefore `false`.
     pub(super) fn is_settled(&self, seen: &SeenObjects, now: Instant) -> bool {
         let is_retry_due = |service: &Arc<KubeService>| {
             self.schedule.backoff.is_retry_due(&service.metadata.uid, now)
@@ -301,8 +304,8 @@ impl Agenda {
         is_newer.then(|| listed.clone())
     }
 
-    /// Notes whether the plan of the Service keeps a target that should be removed, because the node of the target will
-    /// stop soon or runs no pods.
+    /// Notes whether the plan of the Service leaves a target in place that should be removed. The node of the target
+    /// will stop soon or runs no pods, but the target stays for now, e.g. because too few other targets are healthy.
     pub(super) fn keeps_targets(&mut self, uid: &str, is_kept: bool) {
         let now = clock::now();
         if !is_kept {
@@ -321,9 +324,9 @@ impl Agenda {
         }
     }
 
-    /// Records that the work on the Service was stopped, because its namespace has no API calls left. `has_begun` means
-    /// that a part of the plan was carried out. Otherwise the next plan is made for the Service as it was before its
-    /// change.
+    /// Records that the work on the Service was stopped, because its namespace has used up its share of API calls (the
+    /// calls that ccm allows each namespace). `has_begun` means that a part of the plan was carried out. Otherwise the
+    /// next plan is made for the Service as it was before its change.
     pub(super) fn stopped(&mut self, uid: &str, has_begun: bool) {
         if has_begun {
             self.missed(uid);
@@ -359,8 +362,8 @@ impl Agenda {
 }
 
 impl Dependencies {
-    /// Computes the hashes of the objects that Kubernetes showed and on which the plans of Services depend.
-    /// `departures` is the hash of the nodes that will stop soon.
+    /// Computes hashes of the objects in Kubernetes on which the plans of Services depend: nodes, Secrets and other
+    /// Services. `departures` is the hash of the nodes that will stop soon.
     pub(super) fn new(
         apis: &Apis,
         seen: &SeenObjects,
@@ -476,7 +479,7 @@ mod tests {
         service
     }
 
-    /// The state of a test: the agenda, which decides what is planned next, and the objects that Kubernetes shows.
+    /// The state of a test: the agenda, which decides what is planned next, and the simulated objects in Kubernetes.
     struct World {
         _clock: SimulationGuard,
         agenda: Agenda,
@@ -565,7 +568,9 @@ mod tests {
 
     type Story = fn(&mut World);
 
-    /// Each case has a name, its events, and the Services that must be planned next.
+    /// Each case has a name, what happens in it, and the Services that must be planned next. For each of these Services
+    /// the reason of the plan is given, and for all of them the allowed age of the data and the urgency of the API
+    /// calls.
     #[rustfmt::skip] // A case is a line.
     const CASES: &[(&str, Story, &str)] = &[
         ("nothing happens", |_| {}, ""),
@@ -579,7 +584,7 @@ mod tests {
         ("a Service was away", |it| { it.lists(&[]); it.agenda.written(&service("a", 2, "old")); it.shows(2, "old"); }, "a Changed, b Changed: any age, Changed"),
         ("a node comes", |it| { it.nodes = 2; it.sees(); }, "a Overtaken, b Overtaken: any age, Changed"),
         ("a Service is neither ours nor ever was", |it| it.lists(&[KubeService::default()]), ""),
-        // The process was restarted, so the agenda does not remember any earlier plan.
+        // The process was restarted, so it does not remember any earlier plan.
         ("a new process begins", |it| it.agenda = Agenda::default(), "a Changed, b Changed: 150 s, Changed"),
         // A Service changes many times, and a plan is made after each change.
         ("each of many changes was planned", |it| (2..99).for_each(|version| { it.shows(version, &version.to_string()); assert_eq!(it.next(), "a Changed: any age, Changed"); it.plans("a", version, &version.to_string()); }), ""),
@@ -592,7 +597,8 @@ mod tests {
         ("a plan was not begun", |it| it.agenda.missed("a"), "a Overtaken: any age, Changed"),
         ("a plan that was not begun is made again", |it| { it.agenda.missed("a"); it.plans("a", 1, "old"); }, ""),
         ("nothing of a plan may count", |it| it.agenda.stopped("a", false), "a Changed: any age, Changed"),
-        // The list of Services is older than the last plan.
+        // The last plan was made from version 2 of the Service, but the list of Services still shows version 1. This is
+        // no reason for a new plan.
         ("the list is older than the plan", |it| it.plans("a", 2, "new"), ""),
         ("the list is older than the plan, and a node comes", |it| { it.plans("a", 2, "new"); it.nodes = 2; it.sees(); it.plans("b", 1, "old"); }, "a Overtaken: any age, Changed"),
         ("the list is older than a write", |it| it.agenda.written(&service("a", 2, "new")), ""),
@@ -667,7 +673,8 @@ mod tests {
 
     type Edit = fn(&mut Vec<KubeService>);
 
-    /// In this test, all Services of a namespace share a load balancer, i.e. are a group.
+    /// In this test, the Services of a namespace share one load balancer. A change of one of them must be a reason for
+    /// new plans of these Services, and of no others.
     #[test]
     fn a_change_of_a_group_is_news_for_its_members_alone() {
         let service = |(uid, group): (&str, &str)| {
@@ -683,7 +690,8 @@ mod tests {
             })
         };
         let before = numbers(&all);
-        // Each case has a change, and the UIDs of the Services that need a new plan because of it.
+        // Each case has a name, a change of the Services, and the UIDs of the Services that need a new plan because of
+        // the change.
         let cases: [(&str, Edit, &[&str]); 5] = [
             ("nothing", |_| {}, &[]),
             ("a member", |all| all[0].spec.load_balancer_ip = "1".into(), &["a", "b"]),

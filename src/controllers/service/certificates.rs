@@ -20,7 +20,7 @@ const KIND: &str = "certificates";
 /// The certificates that Services want, and the state of the search for certificates that nothing uses.
 #[derive(Default)]
 pub(super) struct CertificateSearch {
-    /// The contents of the Secrets that Services named, as of the last sync pass.
+    /// The content of each TLS Secret that a Service names for its ports, as it was read in the last sync pass.
     wanted: TlsSecrets,
     /// Whether a search for unused certificates is due, because the wanted certificates or the load balancers may have
     /// changed.
@@ -40,8 +40,8 @@ impl CertificateSearch {
     }
 
     /// Deletes the certificates that nothing uses, if a search is due. Must not be called while load balancers are
-    /// being changed. The calls of the search are charged to `payers`, the shares of API calls of the namespaces whose
-    /// changes ended in this sync pass. Returns the plan with what was done.
+    /// being changed. `payers` are the namespaces whose changes ended in this sync pass: the API calls of the search
+    /// are subtracted from the calls that ccm allows them. Returns the plan with what was done.
     pub(super) fn delete_unused(
         &mut self,
         apis: &Apis,
@@ -53,8 +53,8 @@ impl CertificateSearch {
         }
         let (found, calls) = counted(|| find(apis, &self.wanted, Urgency::CanWait));
         admission::charge(payers, calls);
-        // The error is only logged, because the search is repeated after all Services are next compared with their load
-        // balancers.
+        // The error is only logged, because the search is repeated: it follows each comparison of all Services with
+        // their load balancers.
         let unused = found.inspect_err(|error| log::debug!("unused certificates: {error}")).ok()?;
         self.none_exist = unused.is_none();
         let mut plan = plan(unused?)?;
@@ -86,8 +86,8 @@ pub(super) fn find(
     unused.map_err(CacheError::Cloud)
 }
 
-/// Returns a plan with these deletions, or `None` when there are none. The object of the plan is not a Service, but
-/// commands display the plan like that of a Service.
+/// Returns a plan that deletes these certificates, or `None` when there are none. It has the type of a Service's plan,
+/// so that commands can display it in the same way, but it does not belong to any Service.
 pub(super) fn plan(deletions: Vec<Box<dyn Change>>) -> Option<ServicePlan> {
     let object = ObjectReference { kind: KIND, ..ObjectReference::default() };
     let mut plan = ServicePlan::new(object, "", ServiceFacts::default());

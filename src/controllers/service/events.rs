@@ -27,8 +27,8 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
         && plan.cloud.outcome.is_in_order()
         && plan.changes_now().next().is_none()
         && !fails(plan);
-    // No change was made, so no other event reports that the earlier failure is over. An event is therefore written
-    // here.
+    // The Service is as it should be, and no change was made that would write an event. This event says that the
+    // earlier failure is over.
     if is_right && recovered(apis, plan.object.seen_by(source(apis))) {
         let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);
         report(apis, &plan.object, [ensured]);
@@ -58,7 +58,7 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
         ChangeKind::Settings => (Reason::EnsuredLoadBalancer, ENSURED),
         ChangeKind::Targets => (Reason::UpdatedLoadBalancer, UPDATED),
         ChangeKind::Removal => (Reason::DeletedLoadBalancer, "Deleted load balancer"),
-        // The end of a load balancer's management has an event of its own, which `changed` has already reported.
+        // The function `changed` has already written an event about the end of a load balancer's management.
         ChangeKind::Release => return,
     };
     succeeded(apis, plan, &Finding::info(reason, text));
@@ -83,7 +83,8 @@ pub(super) fn failed(apis: &Apis, object: &ObjectReference, reason: Reason, why:
     report(apis, object, [finding]);
 }
 
-/// Reports that a change of the Service waits, because its namespace has used up its share of API calls.
+/// Reports that a change of the Service waits, because its namespace has used up its share of API calls (the calls that
+/// ccm allows each namespace).
 pub(super) fn waits(apis: &Apis, service: &KubeService) {
     report(apis, &service.object(), [plan::waiting(service)]);
 }
@@ -137,8 +138,8 @@ fn reason(event: &PastEvent) -> Option<&'static Reason> {
     Reason::ALL.iter().find(|reason| reason.name() == event.reason)
 }
 
-/// Returns, for each object whose last try has failed, the event of that try. `events` must be sorted by
-/// time, the oldest first.
+/// Returns, for each object whose last sync has failed, the event that reported this. `events` must be sorted by time,
+/// the oldest first.
 pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<Involved, Arc<PastEvent>> {
     let mut last = HashMap::new();
     for event in events {

@@ -84,8 +84,9 @@ pub struct Trouble {
     pub is_outage: bool,
     /// Says how many targets are healthy, and why the other targets are not.
     pub message: String,
-    /// The advice for the most frequent cause. A server that is off does not count here, because another check of the
-    /// command `ccm doctor` gives advice for it. The text is empty when there is no other cause.
+    /// The advice for the most frequent cause of unhealthy targets. A server that is off does not count as a cause
+    /// here, because another check of the command `ccm doctor` gives advice for it. The text is empty when there is no
+    /// other cause.
     pub fix: String,
 }
 
@@ -163,7 +164,7 @@ fn is_young(service: &KubeService, at: Timestamp) -> bool {
 /// the restart is not reported as ended.
 #[derive(Default)]
 pub(super) struct ServiceOutages {
-    /// The UIDs of the Services without a healthy target.
+    /// The UIDs of the Services that had no healthy target when this was last checked.
     without_target: HashSet<String>,
     /// Whether this process has already checked at least once which Services get no traffic.
     has_looked: bool,
@@ -190,8 +191,8 @@ impl ServiceOutages {
     ) -> (Vec<(&'a Arc<KubeService>, Finding)>, bool) {
         let mut counts: HashMap<&str, TargetCounts> = HashMap::new();
         for (uid, seen) in look.health.iter().flat_map(|health| &health.of_services) {
-            // While a Service moves to another load balancer, it is seen on both load balancers. The health on the load
-            // balancer with more healthy targets of the Service is used.
+            // While a Service moves to another load balancer, both load balancers report the health of its targets. The
+            // report with more healthy targets of the Service is used.
             let most = counts.entry(uid).or_insert(*seen);
             if (seen.healthy, seen.serving) > (most.healthy, most.serving) {
                 *most = *seen;

@@ -1,9 +1,10 @@
 //! The service controller creates a load balancer for each Service of type LoadBalancer, keeps it in the desired state,
 //! and removes it.
 //!
-//! In each `tick`, `take_up` polls Services and nodes, and makes a plan for each Service that needs one. These plans
-//! may use cached data (`observe`, `plan`). When a plan has a write, `sync` reads everything again and makes a new
-//! plan. Then it adds the finalizer, the executor makes the changes in the cloud, and `sync` writes the status.
+//! In each `tick` (one run of the controller), `take_up` polls Services and nodes, and makes a plan for each Service
+//! that needs one. These plans may use cached data (`observe`, `plan`). When a plan has a write, `sync` reads
+//! everything again and makes a new plan. Then it adds the finalizer, the executor makes the changes in the cloud, and
+//! `sync` writes the status.
 //!
 //! | file | its one job |
 //! |---|---|
@@ -139,7 +140,8 @@ impl ServiceController {
         Ok(self.evaluate_with_secrets(apis, selection)?.0)
     }
 
-    /// Returns the plans of `evaluate`, and the contents of the Secrets that all Services name.
+    /// Returns the plans for the Services that `selection` asks for, and the contents of all Secrets that at least one
+    /// Service names. The Secrets are not read when `selection` asks only for Services with certain names.
     fn evaluate_with_secrets(
         &self,
         apis: &Apis,
@@ -171,8 +173,8 @@ impl ServiceController {
     }
 
     /// Returns a plan without changes for each Service that this controller manages. It is used when the cloud does not
-    /// answer. The annotations of the Services are checked against `manifests`, the state of a project without load
-    /// balancers.
+    /// answer. The annotations of the Services are then checked as those of a manifest file are: against `manifests`,
+    /// which stands for a Hetzner Cloud project without load balancers.
     pub fn by_kubernetes(
         &self,
         apis: &Apis,
@@ -198,7 +200,8 @@ impl ServiceController {
         Ok(snapshot.value.all().into_iter().map(plan).collect())
     }
 
-    /// Returns the objects that remain in the cloud because Services that do not exist any more asked to keep them.
+    /// Returns the load balancers and certificates that stay in the cloud because Services that do not exist any more
+    /// asked to keep them.
     pub fn kept(&self, apis: &Apis) -> Result<Vec<KeptObject>, CacheError> {
         let Some(provider) = apis.provider.load_balancers() else {
             return Ok(Vec::new());
@@ -208,8 +211,8 @@ impl ServiceController {
         Ok(kept)
     }
 
-    /// Makes one sync pass over the Services that `selection` asks for. Returns the report and, when the pass is made
-    /// `for_people`, the last plan of each Service.
+    /// Makes one sync pass over the Services that `selection` asks for. Returns the report. With `for_people` (a person
+    /// waits for the result), the last plan of each Service is returned, too.
     pub fn sync(
         &mut self,
         apis: &Apis,
@@ -247,9 +250,10 @@ impl ServiceController {
         let ServiceController { settings, agenda, certificates, .. } = self;
         certificates.is_due |= has_written || compared.is_some();
         if report.outage.is_none() {
-            // After a sync pass without writes, the search for orphans (load balancers whose Service does not exist)
-            // can use the list of load balancers that was just compared, so it needs no call of its own. After a sync
-            // pass with writes, the search is skipped, unless a setting asks for the deletion of orphans.
+            // The search for orphans (load balancers whose Service does not exist) needs the list of load balancers.
+            // After a sync pass without writes, it uses the list that was just compared, and makes no call of its own.
+            // After a sync pass with writes, that list is too old. The search is then skipped, unless a setting asks
+            // for the deletion of orphans.
             let compared = compared.filter(|_| !has_written || settings.delete_orphans);
             if let Some(begun) =
                 agenda.next_orphan_search(compared, !report.has(Progress::Unfinished))
@@ -297,8 +301,9 @@ impl ServiceSync<'_> {
                 let until = (!self.selection.is_explicit()).then(|| begun + interval);
                 self.report.outage = self.take_up(begun, &mut requests).err();
                 self.execute(&mut requests, until);
-                // The thread scope can only end when no request is in flight any more. To wait for that would delay the
-                // work on other Services. So the loop goes on while there are changes and a request is in flight.
+                // The scope of the threads that send requests ends only when no request is in flight any more. Waiting
+                // for that would delay the work on other Services. So the loop goes on while there are changes and a
+                // request is in flight.
                 if self.state.executor.executions().is_empty() || !requests.are_in_flight() {
                     break;
                 }
@@ -357,17 +362,18 @@ impl ServiceSync<'_> {
         seen.nodes = Arc::default();
         let is_taken_up = |plan: &mut ServicePlan| plan.is_taken_up();
         let mut to_do: Vec<_> = in_order.extract_if(.., is_taken_up).collect();
-        // The list of all Services has shown that this Service exceeds a limit of memory. Another read of this Service
-        // alone could not show that, so no new plan is made.
+        // The list of all Services has shown that the Services together take too much memory, and that this Service has
+        // lost its large fields for that reason. A new read of this Service alone could not change this, so no new plan
+        // is made.
         let is_above =
             |plan: &mut ServicePlan| plan.service.above.is_some() && plan.obstacle.is_some();
         for plan in to_do.extract_if(.., is_above) {
             self.leave_as_it_is(plan);
         }
         self.report.planned += to_do.iter().map(|plan| plan.changes.len()).sum::<usize>();
-        // The changes of the Services in `to_do` begin only now, so this program has not changed their load balancers
-        // since `begun`. A list of load balancers that was requested after `begun` is therefore new enough for these
-        // Services.
+        // `begun` is the time at which this sync pass began. The changes of the Services in `to_do` begin only now, so
+        // this program has not changed their load balancers since `begun`. A list of load balancers that was requested
+        // after `begun` is therefore new enough for these Services.
         let tasks = self.tasks(to_do, begun);
         let planned = self.plan_and_begin(tasks);
         self.state.executor.send(requests);
@@ -402,8 +408,8 @@ impl ServiceSync<'_> {
         plans
     }
 
-    /// Reads Services and nodes. A Service with a change that waits until its namespace has API calls left is returned
-    /// as it was before that change.
+    /// Reads Services and nodes. When a Service was changed, but its namespace has too few API calls left for the
+    /// change, the result contains the Service as it was before.
     fn look_admitted(&mut self) -> Result<SeenObjects, CacheError> {
         let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let mut seen = state.list(apis, selection)?;
@@ -449,8 +455,9 @@ impl ServiceController {
         } else if self.busy().is_empty() {
             (shared, ReadFrom::Cache)
         } else {
-            // Changes from an earlier sync pass are still being made, and must fit the present state. An old list could
-            // hide that a Service wants the load balancer again that is about to be deleted.
+            // Changes from an earlier sync pass are still being made, and it must be checked whether they are still
+            // right. So the Services are read now, and not from the API server's cache: an old list could hide that a
+            // Service wants the load balancer again that is about to be deleted.
             (Duration::ZERO, ReadFrom::Latest)
         }
     }
@@ -501,8 +508,8 @@ impl ServiceController {
         } else if !seen.services.is_empty() {
             let poll = Poll {
                 table_max_age: age,
-                // When the node controller runs, it reads complete Node objects more often than this, so no read is
-                // made for the Services alone.
+                // The node controller reads complete Node objects more often than this. While it runs, its Node objects
+                // are used, and none are read for the Services alone.
                 whole_max_age: self.settings.resync_period * 2,
                 metadata_max_age: Some(METADATA_MAX_AGE),
             };
@@ -514,8 +521,8 @@ impl ServiceController {
         Ok(())
     }
 
-    /// Records which objects Kubernetes has shown, and drops the remaining changes of Services that do not fit these
-    /// objects any more.
+    /// Stores which Services, nodes and Secrets Kubernetes has shown. Then drops those changes of load balancers that
+    /// were planned from older versions of these objects and were not sent yet.
     fn saw(&mut self, apis: &Apis, seen: &SeenObjects) {
         self.departures.saw(&*apis.provider, &seen.services, &seen.nodes);
         self.pods.saw(apis, &seen.services, &seen.nodes);
@@ -528,7 +535,8 @@ impl ServiceController {
 
     /// Reads the data for the Services that need a plan next. Returns `None` when no Service needs one. A person's
     /// request gets fresh data, while a sync pass can use data that were read earlier. Services that are being changed
-    /// are left out. With `shows_all`, Services that this controller must not manage are included.
+    /// are left out. With `shows_all`, the result also contains Services that this controller must not manage, because
+    /// a command shows them to a user.
     fn observe_next(
         &self,
         apis: &Apis,
@@ -612,8 +620,9 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
-    // When all Services are compared with their load balancers, the certificates are read if any Service uses one. If
-    // they were not read then, no Service uses a certificate, and the metric becomes 0.
+    // When all Services are compared with their load balancers (`is_comparison`), the certificates are read if any
+    // Service uses one. If they were not read then, no Service uses a certificate, and the metric with the earliest
+    // expiry of a certificate becomes 0.
     if certificates.is_some() || seen.is_comparison {
         let all = certificates.iter().flatten();
         let first = all.filter_map(|certificate| certificate.not_valid_after).min();

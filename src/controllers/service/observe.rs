@@ -78,13 +78,13 @@ pub(super) struct ObservedServices {
     pub(super) answered: Instant,
     /// How urgent the API calls are that read data for the plans.
     pub(super) urgency: Urgency,
-    /// Whether the project has a server that is a node of the cluster. When a load balancer has such a server as a
-    /// target, this is proven. A list of servers proves it only when the list was read after the load balancers. `None`
-    /// means that it is not known.
+    /// Whether the project has a server that is a node of the cluster, so that the API token belongs to the right
+    /// project. A load balancer with such a server as a target proves this. A list of servers proves it only when the
+    /// list was read after the load balancers. `None` means that it is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
-    /// UIDs of Services with a change that waits, because their namespace has no API calls left. A plan for such a
-    /// Service is made as if the change had not happened.
+    /// The UIDs of the Services with a change that waits, because their namespace has used up its share of API calls. A
+    /// plan for such a Service is made as if the change had not happened.
     pub(super) waiting: HashSet<String>,
 }
 
@@ -113,13 +113,15 @@ pub enum Management {
     Usual,
     /// From now on, this controller manages the load balancer with this ID for the Service.
     Begins(u64),
-    /// This controller ends the management: it removes its finalizer, and changes nothing for the Service afterwards.
+    /// From now on, this controller does not manage the load balancer any more: it removes its finalizer, and changes
+    /// nothing for the Service afterwards.
     Ends,
 }
 
 impl ObservedServices {
-    /// Stores the groups of Services that share a load balancer. Also adds these Services to the Services that exist,
-    /// because the list of all Services can be older and lack some of them.
+    /// Stores the groups of Services that share a load balancer. Also adds the UIDs of these Services to
+    /// `service_uids`, the UIDs of all existing Services. The list from which `service_uids` was made can be older than
+    /// the groups and lack some of these Services.
     fn set_groups(&mut self, groups: Groups) {
         let members = groups.services().map(|service| service.uid.clone());
         self.cluster.service_uids.extend(members);
@@ -146,14 +148,14 @@ impl ObservedServices {
             self.cluster.tls_secrets = before.tls_secrets;
             self.set_groups(before.groups);
         }
-        // One existing server of the cluster already proves that the project is the right one. To read one server takes
-        // fewer calls than to read all.
+        // One existing server of the cluster already proves that the token is for the Hetzner Cloud project of this
+        // cluster. To read one server takes fewer calls than to read all.
         let is_one_enough = needs.project && !needs.servers;
         if is_one_enough && self.has_first_server(apis)? {
             self.has_own_servers = Some(true);
         } else if (needs.servers || needs.project) && apis.provider.instances().is_some() {
-            // The token can be replaced at any time by the token of another project. A list of servers that is older
-            // than the list of load balancers may come from another project, so it is not used.
+            // The token can be replaced at any time by the token of another Hetzner Cloud project. A list of servers
+            // that is older than the list of load balancers may come from another project, so it is not used.
             let since = since.max(self.answered);
             let servers = apis.instances(Some(since), Duration::MAX, self.urgency)?;
             let known: HashMap<String, Departure> =
@@ -249,7 +251,8 @@ impl ObservedServices {
         self.cluster.foreign_nodes.retain(|(name, _)| !named.contains(name.as_str()));
     }
 
-    /// Whether the server with the lowest ID among all servers of the cluster's nodes still exists.
+    /// Whether the server with the lowest ID among all servers of the cluster's nodes still exists. One such server is
+    /// enough to prove that the API token belongs to the right project.
     fn has_first_server(&self, apis: &Apis) -> Result<bool, CacheError> {
         let claimed = self.cluster.servers.keys().filter(|id| self.cluster.has_claimed(**id));
         let first = claimed.min();
@@ -260,8 +263,8 @@ impl ObservedServices {
     }
 }
 
-/// Returns the key of the group of Services that share a load balancer with this Service. `None` when the Service
-/// shares none.
+/// Returns a text that is equal for all Services which share one load balancer with this Service. `None` when the
+/// Service shares no load balancer.
 pub(super) fn group(provider: &dyn Provider, service: &KubeService) -> Option<String> {
     let metadata = &service.metadata;
     let balancers = provider.load_balancers()?;
@@ -269,8 +272,8 @@ pub(super) fn group(provider: &dyn Provider, service: &KubeService) -> Option<St
 }
 
 /// Returns a function that finds the key of a Service's group. The Services of a group share a load balancer, but one
-/// Service can name it by its ID and another Service by its name. When the last list contains this load balancer, both
-/// Services get the same key.
+/// Service can name it by its ID and another Service by its name. Both Services get the same key when this process has
+/// already read a list that contains the load balancer.
 pub(super) fn known_group(apis: &Apis) -> impl Fn(&KubeService) -> Option<String> {
     let snapshot = apis.load_balancers_last();
     move |service| {
@@ -301,8 +304,8 @@ pub(super) fn tls_secret_names<'a>(
     names
 }
 
-/// Returns the groups of Services that share a load balancer. When a Service occurs more than once in `services`, the
-/// first version is used.
+/// Returns the groups: each is a set of Services that share one load balancer. When a Service occurs more than once in
+/// `services`, only its first occurrence is used.
 pub fn groups<'a>(
     provider: &dyn Provider,
     services: impl IntoIterator<Item = &'a KubeService>,
@@ -343,9 +346,9 @@ pub(super) fn observe(
     reads: Reads,
 ) -> Result<ObservedServices, CacheError> {
     let all = services.iter().chain(&seen.services);
-    // Returns the UID and the namespace of a Service that must be left alone or could not be read completely, and
-    // whether it could not be read. When such a Service shares a load balancer with other Services, its ports stay
-    // there unchanged.
+    // Returns the UID and the namespace of the Service if this program must not manage it or could not read it
+    // completely, and which of these is the case. Such a Service may share a load balancer with other Services. Its
+    // ports then stay there unchanged.
     let untouched = |service: &Arc<KubeService>| {
         let is_unread = service.too_large().is_some();
         let left =
@@ -397,7 +400,8 @@ pub(super) fn observe(
 /// The dedicated servers, as they were listed last. The list can be of any age.
 struct DedicatedServers {
     servers: Option<cache::ListedServers>,
-    /// Whether there are credentials for the API of dedicated servers.
+    /// Whether the settings contain credentials for the API of dedicated servers. Without them, nothing is known about
+    /// dedicated servers.
     is_known: bool,
 }
 
@@ -487,12 +491,13 @@ pub(super) fn all_services(
     ))
 }
 
-/// Returns an error which says that too little is known about the cluster.
+/// Returns an error which says that a decision needs data about the cluster that are not known. `why` is the message.
 pub(super) fn not_known(why: &str) -> CacheError {
     CacheError::Cloud(provider::ProviderError::new(ErrorKind::Other, why))
 }
 
-/// Returns the result of [`cluster`], or an error when the cluster's identity (a UID) is not known.
+/// Returns what is known about the cluster: its identity (a UID), its Services and its nodes. Returns an error when the
+/// identity is not known.
 pub(super) fn known_cluster(
     apis: &Apis,
     all: &[Arc<AnyService>],
@@ -512,8 +517,8 @@ pub(super) fn cluster(
     all: &[Arc<AnyService>],
     nodes: &[Arc<KubeNode>],
 ) -> Result<Cluster, CacheError> {
-    // The identity of the cluster is a UID that a Lease has stored, or else the UID of the Service
-    // `default/kubernetes`. It is empty when there is neither.
+    // The identity of the cluster is a UID of the Service `default/kubernetes`: the first one that the daemon's Lease
+    // contains, or the present one when the Lease contains none. It is empty when neither is known.
     let known = apis.identities(identity_in(all))?.unwrap_or_default();
     let mut cluster = Cluster {
         uid: known.identity,
@@ -545,7 +550,7 @@ pub(super) fn cluster(
             ProviderId::Foreign if !id.is_empty() => {
                 cluster.foreign_nodes.push((name, id.clone()));
             }
-            ProviderId::Foreign | ProviderId::Unknown(_) => {}
+            ProviderId::Foreign | ProviderId::Unknown(_) | ProviderId::Disabled(_) => {}
         }
         // From the addresses in a node's status, only IP addresses are used. Host names are left out.
         let ips = node.status.addresses.iter();

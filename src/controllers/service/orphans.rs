@@ -42,8 +42,9 @@ pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<KeptObject>), CacheError> {
 }
 
 /// Returns the orphans (load balancers whose Service does not exist). The first search may use data that are as old as
-/// `age`. When it finds orphans, the APIs of Kubernetes and the cloud are read again after `begun`, and the second
-/// search decides.
+/// `age`, or that were read after the moment `begun`. Orphans that it finds are certain only when the load balancers
+/// were read after `begun`, and the Services after the load balancers. Otherwise both are read again in this order, and
+/// a second search decides.
 pub(super) fn find(
     apis: &Apis,
     begun: Instant,

@@ -34,7 +34,8 @@ pub enum Want {
 /// planned.
 pub type ServicePlan = Plan<ServiceChange, ServiceFacts>;
 
-/// Facts about one Service that belong to its plan.
+/// What the plan for one Service contains besides its writes, e.g. the Service object and the state of its load
+/// balancer.
 #[derive(Debug, Default)]
 pub struct ServiceFacts {
     pub service: Arc<KubeService>,
@@ -55,11 +56,13 @@ pub enum ServiceChange {
     Own(ServiceWrite),
     /// A change in the cloud.
     Cloud(Box<dyn Change>),
-    /// A change that removes the Service from a load balancer which it leaves. This change is made last: after all
-    /// other writes, the Service is planned again, and the new plan begins with this change.
+    /// A change that takes the Service off a load balancer that it leaves. When the plan also has other writes, only
+    /// those are made at first, and this change is only displayed. The Service is then planned again, and the new plan
+    /// begins with this change.
     Leave(Box<dyn Change>),
-    /// Adds the Service's ports to a load balancer that the plan of another Service creates. Such a write is only
-    /// displayed, and never made.
+    /// Adds the Service's ports to a load balancer that the plan of another Service creates. This write only shows the
+    /// user what will happen, and is never made itself: after the load balancer was created, a new plan for the Service
+    /// adds the ports.
     AddToNew(AddToNew),
 }
 
@@ -71,7 +74,8 @@ pub enum ServiceWrite {
     SetStatus(Vec<Ingress>),
     /// The finalizer is removed after the load balancer was removed, so that Kubernetes can delete the Service.
     RemoveFinalizer {
-        /// Whether this write also empties the status. `false` means that an earlier write has emptied it.
+        /// Whether the write that removes the finalizer also empties the status. `false` means that an earlier write
+        /// has emptied the status.
         empties_status: bool,
     },
     /// This controller ends its management of the Service. The finalizer is removed, and the status stays as it is.
@@ -145,8 +149,8 @@ pub(super) fn plan_for(
     plan
 }
 
-/// Returns the finding (a message for the operator) that a change of the Service waits, because its namespace has no
-/// API calls left.
+/// Returns the finding (a message for the operator) that a change of the Service waits, because the Services of its
+/// namespace have used up their share of the project's API calls.
 pub(super) fn waiting(service: &KubeService) -> Finding {
     let namespace = &service.metadata.namespace;
     let message = format!(
@@ -160,8 +164,8 @@ pub(super) fn waiting(service: &KubeService) -> Finding {
 }
 
 /// Checks the manifest of a Service, which need not exist in a cluster, and returns what is wrong with it. Returns
-/// `None` when the Service wants no load balancer from this controller. `snapshot` is the state of a project without
-/// load balancers. `cluster` contains the known groups of Services that share a load balancer.
+/// `None` when the Service wants no load balancer from this controller. `snapshot` stands for a Hetzner Cloud project
+/// without load balancers. `cluster` contains the known groups of Services that share a load balancer.
 pub fn check(
     service: &KubeService,
     snapshot: &dyn Snapshot,
@@ -309,9 +313,10 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     }
 }
 
-/// Returns what a Service wants, as the fields of the Service alone say it. The result can be `Release` although the
-/// finalizer is not ours, because other controllers use a finalizer with the same name. Therefore
-/// `ServicePlan::leave_alone` checks by the labels of the load balancer whether the finalizer is ours.
+/// Returns what must be done for a Service. Only the fields of the Service itself decide this. The result can be
+/// `Release` (only our finalizer is removed) although another controller has set the finalizer, because other
+/// controllers use a finalizer with the same name. Therefore `ServicePlan::leave_alone` checks by the labels of the
+/// load balancer whether the finalizer is ours.
 pub fn want(service: &KubeService) -> Want {
     // When this controller must not manage a Service, and the Service has another type now but is not being deleted,
     // the finalizer stays. If the controller manages the Service again later, it sees the finalizer and removes the
@@ -378,8 +383,8 @@ impl ServicePlan {
     }
 
     /// Refuses the sync of a Service whose data could not be read completely. The load balancer stays as it is. The
-    /// plan can only correct the field `ipMode` of the addresses in the status of the Service. A plan for a person also
-    /// shows the load balancer.
+    /// plan can only correct the field `ipMode` of the addresses in the status of the Service. When `for_people` is
+    /// true, the plan also contains the load balancer, so that a command can display it.
     fn leave_unread(
         &mut self,
         observed: &ObservedServices,
@@ -399,8 +404,8 @@ impl ServicePlan {
 
     /// Makes the plan for a Service that this controller must not manage: the load balancer and our labels on it stay
     /// unchanged. If the controller manages the Service again later, these labels give the load balancer back to the
-    /// Service. If the Service is deleted, these labels show that the load balancer has no Service any more. Without a
-    /// load balancer with these labels, the finalizer of the Service may belong to another controller, and stays.
+    /// Service. If the Service is deleted, these labels show that the load balancer has no Service any more. If no load
+    /// balancer has such labels, the finalizer of the Service may belong to another controller, so it stays.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();
@@ -418,11 +423,12 @@ impl ServicePlan {
         }
     }
 
-    /// Whether a new plan for the Service is made from fresh data in this sync pass. This is so when the plan has a
-    /// write, because fresh data are needed for each write. It is also so when fresh data may show that a write is
-    /// possible now: the plan has an obstacle (a reason why something can't be done), the plan is unfinished, e.g.
-    /// because an object does not exist yet, or a label of the load balancer says that this controller does not manage
-    /// it any more.
+    /// Whether a new plan for the Service is made from fresh data in this sync pass. This is so in two cases:
+    ///
+    /// - The plan has a write, because fresh data are needed for each write.
+    /// - Fresh data may show that a write is possible now. This is the case when the plan has an obstacle (a reason why
+    ///   something can't be done), when the plan is unfinished, e.g. because an object does not exist yet, or when a
+    ///   label of the load balancer says that this controller does not manage it any more.
     pub(super) fn is_taken_up(&self) -> bool {
         let outcome = &self.cloud.outcome;
         self.has_writes()
@@ -486,9 +492,10 @@ impl ServicePlan {
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)
     }
 
-    /// Whether the plan is right only if the API token belongs to the right project. This is so when the plan creates a
-    /// load balancer or removes the finalizer, and the project has no load balancer with the UID of the Service or with
-    /// an address from its status. See `refuse_in_wrong_project`.
+    /// Whether the plan would be harmful if the API token belonged to a wrong project, and nothing shows that it
+    /// belongs to the right one. The harm would be a new load balancer, or the removal of the finalizer. The project is
+    /// shown to be right by a load balancer with the UID of the Service, or with an address from its status. See
+    /// `refuse_in_wrong_project`.
     fn rests_on_project(&self) -> bool {
         let status = &self.service.status.load_balancer.ingress;
         let mut found = self.cloud.found.iter().flat_map(|found| &found.addresses);
@@ -509,8 +516,9 @@ impl ServicePlan {
         self.cloud.outcome = PlanOutcome::default();
     }
 
-    /// Removes from the plan the changes in the cloud that can be made now, and returns them. The caller must already
-    /// have made the first write of the plan, if that is a write to the Service object.
+    /// Removes from the plan the changes in the cloud that can be made before the next write to the Service object, and
+    /// returns them. If the plan begins with a write to the Service object, the caller must already have made this
+    /// write.
     pub(super) fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         let count = self.changes_now().count();
         let now = self.changes.drain(..count);
@@ -649,7 +657,7 @@ mod tests {
         }
     }
 
-    /// The state of the load balancers of a project that has none.
+    /// The load balancers of a Hetzner Cloud project that has none.
     struct Empty;
 
     #[rustfmt::skip] // A method is a line.

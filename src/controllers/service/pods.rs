@@ -27,27 +27,29 @@ const WITHOUT_RIGHTS: Duration = Duration::from_secs(600);
 /// such exchanges of targets say how many can be made within this time.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What this process knows about the nodes on which the pods of Services run. Also the exchanges of targets: a node
-/// with pods takes the place of a target without pods.
+/// What this process knows about the nodes on which the pods of Services run, and about the latest exchanges of targets
+/// (a node with pods takes the place of a target without pods).
 #[derive(Default)]
 pub(super) struct Pods {
-    /// For each Service whose last plan prefers nodes with pods as targets, the Services whose pods this plan needs to
-    /// know. These are several when Services share a load balancer. The key is the creation time and the UID of the
-    /// Service, so the oldest Service comes first.
+    /// The Services of which this process reads where their pods run. Each key stands for a Service whose last plan
+    /// prefers nodes with pods as targets. It is the creation time and the UID, so the oldest Service comes first. The
+    /// value has the Services whose pods this plan needs to know, which are several when Services share a load
+    /// balancer.
     asked: BTreeMap<(Option<Timestamp>, String), Vec<ServiceName>>,
-    /// The result of the last read of EndpointSlices. Earlier reads are compared with it to set two of its fields:
-    /// `new` (Services that were first read within the last minute) and `recent` (pods that have ended within the last
-    /// minute).
+    /// The nodes on which pods run, from the last read of EndpointSlices. Two fields come from a comparison with
+    /// earlier reads: `new` (Services that were first read within the last minute) and `recent` (pods that have ended
+    /// within the last minute).
     known: Arc<PodNodes>,
-    /// The hash of the last answer of the API server. `print_of` is a hash of the Services and nodes that the read was
-    /// about. When these change, the hash of the answer is dropped.
+    /// `print` is a hash of the API server's last answer, by which an unchanged answer is recognised. `print_of` is a
+    /// hash of the Services and nodes about which the API server was asked. When other Services or nodes are asked
+    /// about, `print` is dropped, and the next answer is read completely.
     print: Print,
     print_of: u64,
     /// When EndpointSlices were last read. The field `next` says when they are read again.
     read: Option<Instant>,
     next: Option<Instant>,
-    /// For each Service, the time since which every read of its EndpointSlices has succeeded, and every endpoint has
-    /// named its node. A Service whose last read was not of this kind has no entry.
+    /// For each Service, the time since which every read of its EndpointSlices has given a usable answer: the read has
+    /// succeeded, and every endpoint has named its node. A Service whose last read gave no usable answer has no entry.
     since: HashMap<ServiceName, Instant>,
     /// For each Service and each node on which the last serving pod of the Service has ended, the time of the read that
     /// showed this.
@@ -62,12 +64,13 @@ struct Exchanged {
     /// The ID of the load balancer.
     balancer: u64,
     node: String,
-    /// While the exchange (a node with pods takes the place of a target) is being made, the time at which it was begun.
-    /// Later, the time at which this process saw that it had ended. The limit for exchanges in a minute counts from the
-    /// end, because several exchanges are made one after the other.
+    /// The time at which the exchange (a node with pods takes the place of a target) was begun. When the exchange has
+    /// ended, this becomes the time at which this process saw its end. The limit of exchanges in a minute counts an
+    /// exchange until a minute after its end. A minute from the beginning would be too short, because several exchanges
+    /// are made one after the other.
     at: Instant,
-    /// Whether the target without pods was removed. Otherwise this removal was only begun, together with other changes
-    /// of the Service.
+    /// An exchange removes a target whose node runs no pods. This is `true` when the removal was made, and `false`
+    /// while it was only begun, together with other changes of the Service.
     is_made: bool,
 }
 
@@ -162,8 +165,9 @@ impl Pods {
         hasher.finish()
     }
 
-    /// Returns how many targets of each load balancer, by its ID, have lost their places to nodes with pods within the
-    /// last minute, or are losing them now.
+    /// Returns how many exchanges of targets count for the limit now, by the ID of the load balancer. In an exchange, a
+    /// target without pods is removed, and a node with pods becomes a target instead. An exchange counts while it is
+    /// being made and for a minute afterwards.
     pub(super) fn exchanged(&self) -> HashMap<u64, usize> {
         let mut counts = HashMap::new();
         for exchange in self.exchanges.iter().filter(|exchange| exchange.counts()) {
@@ -211,8 +215,8 @@ impl Pods {
     }
 
     /// Returns the Services whose EndpointSlices are read, and the Services whose EndpointSlices are not read because
-    /// of the limit [`SERVICES_WITH_PODS`]. Services on which the plans of older Services depend take precedence. Both
-    /// lists are sorted.
+    /// of the limit [`SERVICES_WITH_PODS`]. The plan of a Service can depend on the pods of several Services. The
+    /// Services on which the plans of the oldest Services depend come first. Both lists are sorted by name.
     fn wanted(&self) -> (Vec<ServiceName>, Vec<ServiceName>) {
         let (mut wanted, mut rest) = (BTreeSet::new(), BTreeSet::new());
         for name in self.asked.values().flatten() {
@@ -271,9 +275,9 @@ impl Pods {
                 self.ended.entry((service.clone(), node.clone())).or_insert(now);
             }
         }
-        // `since` is the time since which it is known on which nodes the pods of a Service run. While an endpoint names
-        // no node, its pod may run on any node. The Service then has no entry, and gets one at the next read in which
-        // each endpoint names its node.
+        // For each Service, `since` contains the time since which it is known on which nodes all pods of the Service
+        // run. While an endpoint of the Service names no node, the pod behind this endpoint may run on any node, so the
+        // Service has no entry in `since`. It gets an entry at the next read in which each endpoint names its node.
         let is_known = |service: &ServiceName| pods.mask(std::slice::from_ref(service)).is_some();
         self.since.retain(|service, _| is_known(service));
         for service in pods.services.iter().filter(|service| is_known(service)) {

@@ -65,10 +65,11 @@ pub(super) struct ServiceSync<'a> {
     /// Whether a person has asked for this work by a command. The last plan of each Service is then kept for the
     /// output.
     pub(super) for_people: bool,
-    /// Whether a change of a Service waits when its namespace has no API calls left. A person's request is never
-    /// delayed in this way.
+    /// Whether a changed Service waits when its namespace has used up its share of API calls. The work that a person
+    /// has asked for never waits for this reason.
     pub(super) is_limited: bool,
-    /// The payers (namespaces' shares of API calls) of the Services whose changes ended in this sync pass.
+    /// The payers of the Services whose changes ended in this sync pass. A payer is the namespace from whose share of
+    /// API calls (the calls that ccm allows each namespace) the calls are subtracted.
     pub(super) payers: Vec<Payer>,
     pub(super) report: Report,
     pub(super) plans: Vec<ServicePlan>,
@@ -105,8 +106,8 @@ pub(super) struct Task {
     balancer: Option<(String, u64)>,
     /// Whether anything was written for the Service, to Kubernetes or in the cloud.
     has_changed: bool,
-    /// A description of the change that was not made in the last plan, because the cloud had changed after the plan was
-    /// made. `None` when the last plan did not fail in this way. See `Applied::Overtaken`.
+    /// The change of the last plan that was not made, because the cloud had changed after the plan was made. This is a
+    /// description of the change. `None` when the last plan did not fail in this way. See `Applied::Overtaken`.
     overtaken: Option<String>,
     /// Every write that was made, as JSON for the output of a command.
     made: Vec<Value>,
@@ -155,10 +156,12 @@ impl ServiceController {
     /// An execution is stopped when its Service was changed or deleted. When only nodes, or other Services on the same
     /// load balancer, have changed, it is stopped only if its changes take something away. Those changes may be wrong
     /// now. For example, a new target may have to be added before an old one is removed, or the target that is removed
-    /// may belong to somebody else now. Changes that only add targets do no harm, and the next plan corrects them.
+    /// may belong to somebody else now. Changes that only add targets do no harm, and the next plan corrects them. An
+    /// execution is always stopped when it still has to remove a target on a node that will stop soon or runs no pods,
+    /// because that removal was planned from old health checks.
     ///
-    /// A waiting Service that has changed leaves the queue, because it may want another load balancer now. It gets a
-    /// new plan at once.
+    /// The Services in `queued` wait until the changes of another Service have ended. A Service that has changed in the
+    /// meantime is removed from there and gets a new plan at once, because it may want another load balancer now.
     pub(super) fn stop_stale(&mut self, services: &[Arc<KubeService>]) {
         let agenda = &self.agenda;
         let services = by_uid(services);
@@ -227,8 +230,9 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Returns the tasks (each is the work on one Service) whose namespaces have API calls left. The work on the other
-    /// Services is stopped until their namespaces have calls again.
+    /// Returns the tasks (each is the work on one Service) that may go on. The other tasks are stopped, because the
+    /// namespaces of their Services have used up their shares of API calls. They go on when these namespaces have calls
+    /// again.
     fn without_stopped(&mut self, mut tasks: Vec<Task>) -> Vec<Task> {
         let now = clock::now();
         let must_stop =
@@ -253,10 +257,10 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Ends tasks that have used all plans which a sync pass allows, or that are not allowed to write any more. A task
-    /// that has written nothing counts as failed and is tried again after a wait. Without the wait, it would be tried
-    /// again at once in each sync pass, and the regular comparison of all Services with their load balancers would
-    /// never be complete.
+    /// Ends tasks (each is the work on one Service) for which this sync pass has made as many plans as are allowed, or
+    /// which are not allowed to write any more. A task that has written nothing counts as failed and is tried again
+    /// after a wait. Without the wait, it would be tried again at once in each sync pass, and the regular comparison of
+    /// all Services with their load balancers would never be complete.
     fn leave_or_fail(&mut self, tasks: Vec<Task>) {
         let is_closed = self.is_closed;
         let is_left = |task: &Task| is_closed || task.has_changed;
@@ -347,9 +351,9 @@ impl ServiceSync<'_> {
         let now = now.and_then(|now| self.admitted(now));
         let own = self.state.admission.own_payer(&meta.uid);
         task.payer = own.filter(|_| self.is_limited).or(task.payer.take());
-        // When the Service did not change, the value that was read before is used again, so that its memory is not
-        // needed twice. When the Service has changed, its unchanged annotations still share that memory, because
-        // annotations can have 32 kB.
+        // When the Service has not changed, the object that was read before is returned, so that two equal objects do
+        // not take memory. When the Service has changed but its annotations have not, the new object shares the memory
+        // of the old annotations, which can take 32 kB.
         Ok(now.map(|mut now| {
             if now == task.service {
                 return Arc::clone(&task.service);
@@ -360,8 +364,8 @@ impl ServiceSync<'_> {
     }
 
     /// Takes a Service that was just read again, and returns it as it is planned now. When its last change must wait,
-    /// because its namespace has no API calls left, this is the Service as it was before that change. For a new Service
-    /// that must wait, the result is `None`.
+    /// because its namespace has used up its share of API calls, this is the Service as it was before that change. For
+    /// a new Service that must wait, the result is `None`.
     fn admitted(&mut self, service: Arc<KubeService>) -> Option<Arc<KubeService>> {
         if !self.is_limited {
             return Some(service);
@@ -474,9 +478,10 @@ impl ServiceSync<'_> {
         if self.for_people {
             task.made.extend(result.made.iter().map(|made| made.json()));
         }
-        // The creation of a load balancer needs a new plan. If the answer to the creation shows that nothing is left to
-        // change, `in_order` becomes the plan that is made from this answer. A Service that moves to another load
-        // balancer gets no such plan, because the answer does not show the load balancer that the Service leaves.
+        // After the creation of a load balancer, the Service needs a new plan. If the answer to the creation shows that
+        // nothing is left to change, `in_order` becomes the plan that is made from this answer, and nothing has to be
+        // read again. A Service that moves to another load balancer gets no such plan, because the answer does not show
+        // the load balancer that the Service leaves.
         let mut in_order = None;
         if let (End::PlanAgain(Some(shown)), Some(observed)) = (&result.end, observed)
             && !plan.cloud.outcome.moves()
@@ -524,8 +529,8 @@ impl ServiceSync<'_> {
         self.finish(task, plan)
     }
 
-    /// Notes which targets were removed because their nodes depart (will stop soon) or run no pods. How often this happens
-    /// is limited.
+    /// Remembers which targets were removed because their nodes depart (will stop soon) or run no pods, because there
+    /// is a limit on how often such targets are removed.
     fn note_soft_removals(&mut self, plan: &ServicePlan, result: &ExecutionResult) {
         let removals: Vec<SoftRemoval> =
             result.made.iter().filter_map(|made| made.soft_removal()).collect();
@@ -549,9 +554,10 @@ impl ServiceSync<'_> {
         self.ended(task, plan, true);
     }
 
-    /// Ends the work on a Service for which the cloud refused some changes. The status that was planned is still
-    /// written. When the Service moves to another load balancer, its previous load balancer still serves it, and its
-    /// status stays as it is. Returns no task, because the Service is not planned again in this sync pass.
+    /// Ends the work on a Service for which the cloud refused some changes. The planned status is nevertheless written,
+    /// except when the Service moves to another load balancer. In that case the status keeps the addresses of the
+    /// previous load balancer, which still serves the Service. Returns no task, because the Service is not planned
+    /// again in this sync pass.
     fn refused(&mut self, mut task: Task, mut plan: ServicePlan, why: String) -> Option<Task> {
         if !plan.cloud.outcome.moves() {
             match self.write(&mut task, &mut plan) {
@@ -563,8 +569,8 @@ impl ServiceSync<'_> {
         self.failed(task, plan, why)
     }
 
-    /// Writes to the Service object after all changes in the cloud were made. Returns the task when the Service needs a
-    /// new plan.
+    /// Writes to the Service object after all changes in the cloud were made. When the Service needs a new plan,
+    /// returns the task (the work for this Service) again.
     fn finish(&mut self, mut task: Task, mut plan: ServicePlan) -> Option<Task> {
         task.works_on(&plan);
         match self.write(&mut task, &mut plan) {
@@ -652,7 +658,8 @@ impl ServiceSync<'_> {
     }
 
     /// Records the end of the work on a Service in this sync pass. When the Service failed, or waits for something in
-    /// the cloud, it is tried again after a wait. The same namespace's share of API calls is charged for the next try.
+    /// the cloud, it is tried again after a wait. The API calls of the next try are charged to the same share (usually
+    /// that of the Service's namespace) as the calls of this try.
     fn ended(&mut self, task: Task, mut plan: ServicePlan, has_failed: bool) {
         let is_tried_again = has_failed || plan.cloud.outcome.is_unfinished();
         self.state.agenda.schedule.backoff.ended(&plan.object.uid, is_tried_again);

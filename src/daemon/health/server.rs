@@ -27,10 +27,11 @@ const LIFETIME: Duration = Duration::from_secs(2);
 /// How many bytes of a request are read and ignored after the answer was sent. If the connection were closed while
 /// bytes are unread, TCP would reset it, and the client could lose the answer.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
-/// How long a new connection is safe from being replaced by a newer one. A probe sends its request within this time.
+/// When too many connections are open, a new connection replaces an older one. This is how long a connection is safe
+/// from that after its start. A probe sends its request within this time.
 const TURN: Duration = Duration::from_millis(20);
-/// When the greatest number of connections is open, a new connection must wait until another one is closed. This is the
-/// time between two checks whether one was closed. It is short, because a connection that is replaced is closed soon.
+/// When the greatest number of connections is open, a new connection replaces an older one, which is then closed. This
+/// is the time between two checks whether the older one was closed. It is short, because closing takes hardly any time.
 const PLACE_RETRY: Duration = Duration::from_micros(100);
 /// How long the server waits after the system call `accept` has failed. Usually the process has no free file descriptor
 /// then.
@@ -41,8 +42,8 @@ const STACK_BYTES: usize = 128 * 1024;
 
 struct Connection {
     stream: TcpStream,
-    /// Whether this connection has had its chance, so that a newer connection is allowed to replace it. It is true when
-    /// the connection was silent for too long, has sent an incomplete request, or has got an answer.
+    /// Whether a newer connection is allowed to replace this one when too many are open. This is so when this
+    /// connection was silent for too long, has sent an incomplete request, or has got an answer.
     had_turn: AtomicBool,
 }
 

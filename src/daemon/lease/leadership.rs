@@ -7,7 +7,7 @@
 use super::super::stop::Stop;
 use crate::cache::ClusterIdentity;
 use crate::kube::{self, KubeClient, LeaseKey};
-use crate::metrics::LEADER;
+use crate::metrics::{LEADER, LEADER_STATUS};
 use crate::provider::{Dedicated, Gate, Moment, Refused, clock, lock};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -48,8 +48,9 @@ pub enum Acquired {
     /// Another process, whose identity is the value, is the leader and is alive. Only a wait with
     /// `WaitPolicy::UntilRenewed` ends in this way.
     HeldBy(String),
-    /// The process can't get the Lease until an operator corrects something, e.g. the credentials or the RBAC role. A
-    /// wait with `WaitPolicy::UntilRenewed` also ends in this way after any other error.
+    /// The process can't get the Lease until an operator corrects something, e.g. the credentials or the RBAC role.
+    /// With `WaitPolicy::UntilRenewed`, when the process does not wait as a standby, any other error ends the wait in
+    /// this way, too.
     Failed(String),
 }
 
@@ -120,7 +121,7 @@ enum MayWrite {
 
 impl LeaderElection {
     pub fn new(client: KubeClient, settings: LeaseSettings, stop: &'static Stop) -> LeaderElection {
-        LEADER.set(&[], 0.0);
+        show_leader(&settings.key, false);
         LeaderElection {
             client,
             settings,
@@ -151,7 +152,8 @@ impl LeaderElection {
     }
 
     /// Returns the Lease with two more facts, which the next leader reads: the time of a login that Robot refused, and
-    /// the present and former UIDs of the Service `default/kubernetes`, which identify the cluster.
+    /// all UIDs that the Service `default/kubernetes` has had over time. By these UIDs in labels, the next leader
+    /// recognizes what belongs to this cluster in the cloud.
     pub(super) fn noted(&self, read: kube::Lease) -> kube::Lease {
         let read = match self.dedicated.get() {
             Some(dedicated) => read.noting(dedicated.login_refused()),
@@ -217,7 +219,7 @@ impl LeaderElection {
         if before != Leadership::Waiting {
             return false;
         }
-        LEADER.set(&[], 1.0);
+        show_leader(&self.settings.key, true);
         // The deadline is checked by another thread than the renewal. Therefore the leadership ends in time even when
         // the request of a renewal hangs.
         let lease = Arc::clone(self);
@@ -231,7 +233,7 @@ impl LeaderElection {
     }
 
     pub(super) fn lose(&self, why: &str) {
-        LEADER.set(&[], 0.0);
+        show_leader(&self.settings.key, false);
         let before = std::mem::replace(&mut *lock(&self.leadership), Leadership::Lost);
         if before != Leadership::Lost {
             let key = &self.settings.key;
@@ -260,6 +262,13 @@ impl LeaderElection {
     pub(super) fn now(&self) -> Moment {
         (self.clock)()
     }
+}
+
+/// Shows in the metrics whether this process is the leader.
+fn show_leader(key: &LeaseKey, leads: bool) {
+    let value = f64::from(u8::from(leads));
+    LEADER.set(&[], value);
+    LEADER_STATUS.set(&[&key.name], value);
 }
 
 /// Whether a write that starts now is certain to end before the Lease expires. `since_renewal` is the time since the
@@ -356,7 +365,7 @@ mod tests {
             let sent = now();
             pass_time(&clock, monotonic_s, wall_s);
             assert_eq!(lease.answer(), expected, "{name}");
-            // The leader requested a renewal of the Lease before the time of this test case passed, and the answer
+            // The leader requested a renewal of the Lease before the two clocks moved on in this case, and the answer
             // arrives only now. Such a late answer must not change whether a write may start.
             lease.renewed(sent);
             assert_eq!(lease.answer(), expected, "{name}");

@@ -29,8 +29,8 @@ enum ActionTrait {
     FailsAlone,
     Deletes,
     OfCertificate,
-    /// The action can change the addresses and the targets of the load balancer. So the caller reads the load balancer
-    /// again before it makes the next change.
+    /// A change of this kind can alter the addresses and the targets of the load balancer. So the caller reads the load
+    /// balancer again before it makes the next change.
     ReadAgain,
 }
 use ActionTrait::{Deletes, FailsAlone, FollowsAtOnce, OfCertificate, ReadAgain};
@@ -85,7 +85,8 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// The reason for a write. Each reason except `Usual` has special rules for the write.
+/// The reason for a write. Each reason except `Usual` stands for a special rule about the write, which the comment of
+/// the reason describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,
@@ -95,9 +96,9 @@ pub(super) enum Purpose {
     /// The Service gives up a load balancer that is not deleted. The write is not made when the load balancer has got a
     /// new port or target since it was read for the plan.
     Release,
-    /// The write deletes a load balancer that belongs to no Service. When a write of another purpose turns out not to
-    /// be allowed just before it is sent, its Service is planned again. Here there is no Service, so the result is an
-    /// error instead.
+    /// The write deletes a load balancer that belongs to no Service. If it turns out just before the write that it is
+    /// not allowed any more, the result is an error. For a write of another purpose, the Service would be planned again
+    /// instead.
     Orphan,
     /// The write removes a target, and the plan will remove all other existing targets, too. When the API has refused
     /// some of the new targets, the write is made only if at least one new target was added. So the load balancer
@@ -119,9 +120,9 @@ pub struct BalancerChange {
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
-    /// The name of the node, when the write removes a target that its Services still want. The second value says
-    /// whether a node with pods takes the place of this target, and this counts for the limit of such exchanges in a
-    /// minute.
+    /// Set when the write removes a target that its Services still want, for example because its node will stop soon.
+    /// The first value is the name of the node. The second value is `true` when a node with pods takes the place of
+    /// this target, and the exchange counts for the limit of exchanges in a minute.
     pub(super) soft_removal: Option<(String, bool)>,
     /// The certificate that the write uploads, with its private key. Both become part of the request only when it is
     /// sent, so that logs and other outputs of the plan can't show the key. `None` when the write uploads no
@@ -258,8 +259,9 @@ impl BalancerChange {
             return Ok(None);
         };
         let api = &self.project.api;
-        // The object is read again only when the rate limit has calls left for the reads and for the write. Otherwise
-        // each attempt could use the last calls for its reads, and the write would never be sent.
+        // The load balancer or certificate is read again just before the write, but only when the rate limit has calls
+        // left for this and for the write. Otherwise each attempt could use the last calls for its reads, and the write
+        // would never be sent. `Release` needs one more read, which asks whether an action is running.
         let reads = 1 + u64::from(self.purpose == Purpose::Release);
         api.admit_write(reads, &self.description.to_string())?;
         if self.purpose == Purpose::Release {
@@ -308,8 +310,9 @@ impl BalancerChange {
         let running = action.map_or(Ok(None), |action| action.running())?;
         let whole = balancer.filter(|balancer| self.is_whole(balancer));
         Ok(match (self.action, whole, running) {
-            // The answer contains the new load balancer with all its addresses. The Service's next plan needs no other
-            // load balancer, so the Service is planned again from this answer, without another read.
+            // The answer contains the new load balancer with all its addresses. The next plan of the Service needs no
+            // data about other load balancers. So it is made from this answer, and the load balancers are not read
+            // again.
             (BalancerAction::Create, Some(balancer), running) => {
                 let observed = ObservedBalancers {
                     balancers: vec![*balancer],
@@ -351,7 +354,8 @@ impl BalancerChange {
             | (BalancerAction::Delete, "protected")
             // A load balancer began to use the certificate after the last read, so the certificate stays.
             | (BalancerAction::DeleteCertificate, "resource_in_use")
-            // Somebody else made the same change after the last read.
+            // In this case and the three below, somebody else (another program or a person) made the same change after
+            // this program had last read the load balancer.
             | (BalancerAction::AddTarget, "target_already_defined")
             | (BalancerAction::AddService, "source_port_already_used")
             | (BalancerAction::Attach, "load_balancer_already_attached")
@@ -404,10 +408,10 @@ impl BalancerChange {
         ];
         let has_parts = self.parts() != (0, 0);
         let CloudFailure { code, fields, .. } = failed;
-        // Whether a field or a limit that the API names in its error belongs to a port, a certificate or a target. A
-        // field is a path such as `services[0].http.certificates`, and belongs to one of them when a name in the path
-        // is in `FIELDS`. A limit is a name such as `load_balancer_targets`, which must be in `FIELDS` without
-        // `load_balancer_`.
+        // Whether the API's error is about a port, a certificate or a target. `field` comes from the error. It is the
+        // path of a field, such as `services[0].http.certificates`, or the name of a limit, such as
+        // `load_balancer_targets`. The result is `true` when a name in the path, or the name of the limit without
+        // `load_balancer_`, is in `FIELDS`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))
@@ -492,7 +496,7 @@ struct WriteAnswer {
 }
 
 impl provider::Write for BalancerChange {
-    /// Returns the API's name for the action.
+    /// Returns what the change does as one word, e.g. `add_target`, which is the API's name for it.
     fn word(&self) -> &'static str {
         self.action.name()
     }

@@ -1,7 +1,7 @@
 //! Checks before a load balancer is changed. They report when a Service needs more ports or certificates than the type
-//! of the load balancer allows. They also report when this program seems to run with the wrong profile, i.e. with the
-//! wrong value of `--cloud-provider` (`ccm-from-scratch` or `hcloud`). A target whose node has a provider ID of the
-//! other profile is a sign of this.
+//! of the load balancer allows. They also report when a target is a node that this program does not manage. Then this
+//! program seems to run with the wrong value of `--cloud-provider` (`ccm-from-scratch` or `hcloud`), or it has replaced
+//! another cloud-controller-manager.
 
 use super::annotations;
 use super::annotations::parser::AnnotationParser;
@@ -10,21 +10,39 @@ use super::diff::USUAL_TYPE;
 use super::model::balancer::BalancerType;
 use super::ownership::context::PlanContext;
 use super::ownership::labels::Labelled;
-use crate::provider::{Finding, InstanceId, Reason};
+use crate::provider::{Finding, InstanceId, ProviderId, Reason};
 use std::collections::BTreeSet;
 
-/// Returns why the load balancer must not be changed: this program seems to run with the wrong profile, i.e. with the
-/// wrong value of `--cloud-provider` (`ccm-from-scratch` or `hcloud`). The sign is a target whose node has a provider
-/// ID of the other profile. This program would remove the target, because it manages only nodes with provider IDs of
-/// its own profile. This would stop the traffic. `None` when there is no such target.
-pub(super) fn serves_other_profile(context: &PlanContext, balancer: Labelled) -> Option<String> {
+/// Returns why the load balancer must not be changed: one of its targets is a node that this program does not manage.
+/// The provider ID of the node is one of the other profile, i.e. of the other value of `--cloud-provider`
+/// (`ccm-from-scratch` or `hcloud`), or one of another program, e.g. `hetzner://42`. This program would remove the
+/// target, which would stop the traffic. The sign is that the provider ID ends in the number of the target's server. A
+/// server that also has a node of this program does not count, so that a Node which claims the server of another node
+/// stops no change. `None` when there is no such target.
+pub(super) fn serves_foreign_node(context: &PlanContext, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();
+    let has_node = |server| {
+        let mut offered = context.nodes.iter();
+        context.cluster.servers.contains_key(&server)
+            || offered.any(|node| node.provider_id == ProviderId::Ours(server))
+    };
     let is_target = |id: &str| {
-        let server = other.parse_provider_id(id).ours().and_then(InstanceId::cloud);
-        server.is_some_and(|server| balancer.server_targets().any(|(target, _)| target == server))
+        let server = id.rsplit('/').next().and_then(|number| number.parse::<u64>().ok());
+        server.is_some_and(|server| {
+            balancer.server_targets().any(|(target, _)| target == server)
+                && !has_node(InstanceId::Cloud(server))
+        })
     };
     let (node, id) = context.cluster.foreign_nodes.iter().find(|(_, id)| is_target(id))?;
+    if other.parse_provider_id(id).ours().is_none() {
+        return Some(format!(
+            "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} is not one of ccm's, so the \
+             node is no target for ccm. ccm would remove it, and therefore changes nothing. Let such nodes join again, \
+             one after the other: ccm help migrate",
+            balancer.name
+        ));
+    }
     Some(format!(
         "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} belongs to profile {}. This ccm \
          runs with profile {}, in which the node is no target, so ccm changes nothing. Run ccm with \
@@ -93,7 +111,7 @@ pub(super) fn kind<'a>(
 }
 
 /// Reports a problem when the Service needs more ports or certificates than the type of the load balancer allows. The
-/// API would refuse the ports that are too many.
+/// API would refuse the ports beyond the limit.
 pub(super) fn check_services(
     parser: &mut AnnotationParser,
     context: &PlanContext,

@@ -24,7 +24,7 @@
 
 use super::annotations::parser::AnnotationParser;
 use super::change::{BalancerAction, BalancerChange, Purpose, boxed};
-use super::checks::serves_other_profile;
+use super::checks::serves_foreign_node;
 use super::desired::Desired;
 use super::diff::status;
 use super::model::balancer::TargetId;
@@ -49,7 +49,7 @@ use serde_json::{Value, json};
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,
     pub(super) claims: Vec<Claim>,
-    /// Whether the Service has another load balancer, or ports on another load balancer, that it must leave.
+    /// Whether there is another load balancer that the Service must leave, even if only some ports there belong to it.
     pub(super) is_any: bool,
 }
 
@@ -84,10 +84,11 @@ pub(super) fn leave_others(
     leaving
 }
 
-/// Takes a Service that can't have what it asks for off its unused load balancers. The changes for this are added to
-/// the Service's plan. A load balancer is unused when two conditions are true: the Service does not ask for it, and the
-/// status names another load balancer or has no address yet. When the status has only a host name, it is not known
-/// which load balancer serves the Service, so none counts as unused.
+/// Adds changes to the plan of a Service that can't have what it asks for. The changes take the Service off those of
+/// its load balancers that it does not use. The Service uses a load balancer when it asks for it, or when its status
+/// has an address of it. When the status is empty, every load balancer that the Service does not ask for is unused.
+/// When the status has only a host name, it is not known which load balancer serves the Service, so none counts as
+/// unused.
 ///
 /// `there` is the load balancer that the Service asks for. A plan that is refused has no changes. So when changes are
 /// added to a refused plan, it becomes a plan with changes, and the reason for the refusal becomes one of its findings,
@@ -111,10 +112,10 @@ pub(super) fn leave_unused(
     with_leaves(plan, leaves)
 }
 
-/// Removes ports of a Service from the load balancer `asked`, which the Service asks for but can't have. The Service
-/// has begun to move there, but stays on its present load balancer. The changes for this are added to its plan. They
-/// remove the Service's ports on `asked` that it does not want any more, because the node port of such a port may
-/// belong to another Service by now. Its other ports on `asked` stay, so that the move can continue.
+/// The Service asks for the load balancer `asked` and has begun to move there. It can't have this load balancer now, so
+/// it stays on its present one. This function adds changes to its plan that remove some of its ports from `asked`:
+/// those that it does not want any more, because the node port of such a port may belong to another Service by now. Its
+/// other ports on `asked` stay, so that the move can continue.
 ///
 /// When `asked` is external (made by somebody else), and none of the Service's ports would stay there, the Service is
 /// taken off it. Otherwise its nodes would get only the traffic of other people's ports.
@@ -149,7 +150,7 @@ pub(super) fn leave_unwanted_ports(
 }
 
 /// Adds to a plan the changes by which the Service leaves other load balancers. They are made after all other changes
-/// of the plan. When the plan was refused, they become its only changes.
+/// of the plan. When the plan changes nothing else because of a problem, they become its only changes.
 fn with_leaves(
     mut plan: LoadBalancerPlan,
     leaves: Vec<Box<dyn provider::Change>>,
@@ -178,9 +179,9 @@ fn unused<'a>(
 ) -> Vec<Labelled<'a>> {
     let (service, balancers) = (context.service, context.balancers);
     let all = || owned(balancers, service, context.cluster);
-    let is_of_other_profile = |balancer| serves_other_profile(context, balancer).is_some();
+    let serves_foreign = |balancer| serves_foreign_node(context, balancer).is_some();
     let is_named = all().any(|balancer| is_served_by(service, balancer));
-    if !(is_named || service.addresses.is_empty()) || all().any(is_of_other_profile) {
+    if !(is_named || service.addresses.is_empty()) || all().any(serves_foreign) {
         return Vec::new();
     }
     // Whether the Service's status would have an address of this load balancer if the load balancer served the Service.

@@ -9,7 +9,7 @@
 //! | `plan` | makes the plan for one Service, in several stages |
 //! | `settle` | finds the Service's load balancer and its ports there, or the load balancer on which the Service must stay for now |
 //! | `leave` | takes a Service off a load balancer, which is then deleted, released, or kept by other Services |
-//! | `checks` | reports too many ports or certificates for the type of the load balancer, and targets which show that `--cloud-provider` has the wrong value |
+//! | `checks` | reports too many ports or certificates for the type of the load balancer, and targets which are nodes that this program does not manage |
 //! | `causes` | finds out why a health check fails, and what to do about it |
 //! | `observe` | reads load balancers and related objects |
 //! | `diff/` | compares a load balancer with its desired state; the result is the ordered changes |

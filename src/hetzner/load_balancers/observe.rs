@@ -23,8 +23,8 @@ const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// an older list, the list is read again, because the type may be new.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
-/// Lists from earlier reads of the API that hardly ever change. They are cached, so that they are not read each time
-/// when the load balancers are read.
+/// Lists that hardly ever change, as they were read from the API earlier. They are cached, so that they are not read
+/// each time when the load balancers are read.
 #[derive(Default)]
 pub(in crate::hetzner) struct EarlierPolls {
     types: CachedList<BalancerType>,
@@ -52,7 +52,8 @@ pub(in crate::hetzner) fn observe(
         .collect();
     if !wanted.is_empty() {
         let is_good = |age: Duration, types: &[BalancerType]| {
-            // The name is empty when the Service does not ask for a particular type.
+            // An empty name means that the Service does not ask for a particular type. Then the list need not contain
+            // any particular type.
             let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
             age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
         };
@@ -79,8 +80,8 @@ pub(in crate::hetzner) fn observe(
     Ok(snapshot)
 }
 
-/// Whether all lists that are needed for a plan for this Service, e.g. the list of certificates, were read from the API
-/// when the snapshot was made.
+/// Whether `snapshot`, the data that were read from the API, contains all lists that are needed for a plan for this
+/// Service, e.g. the list of certificates.
 pub(super) fn covers(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let observed = &snapshot.observed;
     observed.is_for_manifests
@@ -133,7 +134,8 @@ fn needs_certificates(service: &Service) -> bool {
         .any(|annotation| has(service, annotation))
 }
 
-/// The age up to which the last sample of a metric counts as the current value.
+/// Hetzner measures the connections and requests of a load balancer at intervals. The last measured value counts as the
+/// current one while it is not older than this.
 const RECENT: Duration = Duration::from_secs(300);
 
 /// Reads the current numbers of connections and requests of a load balancer.
@@ -143,7 +145,8 @@ pub(in crate::hetzner) fn usage(api: &Api, id: u64) -> Result<Usage, ProviderErr
     let types = "type=open_connections&type=connections_per_second&type=requests_per_second";
     let path = format!("/load_balancers/{id}/metrics?{types}&start={start}&end={end}&step=60");
     let answer: Value = api.get(&path, Urgency::Asked)?;
-    // The API gives each sample as a pair: a time, and a decimal number as a text.
+    // A metric is a list of samples. The API gives each sample as a pair: a time, and the value as a text with a
+    // decimal number.
     let last = |name: &str| {
         let series = &answer["metrics"]["time_series"][name]["values"];
         series.as_array()?.last()?[1].as_str()?.parse().ok()

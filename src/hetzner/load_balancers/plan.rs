@@ -39,9 +39,9 @@ impl BalancerSnapshot {
         };
         let (settled, found_meanwhile) = self.settle(of, Some(stays));
         let mut plan = settled.bring_in_order(found_meanwhile);
-        // The first attempt, `asked`, has shown that the Service can't have the load balancer or ports that it asks
-        // for, because of other Services. If its result depends on the list of Services, then so does this plan, and
-        // the list must be read again before the plan is applied.
+        // The first attempt to make a plan, `asked`, has shown that the Service can't have the load balancer or ports
+        // that it asks for, because of other Services. If that result depends on the list of Services, this plan
+        // depends on it, too. The list must then be read again before this plan is applied.
         plan.needs.services |= asked.needs.services;
         let plan = leave_unwanted_ports(plan, &asked.context, stays.asked);
         leave_unused(plan, &asked.context, &asked.desired, stays.asked)
@@ -62,10 +62,10 @@ impl BalancerSnapshot {
         for balancer in owned(balancers, service, cluster).filter(is_managed) {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
-            // On an external load balancer (one that somebody else made), the plan also empties the status of the
-            // Service, but only when a label has the Service's UID. Without such a label, the address in the status is
-            // the only way to recognise the Service's ports. A later attempt to remove the ports could not find them if
-            // the status were empty.
+            // The Service leaves an external load balancer (one that somebody else made). The plan then also empties
+            // the status of the Service, if a label of the load balancer has the Service's UID. Without such a label,
+            // the address in the status is the only way to recognise the Service's ports, so it must stay there: a
+            // failed removal of the ports has to be tried again.
             if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }
@@ -77,7 +77,8 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns the plan after which this program does not manage the Service's load balancer any more.
+    /// Returns the plan that ends the management of the Service's load balancer. After it was carried out, the load
+    /// balancer still exists, but this program does not change it any more.
     pub(super) fn plan_end_of_management(
         &self,
         service: &Service,
@@ -99,8 +100,9 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns an empty plan, and the data from which its changes are made. The callers add the changes that take the
-    /// Service off its load balancers or end their management. Such changes need no nodes, so the data contain none.
+    /// Returns an empty plan, and the settings and API objects from which the caller makes the changes of the plan. The
+    /// callers add the changes that take the Service off its load balancers or end their management. Such changes need
+    /// no nodes, so none are returned.
     fn end<'a>(
         &'a self,
         service: &'a Service,
@@ -132,8 +134,9 @@ impl BalancerSnapshot {
         let given = observed.balancers.iter_mut().filter(|balancer| balancer.id == id);
         given.for_each(|balancer| balancer.labels = guard.labels());
         let given = BalancerSnapshot::new(self.project.clone(), observed);
-        // The Service itself asks for another load balancer, which it is not allowed to adopt. So the plan is refused,
-        // and the Service does not get the load balancer with the given ID instead.
+        // `given` is a copy of the project in which the load balancer `id` already has the labels that it would get by
+        // the adoption. Even so, the Service itself asks for another load balancer, which it is not allowed to adopt.
+        // So the plan is refused.
         if let (_, Err(Unsettled::Unfound(Unfound::NotAdopted(why)))) = given.settle(of, None) {
             return LoadBalancerPlan::default().refuse(why);
         }
@@ -152,8 +155,8 @@ impl BalancerSnapshot {
             (_, Some(other), _) if other.id != id => {
                 return refuse(format!(
                     "load balancer {id} can't be adopted for the Service, because the Service already has load balancer \
-                     {:?} ({}). If it has this one by annotation {} or {}, remove the annotation. If not, delete load \
-                     balancer {} first: this interrupts the traffic, and its addresses are lost",
+                     {:?} ({}). If annotation {} or {} is the cause, remove it. If not, delete \
+                     load balancer {} first: this interrupts the traffic, and its addresses are lost",
                     other.name,
                     other.id,
                     a::SHARE.key(),
@@ -200,21 +203,23 @@ impl<'a> Settled<'a> {
             (_, plan.findings) = parser.end();
             return plan;
         }
-        // The Service can't have what it asks for. So users are shown the load balancer that the Service has now.
+        // The Service can't have what it asks for. So users are shown the load balancer that serves the Service now, if
+        // there is one.
         let serving = || owned(context.balancers, context.service, context.cluster).next();
         let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
         plan.found = plan.found.or_else(shown);
         plan = refused(plan, parser, reason);
-        // When somebody else has ports on the load balancer, the IP mode in the status is set to `Proxy` even when the
-        // plan is refused. Otherwise a user could prevent this mode by an invalid annotation.
+        // When others have ports on the load balancer, the IP mode in the status of this Service is set to `Proxy` even
+        // when the plan is refused. With the mode `VIP`, kube-proxy would send the cluster's traffic for the ports of
+        // others to this Service. A user must not be able to cause that by an invalid annotation.
         if desired.in_status.is_by_proxy {
             plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
         }
         if stays { plan } else { leave_unused(plan, &context, &desired, there) }
     }
 
-    /// Compares the load balancer with what the Service asks for, and writes the result into `plan`. Problems are added
-    /// to the parser.
+    /// Compares the load balancer with what the Service asks for, and writes the result into `plan`. Problems with what
+    /// the Service asks for are added to `self.parser`, which collects them for messages.
     fn complete(&mut self, found: &FoundBalancer<'a>, plan: &mut LoadBalancerPlan) {
         let (context, there) = (&self.context, found.balancer());
         plan.found = there.map(|balancer| Balancer {
@@ -292,8 +297,9 @@ impl<'a> Settled<'a> {
         PlanOutcome::Change { changes, then }
     }
 
-    /// Whether a port of the Service waits for a certificate that is not issued or uploaded yet, or that the Service is
-    /// not allowed to use.
+    /// Whether a port of the Service can't be added or changed yet, because it needs a certificate that is not issued
+    /// or uploaded yet, or that the Service is not allowed to use. `there` is the Service's load balancer, if it
+    /// exists.
     fn waits(&self, there: Option<Labelled>) -> bool {
         self.desired.ports.iter().any(|port| {
             let found = there.and_then(|there| there.balancer.listener(port.listener.listen_port));

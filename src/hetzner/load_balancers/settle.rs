@@ -6,7 +6,7 @@
 //! uses it.
 
 use super::annotations::parser::AnnotationParser;
-use super::checks::serves_other_profile;
+use super::checks::serves_foreign_node;
 use super::desired::ports::leave_out_taken;
 use super::desired::{Desired, desired};
 use super::diff::targets::need_servers;
@@ -21,12 +21,12 @@ use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use crate::provider::{Finding, Needs, Reason, ServiceInput};
 
-/// The result of the first stages of a plan, which [`BalancerSnapshot::settle`] makes.
+/// What [`BalancerSnapshot::settle`] finds out before the load balancer is compared with what the Service asks for.
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
     pub(super) context: PlanContext<'a>,
-    /// What the Service asks for. Ports that it can't have, because other Services or somebody else have them, are left
-    /// out.
+    /// The state of the load balancer that the Service asks for. Ports that the Service can't have, because other
+    /// Services or somebody else have them, are left out.
     pub(super) desired: Desired,
     pub(super) needs: Needs,
     /// Whether the Service stays on its present load balancer because it can't have the load balancer that it asks for.
@@ -38,8 +38,8 @@ pub(super) enum Unsettled<'a> {
     /// Some data that the plan depends on were not read from the API.
     Unread,
     Unfound(Unfound),
-    /// The Service can't have the load balancer that it asks for, and stays on its present one. The first stages must
-    /// be repeated for the present load balancer.
+    /// The Service can't have the load balancer that it asks for, and stays on its present one. The caller must call
+    /// `settle` again, with this value, so that the plan is made for the present load balancer.
     Stays(Stays<'a>),
 }
 
@@ -52,9 +52,10 @@ pub(super) struct Stays<'a> {
 }
 
 impl BalancerSnapshot {
-    /// Finds out what the Service asks for, its load balancer, and the ports that it gets there. The first call has
-    /// `stays` as `None`. When it returns `Unsettled::Stays`, the Service must stay on its present load balancer. The
-    /// caller then calls again with this value as `stays`, and the second call is about the present load balancer.
+    /// Finds out what the Service asks for, which load balancer it gets, and which ports it gets there. `stays` is
+    /// `None` in the first call. If the Service can't have the load balancer that it asks for, this call returns
+    /// `Unsettled::Stays`. The caller then passes the value in it as `stays` to a second call, which does the same work
+    /// for the present load balancer of the Service.
     pub(super) fn settle<'a>(
         &'a self,
         of: ServiceInput<'a>,
@@ -127,7 +128,7 @@ fn settle_ports<'a>(
             }
         }
     }
-    if let Some(why) = there.and_then(|balancer| serves_other_profile(context, balancer)) {
+    if let Some(why) = there.and_then(|balancer| serves_foreign_node(context, balancer)) {
         parser.problem(why);
     }
     if let Some(own) = there
@@ -148,8 +149,8 @@ fn settle_ports<'a>(
 }
 
 /// Returns which lists must be read again just before the plan is applied, because the plan depends on them. When the
-/// list of Services is read again, the list of servers is read again, too. A newer list of Services can lead to an
-/// adoption, and an adopted load balancer gets targets.
+/// list of Services is one of them, so is the list of servers: with a newer list of Services, the plan may adopt a load
+/// balancer, and an adopted load balancer gets targets.
 fn needs(
     context: &PlanContext,
     desired: &Desired,

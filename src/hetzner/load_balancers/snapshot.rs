@@ -25,8 +25,9 @@ impl provider::Snapshot for BalancerSnapshot {
         let observed = &self.observed;
         let certificates = observed.certificates.as_ref().map(Vec::len);
         let primary_ips = observed.primary_ips.as_ref().map(Vec::len);
-        // The lengths of the lists that must be read again for a new snapshot. The list of certificates is here twice,
-        // because the search for unused certificates reads it once more.
+        // The lengths of the lists that must be read to get the present state of the load balancers. The number of
+        // calls follows from them. The list of certificates is here twice, because the search for unused certificates
+        // reads it once more.
         let lists = [Some(observed.balancers.len()), certificates, certificates, primary_ips];
         lists.into_iter().flatten().map(pages::calls).sum()
     }
@@ -75,8 +76,8 @@ impl provider::Snapshot for BalancerSnapshot {
     }
 
     fn external(&self) -> Vec<Balancer> {
-        // The cluster would give only the names of nodes and Services, which are not needed for the result. So an empty
-        // cluster is used.
+        // The names of nodes and Services come from the data about the cluster. The caller does not need these names,
+        // so an empty cluster is used.
         let names = &Cluster::default();
         let all = self.balancers().all();
         let external = all.filter(|balancer| balancer.ownership.external.is_some());
@@ -84,8 +85,8 @@ impl provider::Snapshot for BalancerSnapshot {
     }
 
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth> {
-        // The cluster would give only the names of nodes and Services, which are not needed for the result. So an empty
-        // cluster is used.
+        // A cluster is needed only for the names of nodes and Services, and the returned health contains no such names.
+        // So an empty cluster is used.
         let names = &Cluster::default();
         let is_wanted = |uid: &&String| services.contains(uid.as_str());
         let is_ours = |balancer: &Labelled| {

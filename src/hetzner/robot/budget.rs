@@ -23,14 +23,14 @@ pub(super) enum RobotCall {
     /// `GET /server/{number}` returns one server. These calls must leave some calls for the list of all servers,
     /// because the list is more important: all nodes need it.
     Server,
-    /// `GET /reset/{number}` says whether a server is off.
+    /// `GET /reset/{number}` returns the state of one server, which says whether it is off.
     Reset,
 }
 
 /// A token bucket for calls that have the same rate limit. A full bucket has `holds` tokens, and each call takes one.
 /// The bucket gets `back_an_hour` new tokens an hour. So within one hour at most `holds + back_an_hour` calls are made.
 struct TokenBucket {
-    /// The name of the bucket in metrics.
+    /// The name that metrics give the calls to Robot that this bucket limits, `server` or `reset`.
     name: &'static str,
     holds: f64,
     back_an_hour: f64,
@@ -56,7 +56,8 @@ struct State {
 }
 
 impl RobotCall {
-    /// Returns how many tokens this kind of call must leave in the bucket for other kinds of calls.
+    /// Returns how many calls ccm's own hourly limit must still allow after a call of this kind. They are kept for
+    /// other kinds of calls.
     fn reserve(self) -> f64 {
         if self == RobotCall::Server { 20.0 } else { 0.0 }
     }
@@ -75,8 +76,9 @@ impl RobotBudget {
         }
     }
 
-    /// Takes a token for a call that will be sent now. When there is none, or during a pause, the call must not be
-    /// sent, and the error says when to try again.
+    /// Counts a call that will be sent now towards ccm's own hourly limit of calls to Robot. When this limit is used
+    /// up, or during a pause after Robot has reported its rate limit, the call must not be sent, and the error says
+    /// when to try again.
     pub(super) fn admit(
         &self,
         call: RobotCall,
@@ -125,8 +127,8 @@ impl TokenBucket {
         TokenBucket { name, holds, back_an_hour, left: holds, filled: clock::now() }
     }
 
-    /// Takes one token, but only if `reserve` other tokens are left afterwards. The error is the time after which this
-    /// is possible.
+    /// Takes one token, i.e. permits one call, but only if `reserve` other tokens are left afterwards. The error is the
+    /// time after which this is possible.
     fn take(&mut self, reserve: f64, now: Instant) -> Result<(), Duration> {
         let passed = now.saturating_duration_since(self.filled);
         let back = passed.div_duration_f64(HOUR) * self.back_an_hour;

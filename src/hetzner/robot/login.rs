@@ -36,8 +36,8 @@ struct State {
 }
 
 struct Refusal {
-    /// The header that was refused, and that is not sent before `until`. `None` means that no header at all is sent
-    /// before `until`.
+    /// The header `Authorization` with the user and password that the web service refused. It is not sent again before
+    /// `until`. `None` means that no login at all is sent before `until`.
     header: Option<Secret>,
     at: Timestamp,
     until: Instant,
@@ -72,9 +72,10 @@ impl RobotLogin {
         lock(&self.state).refused
     }
 
-    /// Continues the wait of another process of this program, whose login failed at the time `at`. The present
-    /// credentials are not sent until the wait ends. Other credentials, from a changed file, can be sent. If `at` is in
-    /// the future, because the clocks of two machines differ, the present time is used.
+    /// Uses the knowledge that another process of this program was refused a login at the time `at`. As after a failed
+    /// login of this process, the present credentials are not sent for a while, counted from `at`. Other credentials,
+    /// from a changed file, can be sent. If `at` is in the future, because the clocks of two machines differ, the
+    /// present time is used.
     pub(super) fn wait_since(&self, at: Timestamp) {
         let now = clock::timestamp();
         let at = whole_second(at.min(now));
@@ -139,8 +140,8 @@ impl State {
         self.refusals.iter().find(holds)
     }
 
-    /// Records a failed login. This header is not sent during `wait`. When `header` is `None`, no header at all is
-    /// sent.
+    /// Records that Robot has refused a login. `header` is the value of the header `Authorization` that was refused,
+    /// and is not sent again during `wait`. When `header` is `None`, no login is sent at all during `wait`.
     fn note(&mut self, header: Option<Secret>, at: Timestamp, wait: Duration) {
         if self.refusals.iter().any(|refusal| refusal.header == header) {
             return;

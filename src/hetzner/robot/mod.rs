@@ -173,7 +173,7 @@ impl Dedicated for Robot {
 }
 
 /// Counts the calls to Robot in metrics, by method, path and status code, as calls to the Cloud API are counted.
-pub(super) fn watch(method: Method, path: &str, stage: TryStage) {
+pub(super) fn watch(_: &str, method: Method, path: &str, stage: TryStage) {
     let method = &method.lower_name();
     match stage {
         TryStage::Begun => {}
@@ -441,7 +441,8 @@ mod tests {
             let robot = robot(&base, fixed());
             let first = robot.list(Urgency::Needed).unwrap_err();
             assert_eq!(server.join().unwrap().len(), 1);
-            // The test server has ended. If the client sent another call, the error would be `Unavailable`.
+            // The test server has ended, so a further call would fail with the error `Unavailable`. The two errors
+            // below are others, because the client sends no call.
             let next = robot.is_off(7).unwrap_err();
             let word_is_there = next.message.contains("not sent: ") && next.message.contains(word);
             assert!(word_is_there, "{}", next.message);

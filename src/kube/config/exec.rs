@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Credentials are renewed this long before they expire, or a tenth of their lifetime before, whichever is shorter.
 const RENEWED_BEFORE: Duration = Duration::from_secs(60);
 
-/// After a failure, the plugin's program is not run again for this period, in real time. Otherwise every thread that
+/// When the plugin's program has failed, it is not run again for this period, in real time. Otherwise every thread that
 /// needs credentials would run the program again. The pause is short enough that the Lease can still be renewed in
 /// time.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
@@ -62,8 +62,8 @@ struct PluginCredentials {
 static PLUGINS: Mutex<Vec<Weak<Plugin>>> = Mutex::new(Vec::new());
 
 impl Plugin {
-    /// Returns a plugin that runs this program for the user. When this process already has a plugin with the same
-    /// program and user, returns that plugin.
+    /// Returns a plugin that runs this program for this user of the kubeconfig. When this process already has a plugin
+    /// with the same program and user, returns that plugin.
     pub(super) fn of(
         user: &KubeconfigEntry<User>,
         program: Program,
@@ -264,7 +264,7 @@ const PIPE_BYTES: usize = 64 << 10;
 /// The program of a credential plugin, with its arguments and environment variables.
 #[derive(PartialEq, Eq)]
 pub(super) struct Program {
-    /// The name that messages give the program, which is the `command` of the kubeconfig.
+    /// The name of the plugin's program in messages. It is the field `command` of the kubeconfig.
     name: String,
     path: PathBuf,
     exec: Exec,
@@ -335,9 +335,9 @@ impl Program {
         pipe = pipe.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
         let mut printed = Vec::new();
         let mut buffer = vec![0; PIPE_BYTES];
-        // The pipe is read while the program runs, because otherwise a program that fills the pipe would wait for ever.
-        // The loop ends when the program has ended. The end of the pipe can come much later, because a child of the
-        // program can hold the pipe open.
+        // The output of the plugin's program is read from the pipe while the program runs, because otherwise a program
+        // that fills the pipe would wait for ever. The loop ends when the program has ended. The end of the pipe can
+        // come much later, because a child of the program can hold the pipe open.
         let status = loop {
             // First it is checked whether the plugin's program has ended, and then the pipe is read. After the program
             // has ended, everything that it printed is in the pipe, so this last read gets all of it.

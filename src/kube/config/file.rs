@@ -1,4 +1,5 @@
-//! Reads the files of a kubeconfig, with limits, and merges them. When several files set a value, the first file wins.
+//! Reads the files of a kubeconfig, each up to a limited size, and merges them. When several files set a value, the
+//! first file wins.
 
 use super::entry::{KubeconfigEntry, explained, shown, typed};
 use crate::http::read_file;

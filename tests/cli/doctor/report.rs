@@ -198,6 +198,36 @@ fn doctor_accepts_the_daemon_s_arguments() {
     assert_eq!(checks(&ran).len(), CHECKS);
 }
 
+/// The variables are found in the environment of `doctor`, and in the Deployment of the fork after its image was
+/// changed, also when their values are in a Secret.
+#[test]
+fn doctor_shows_the_variables_of_a_fork() {
+    let mut world = World::healthy();
+    world.set("HROBOT_PERIOD", "180");
+    let from_secret = |name: &str| {
+        let secret = json!({ "secretKeyRef": { "name": "hetzner", "key": "user" } });
+        json!({ "name": name, "valueFrom": secret })
+    };
+    let debug = json!({ "name": "ROBOT_DEBUG", "value": "true" });
+    let container = json!({
+        "name": "ccm", "image": "ccm-from-scratch:0.1.0", "args": ["run"],
+        "env": [debug, from_secret("ROBOT_USER_NAME"), from_secret("HCLOUD_TOKEN")],
+    });
+    world.deployment("fork", container);
+    let ran = world.doctor(&["-o=json", "--settings-from=kube-system/deployment/fork"]);
+    assert!(!ran.stderr.contains("HROBOT_PERIOD"), "doctor logged it, too: {ran:?}");
+    let checks = checks(&ran.with_code(0));
+    let settings = find(&checks, "settings");
+    let why = "accepted and ignored, because it has no effect in ccm";
+    let there = "of deployment kube-system/fork";
+    let told = [
+        format!("HROBOT_PERIOD: {why}; set ROBOT_CACHE_TIMEOUT instead"),
+        format!("ROBOT_DEBUG {there}: {why}; set -v 4 instead"),
+        format!("ROBOT_USER_NAME {there}: {why}; set ROBOT_USER or ROBOT_USER_FILE instead"),
+    ];
+    assert_eq!((&*settings.status, &*settings.message), ("warn", &*told.join("; ")));
+}
+
 #[test]
 fn doctor_reads_the_daemon_s_settings_from_the_cluster() {
     let world = World::healthy();

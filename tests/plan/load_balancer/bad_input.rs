@@ -125,6 +125,21 @@ fn some_of_many_problems_are_reported_and_the_others_counted() {
     assert_eq!(of(Reason::FieldIgnored).count(), 1);
 }
 
+/// A fork has two annotations that no spelling leads to ours.
+#[test]
+fn annotations_of_a_fork_are_unknown_and_hostname_is_the_nearest() {
+    let mut world = World::new(Profile::Hcloud);
+    let names = ["external-dns-hostname", "external-dns-hostname-ipv4-only"];
+    for name in names {
+        world.set_one(name, "web.example.com");
+    }
+    let found = world.finding_messages(Reason::UnknownAnnotation);
+    let told = names.map(|name| {
+        format!("annotation {PREFIX}{name} is unknown; did you mean {PREFIX}hostname?")
+    });
+    assert_eq!(found, told.to_vec());
+}
+
 #[test]
 fn a_field_that_cannot_be_honoured_is_reported_and_the_rest_is_synced() {
     let mut world = World::new(Profile::CcmFromScratch);

@@ -1,10 +1,10 @@
 //! The Service's status, and what people see of a load balancer.
 
-use crate::load_balancer::support::{World, node, port, selector_target};
+use crate::load_balancer::support::{World, assert_says, node, port, selector_target};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{ApiTarget, HealthStatus, PortField};
 use ccm::provider::{
-    Balancer, BalancerHealth, Ingress, PortOwner, ProviderId, Reason, TargetHealth,
+    Balancer, BalancerHealth, Ingress, InstanceId, PortOwner, ProviderId, Reason, TargetHealth,
 };
 
 const V4: &str = "IPv4";
@@ -208,6 +208,38 @@ fn nodes_that_are_not_ours_are_reported_and_are_no_targets() {
     world.converge();
     let targets: Vec<_> = world.balancer().server_targets().collect();
     assert_eq!(targets, [(3, false)]);
+}
+
+/// Three servers are targets. The node of server 1 is not ours, and the target stays if the node's provider ID may mean
+/// this server.
+#[test]
+fn a_target_with_a_node_of_another_program_stops_all_changes() {
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        ("hetzner://1", true),
+        ("hcloud://1", true),
+        ("other:///eu-central/1", true),
+        ("hetzner://2", false), // Server 2 has a node of ours, so its target is not in danger.
+        ("hetzner://9", false), // Server 9 is no target.
+        ("hcloud://bm-1", false),
+        ("k3s://worker-01", false),
+        ("hetzner://", false),
+        ("1x", false),
+    ];
+    for (id, stays) in cases {
+        let mut world = World::new(Profile::CcmFromScratch);
+        world.converge();
+        world.nodes[0].provider_id = ProviderId::Foreign;
+        world.cluster.servers.remove(&InstanceId::Cloud(1));
+        world.cluster.foreign_nodes.push(("worker-01".to_owned(), id.to_owned()));
+        if stays {
+            assert_says(&world.obstacle(), &["to node worker-01, ", id, "changes nothing"]);
+        } else {
+            world.converge();
+            let targets: Vec<_> = world.balancer().server_targets().collect();
+            assert_eq!(targets, [(2, false), (3, false)], "{id}");
+        }
+    }
 }
 
 /// A dry run says what the status will be, not what the old address was.

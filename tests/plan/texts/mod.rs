@@ -22,6 +22,7 @@ use tree::{Text, Tree};
 const OF_OTHERS: &[(&str, &[&str])] = &[
     ("a setting of ingress-nginx", &["use-proxy-protocol"]),
     ("a variable of hcloud-cloud-controller-manager", &["HCLOUD_SERVER_CACHE_MODE"]),
+    ("variables of a fork of it", &["ROBOT_DEBUG", "ROBOT_USER_NAME"]),
     ("a variable of the tests", &["HCLOUD_OPENAPI_SPEC"]),
     ("the form of a label's value", &["VALUE_EFFECT"]),
     ("flags of k3s", &["--disable", "--kube-proxy-arg", "--kubelet-arg"]),

@@ -57,12 +57,13 @@ pub fn sequences() -> Vec<&'static [Step]> {
     sequences
 }
 
-/// The steps, each with an event and the series that move.
+/// The steps, each with an event and the series that move. `HOST` stands for the address of the API server.
 #[rustfmt::skip] // A series is a line.
 const STEPS: &[Step] = &[
     ("the daemon starts with three new nodes, one of them dedicated", |_| {}, &[
         ("ccm_build_info{version=\"0.1.0\",profile=\"ccm-from-scratch\"}", Is(1.0)),
         ("ccm_leader", Is(1.0)),
+        ("leader_election_master_status{name=\"cloud-controller-manager\"}", Is(1.0)),
         ("process_start_time_seconds", Rises),
         ("process_resident_memory_bytes", Rises),
         ("process_cpu_seconds_total", Rises),
@@ -74,7 +75,11 @@ const STEPS: &[Step] = &[
         ("ccm_changes_total{controller=\"cloud-node-controller\",kind=\"set_addresses\",result=\"ok\"}", Is(3.0)),
         ("ccm_findings_total{controller=\"cloud-node-controller\",reason=\"Synced\"}", Is(3.0)),
         ("ccm_events_total{result=\"written\"}", Rises),
+        ("node_controller_initial_node_sync_delay_seconds_count", Is(3.0)),
+        ("node_controller_initial_node_sync_delay_seconds_bucket{le=\"1024\"}", Is(3.0)),
+        ("node_controller_cloud_provider_taint_removal_delay_seconds_count", Is(3.0)),
         ("ccm_kubernetes_requests_total{method=\"get\",resource=\"nodes\",code=\"200\"}", Grows),
+        ("rest_client_requests_total{code=\"200\",method=\"GET\",host=\"HOST\"}", Grows),
         // Beside three addresses the conditions of two nodes are patched, sooner or later.
         ("ccm_kubernetes_requests_total{method=\"patch\",resource=\"nodes/status\",code=\"200\"}", Rises),
         ("ccm_kubernetes_requests_total{method=\"put\",resource=\"leases\",code=\"200\"}", Grows),
@@ -89,6 +94,8 @@ const STEPS: &[Step] = &[
         ("ccm_robot_budget_remaining{endpoint=\"server\"}", Rises),
         ("ccm_robot_blocked_until_timestamp_seconds{reason=\"login\"}", Is(0.0)),
         ("ccm_routes{state=\"ok\"}", Is(2.0)),
+        ("route_controller_route_sync_total{outcome=\"changed\",trigger=\"node_change\"}", Rises),
+        ("route_controller_route_sync_total{outcome=\"noop\",trigger=\"periodic\"}", Rises),
         ("ccm_changes_total{controller=\"node-route-controller\",kind=\"AddRoute\",result=\"ok\"}", Is(2.0)),
         ("ccm_changes_total{controller=\"node-route-controller\",kind=\"condition\",result=\"ok\"}", Is(2.0)),
     ]),
@@ -185,6 +192,7 @@ const STEPS: &[Step] = &[
     ]),
     ("the cloud is away", |sandbox| sandbox.stop(Half::Hetzner), &[
         ("ccm_unanswered_requests_total{api=\"hcloud\",reason=\"unreachable\"}", Grows),
+        ("route_controller_route_sync_total{outcome=\"error\",trigger=\"periodic\"}", Rises),
         ("ccm_ticks_total{controller=\"service-lb-controller\",result=\"outage\"}", Grows),
     ]),
 ];
@@ -229,14 +237,16 @@ fn happens(sequence: &[Step]) {
     let pods = "--cluster-cidr=10.244.0.0/16";
     let watched = Watched::start(&env(&sandbox), &[resync, pods]);
     sandbox.wait_for_nodes();
+    let host = sandbox.address(Half::Kubernetes).to_string();
     for (step, cause, moves) in sequence {
         let before = watched.scrape();
         cause(&sandbox);
         for (series, how) in *moves {
-            let was = before.get(*series).copied();
+            let series = &series.replace("HOST", &host);
+            let was = before.get(series).copied();
             let mut now = None;
             wait_until(&format!("{series}, when {step} (was {was:?})"), || {
-                now = watched.scrape().get(*series).copied();
+                now = watched.scrape().get(series).copied();
                 match (how, was, now) {
                     (Is(value), _, now) => now == Some(*value),
                     (Grows | Rises, _, None) | (Falls, None, _) | (Falls, _, None) => false,
@@ -259,6 +269,8 @@ fn no_name_of_an_object(scrape: &Scrape) {
             assert!(!series.contains(name), "{series}");
         }
         let labels = series.split('{').nth(1).unwrap_or_default();
+        // The last label of a bucket is its bound.
+        let labels = labels.split("le=").next().unwrap_or_default();
         let is_id = |part: &str| part.len() > 3 && part.bytes().all(|b| b.is_ascii_digit());
         assert!(!labels.split(['"', '/']).any(is_id), "a number of an object in {series}");
     }

@@ -129,6 +129,8 @@ fn a_standby_has_metrics_too() {
     wait_until("a standby", || standby.get("/readyz").1 == "ok: standby\n");
     let scrape = standby.scrape();
     assert_eq!(scrape.get("ccm_leader"), Some(&0.0));
+    let of_lease = "leader_election_master_status{name=\"cloud-controller-manager\"}";
+    assert_eq!(scrape.get(of_lease), Some(&0.0));
     assert!(scrape.contains_key("process_resident_memory_bytes"));
     assert!(!scrape.keys().any(|series| series.starts_with("ccm_ticks_total")));
     leader.daemon.killer()();
@@ -136,6 +138,7 @@ fn a_standby_has_metrics_too() {
     // Without leader election every daemon works.
     let alone = Watched::start(&env(&sandbox), &["--leader-elect=false"]);
     wait_until("work", || alone.scrape().get("ccm_leader") == Some(&1.0));
+    assert!(!alone.scrape().contains_key(of_lease));
 }
 
 /// `CCM_UPDATE_HELP=1 cargo test --test process` writes the table.

@@ -207,7 +207,7 @@ fn only_services_of_the_class_are_ours() {
     let ran = world.ccm(&["lb", "list"]);
     ran.prints("not managed");
     let ran = world.ccm(&["lb", "inspect", "default/classed"]);
-    ran.prints("differs from --load-balancer-class");
+    ran.prints("is not the value of --load-balancer-class");
     assert_same(&world, &before, "in a shell");
     world.delete("classed");
     world.converge(&[CLASS]);

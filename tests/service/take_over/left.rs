@@ -1,4 +1,4 @@
-//! A cluster as hcloud-cloud-controller-manager leaves it: its provider IDs, labels, finalizers, load
+//! A cluster as hcloud-cloud-controller-manager or one of its forks leaves it: its provider IDs, labels, finalizers, load
 //! balancers and routes.
 
 use crate::common::cluster::{Cluster, text};
@@ -36,10 +36,59 @@ fn set_labels(node: &mut Value, kind: &str, zone: &str, provided_by: &str) {
     }
 }
 
+/// The programs that leave a cluster: hcloud-cloud-controller-manager, and its forks by syself (2026-02) and by identw
+/// (2025-04).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    Hccm,
+    Syself,
+    Identw,
+}
+
+impl Program {
+    /// Changes a node that hcloud-cloud-controller-manager would leave like this to what the fork leaves.
+    fn change(self, node: &mut Value, number: &str, is_dedicated: bool) {
+        let labels = &mut node["metadata"]["labels"];
+        let fields = labels.as_object_mut().unwrap();
+        match self {
+            Program::Hccm => return,
+            Program::Syself => {
+                fields.remove("instance.hetzner.cloud/provided-by");
+                if !is_dedicated {
+                    return;
+                }
+                for domain in ["topology.kubernetes.io", "failure-domain.beta.kubernetes.io"] {
+                    fields.insert(format!("{domain}/zone"), json!("fsn1"));
+                    fields.insert(format!("{domain}/region"), json!("eu-central"));
+                }
+                node["spec"]["providerID"] = json!(format!("hcloud://bm-{number}"));
+            }
+            Program::Identw => {
+                fields.remove("instance.hetzner.cloud/provided-by");
+                let kind = if is_dedicated { "dedicated" } else { "cloud" };
+                fields.insert("node.hetzner.com/type".into(), json!(kind));
+                // All labels of the server are copied.
+                fields.insert("role".into(), json!("worker"));
+                node["spec"]["providerID"] = json!(format!("hetzner://{number}"));
+            }
+        }
+        // The forks write no InternalIP here, and their kubelets have no --node-ip, because each kubelet refuses
+        // addresses without its --node-ip.
+        let addresses = node["status"]["addresses"].as_array_mut().unwrap();
+        addresses.retain(|address| address["type"] != "InternalIP");
+        // The order has no meaning.
+        addresses.reverse();
+        if let Some(annotations) = node["metadata"]["annotations"].as_object_mut() {
+            annotations.remove("alpha.kubernetes.io/provided-node-ip");
+        }
+    }
+}
+
 /// A cluster of three nodes, one of them switched off, with three Services, as it was when that one was stopped.
 pub struct Left {
     pub sandbox: Sandbox,
     pub env: Env,
+    pub program: Program,
     /// Whether targets are reached by their private addresses.
     pub by_private_ip: bool,
 }
@@ -52,7 +101,19 @@ impl Left {
     /// Returns such a cluster with this number of nodes on dedicated servers. The second one has a provider ID of
     /// an older fork.
     pub fn with_dedicated(servers: usize, by_private_ip: bool) -> Left {
-        let builder = Sandbox::builder().nodes(3).robot(servers).network("10.0.0.0/8");
+        Left::by(Program::Hccm, servers, by_private_ip)
+    }
+
+    /// Returns such a cluster with two nodes on dedicated servers, as a fork leaves it.
+    pub fn of_fork(program: Program) -> Left {
+        Left::by(program, 2, false)
+    }
+
+    fn by(program: Program, servers: usize, by_private_ip: bool) -> Left {
+        let mut builder = Sandbox::builder().nodes(3).robot(servers);
+        if program != Program::Identw {
+            builder = builder.network("10.0.0.0/8");
+        }
         let sandbox = builder.scale(0.02).heartbeats(false).start();
         common::under_its_role(&sandbox);
         let private = &*by_private_ip.to_string();
@@ -60,10 +121,13 @@ impl Left {
             ("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"),
             ("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", private),
         ];
-        let left = Left { env: common::with(env(&sandbox), &variables), sandbox, by_private_ip };
+        let env = common::with(env(&sandbox), &variables);
+        let left = Left { env, sandbox, program, by_private_ip };
         left.leave_nodes();
         left.leave_dedicated_nodes();
-        left.leave_routes();
+        if program != Program::Identw {
+            left.leave_routes();
+        }
         left.leave_services();
         // ccm made none of these calls.
         left.sandbox.calls().clear();
@@ -100,6 +164,7 @@ impl Left {
                     "lastHeartbeatTime": "2026-01-01T00:00:00Z",
                     "lastTransitionTime": "2026-01-01T00:00:00Z",
                 }));
+                self.program.change(node, &server["id"].to_string(), false);
             };
             self.edit_node(name, initialise);
         }
@@ -117,6 +182,7 @@ impl Left {
                     {"type": "ExternalIP", "address": server.server_ip},
                     {"type": "InternalIP", "address": server.private_ip},
                 ]);
+                self.program.change(node, &server.number.to_string(), true);
             };
             self.edit_node(&server.name, initialise);
         }
@@ -207,7 +273,7 @@ impl Left {
             false => json!({"type": "ip", "ip": {"ip": server.server_ip}}),
         };
         let mut balancer = json!({
-            "network": self.network_id(),
+            "network": self.sandbox.network(),
             "labels": {SERVICE_UID: uid},
             "services": listeners,
             "targets": servers.iter().map(target).chain(dedicated.iter().map(by_ip)).collect::<Vec<_>>(),
@@ -217,13 +283,11 @@ impl Left {
         let id = self.create_balancer(name_of, &balancer);
         let made = self.sandbox.cloud().load_balancer(id);
         let ip = |pointer: &str| json!({"ip": made.pointer(pointer), "ipMode": "VIP"});
+        let mut addresses = vec![ip("/public_net/ipv4/ip"), ip("/public_net/ipv6/ip")];
+        addresses.extend(self.sandbox.network().map(|_| ip("/private_net/0/ip")));
         let ingress = match hostname {
             Some(name) => json!([{"hostname": name}]),
-            None => json!([
-                ip("/public_net/ipv4/ip"),
-                ip("/public_net/ipv6/ip"),
-                ip("/private_net/0/ip"),
-            ]),
+            None => json!(addresses),
         };
         self.edit(name, |service| {
             service["metadata"]["finalizers"] = json!([FINALIZER]);

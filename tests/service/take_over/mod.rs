@@ -4,8 +4,8 @@
 mod left;
 
 use crate::common::cluster::{Cluster, held, id, listen_ports, targets};
-use crate::common::{self, Daemon, ccm, env, wait_until, writes};
-use left::{FINALIZER, Left, SERVICE_UID};
+use crate::common::{self, Daemon, Ran, ccm, env, wait_until, writes};
+use left::{FINALIZER, Left, Program, SERVICE_UID};
 use serde_json::{Value, json};
 
 /// The arguments that the chart passes with a private Network, except those of the Lease, because the tests
@@ -134,6 +134,100 @@ fn a_cluster_with_dedicated_servers_is_taken_over_by_a_change_of_the_image() {
     });
 }
 
+/// Returns the variables of a fork's Secret `hetzner`, which is mounted as files: the three `_FILE` variables.
+fn from_files_of_syself(left: &Left) -> common::Env {
+    let folder = left.folder().join("hetzner-secret");
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut env = left.env.clone();
+    for (ours, key) in [
+        ("HCLOUD_TOKEN", "hcloud"),
+        ("ROBOT_USER", "robot-user"),
+        ("ROBOT_PASSWORD", "robot-password"),
+    ] {
+        let path = folder.join(key);
+        std::fs::write(&path, common::variable(&env, ours)).unwrap();
+        let file = path.to_str().unwrap();
+        env = common::with(env, &[(ours, ""), (&format!("{ours}_FILE"), file)]);
+    }
+    env
+}
+
+/// Its variables have no effect, and ours are set. Everything stays, whether Robot is asked or not.
+#[test]
+fn a_cluster_of_the_fork_by_syself_is_taken_over_without_a_write() {
+    let its_own = [("ROBOT_USER_NAME", "old"), ("CACHE_TIMEOUT", "10m")];
+    for is_enabled in [true, false] {
+        let left = Left::of_fork(Program::Syself);
+        let env = common::with(from_files_of_syself(&left), &its_own);
+        let env = common::with(env, &[("ROBOT_ENABLED", &is_enabled.to_string())]);
+        // Nobody knows whether this node still exists, and it is not deleted.
+        left.edit_node("metal-2", |node| node["status"]["conditions"] = json!([]));
+        left.sandbox.calls().clear();
+        let before = left.world();
+        let ran = ccm(&env, &[ITS_WORDS, &["--dry-run"]].concat()).with_code(0);
+        let last = ran.stdout.lines().last().unwrap();
+        assert_eq!(last, "Plan: 0 to change, 13 unchanged, 0 blocked", "{ran:?}");
+        let warning = |name: &str, number: u64| {
+            format!(
+                "! node/{name}  warning: provider ID \"hcloud://bm-{number}\": dedicated server {number}: \
+                 ROBOT_ENABLED is not true, so ccm does not change the node. Fix: set ROBOT_ENABLED=true, ROBOT_USER \
+                 and ROBOT_PASSWORD"
+            )
+        };
+        for server in left.robot().servers() {
+            let told = ran.stdout.contains(&warning(&server.name, server.number));
+            assert_eq!(told, !is_enabled, "{ran:?}");
+        }
+        for name in ["ROBOT_USER_NAME", "CACHE_TIMEOUT"] {
+            assert_eq!(ran.stderr.matches(&format!(" {name}: accepted and ignored")).count(), 1);
+        }
+        let ran = ccm(&env, &[ITS_WORDS, &["--once"]].concat()).with_code(0);
+        ran.warns(" 0 changed, ");
+        assert_eq!(writes_beside_events(&left, is_enabled), Vec::<String>::new(), "{ran:?}");
+        left.is_as(&before, &ran.stderr);
+    }
+}
+
+/// Returns the writes. Events about nodes and targets that ccm leaves alone are allowed, unless `with_events`.
+fn writes_beside_events(left: &Left, with_events: bool) -> Vec<String> {
+    let mut all = writes(&left.sandbox);
+    all.retain(|write| with_events || !write.contains("/events"));
+    all
+}
+
+/// The provider IDs `hetzner://N` are foreign, because the number does not say which API has the server. Their load
+/// balancers stay as they are.
+#[test]
+fn a_cluster_of_the_fork_by_identw_stays_as_it_is() {
+    let mut left = Left::of_fork(Program::Identw);
+    let annotations = ["external-dns-hostname", "external-dns-hostname-ipv4-only"];
+    for name in annotations {
+        left.annotate("web", name, Some("web.example.com"));
+    }
+    left.edit_node("metal-2", |node| node["status"]["conditions"] = json!([]));
+    left.sandbox.calls().clear();
+    let ran = ccm(&left.env, &[ITS_WORDS, &["--dry-run"]].concat()).with_code(1);
+    assert!(ran.stdout.ends_with("\nPlan: 0 to change, 7 unchanged, 3 blocked\n"), "{ran:?}");
+    for robot in ["true", "false"] {
+        left.env = common::with(left.env, &[("ROBOT_ENABLED", robot)]);
+        let ran = stays(&left, &["run", "--once", "--cloud-provider=hcloud"], "ccm help migrate");
+        for name in annotations {
+            let prefix = "load-balancer.hetzner.cloud/";
+            ran.warns(&format!(
+                "service/default/web: annotation {prefix}{name} is unknown; did you mean {prefix}hostname?"
+            ));
+        }
+    }
+    // While the nodes join again one after the other, the others stay targets.
+    let server = left.server_id("worker-1");
+    left.edit_node("worker-1", |node| {
+        node["spec"]["providerID"] = json!(format!("hcloud://{server}"));
+    });
+    left.sandbox.calls().clear();
+    let ran = stays(&left, &["run", "--once", "--cloud-provider=hcloud"], "to node worker-2, ");
+    assert!(!ran.stderr.contains("to node worker-1, "), "{ran:?}");
+}
+
 /// Object by object, what we write and how that one finds it again.
 #[test]
 fn hcloud_cloud_controller_manager_reads_what_ccm_leaves() {
@@ -206,7 +300,8 @@ fn the_wrong_profile_removes_nothing() {
 
     let sandbox = common::builder().nodes(2).heartbeats(false).start();
     let variables = [("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")];
-    let ours = Left { env: common::with(env(&sandbox), &variables), sandbox, by_private_ip: false };
+    let env = common::with(env(&sandbox), &variables);
+    let ours = Left { env, sandbox, program: Program::Hccm, by_private_ip: false };
     // Nodes are initialised first, because the first pass of a new cluster reads Services at the same time.
     ccm(&ours.env, &["run", "--once"]).with_code(0);
     for name in ["web", "shop", "mail"] {
@@ -219,7 +314,7 @@ fn the_wrong_profile_removes_nothing() {
 }
 
 /// Asserts that this command changes nothing but events, and says what to do.
-fn stays(left: &Left, words: &[&str], remedy: &str) {
+fn stays(left: &Left, words: &[&str], remedy: &str) -> Ran {
     let before = left.world();
     let ran = ccm(&left.env, words);
     assert_eq!(ran.code, 1, "{}", ran.stderr);
@@ -228,8 +323,7 @@ fn stays(left: &Left, words: &[&str], remedy: &str) {
         let says = |line: &str| parts.iter().all(|part| line.contains(part));
         assert!(ran.stderr.lines().any(says), "{name}: {}", ran.stderr);
     }
-    let mut others = writes(&left.sandbox);
-    others.retain(|write| !write.contains("/events"));
-    assert_eq!(others, Vec::<String>::new(), "{}", ran.stderr);
+    assert_eq!(writes_beside_events(left, false), Vec::<String>::new(), "{}", ran.stderr);
     left.is_as(&before, &ran.stderr);
+    ran
 }

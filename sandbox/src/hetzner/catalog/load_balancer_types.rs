@@ -36,7 +36,8 @@ impl LoadBalancerType {
         until.is_none_or(|until| time::timestamp() < until)
     }
 
-    /// Returns how many targets a load balancer of this type can have. A test can set another limit than the catalog.
+    /// Returns how many targets a load balancer of this type can have: the limit that a test has set for the type, or
+    /// else the limit in `hetzner/catalog.json`.
     pub fn max_targets(&self, world: &World) -> usize {
         world.circumstances.target_limits.get(self.name).copied().unwrap_or(self.max_targets)
     }

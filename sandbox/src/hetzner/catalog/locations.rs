@@ -20,7 +20,8 @@ pub struct Location {
     pub network_zone: &'static str,
     /// The availability zone of servers in this location, as the metadata service shows it.
     pub availability_zone: &'static str,
-    /// The traffic of a server or a load balancer that is free of charge, in terabytes a month.
+    /// How many terabytes of traffic a server or a load balancer in this location can use each month without extra
+    /// cost.
     included_terabytes: u64,
 }
 
@@ -30,7 +31,8 @@ pub fn network_zone(name: &str) -> Option<&'static str> {
     zones.find(|zone| *zone == name)
 }
 
-/// Returns the traffic of a server or a load balancer that is free of charge, in bytes a month.
+/// Returns how many bytes of traffic a server or a load balancer in this location can use each month without extra
+/// cost.
 pub fn included_traffic(location: &str) -> u64 {
     Location::find(location).map_or(0, |location| location.included_terabytes << 40)
 }

@@ -86,7 +86,7 @@ impl Offer {
         until.is_none_or(|until| time::timestamp() < until)
     }
 
-    /// Returns the traffic of a server that is free of charge, in bytes a month.
+    /// Returns how many bytes of traffic a server can use each month without extra cost.
     pub fn included_traffic(&self) -> u64 {
         included_traffic(self.location)
     }

@@ -43,8 +43,8 @@ pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiEr
     Ok(id)
 }
 
-/// Adds a certificate to the simulated cloud. `shown` is the JSON in which the API shows it. A managed certificate
-/// whose issuance is not completed gets no certificate chain, so load balancers cannot use it.
+/// Adds a certificate to the simulated cloud. `shown` is the certificate as the API returns it, in JSON. A managed
+/// certificate whose issuance is not completed gets no certificate chain, so load balancers cannot use it.
 pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiError> {
     let mut fields = Fields::of(shown);
     let managed = Managed::shown(&shown["status"]);

@@ -197,8 +197,8 @@ fn enable(fields: Fields, _: &World, _: &LoadBalancer) -> Result<Change, ApiErro
     Ok(on("public_net", |one| one.public_enabled = true))
 }
 
-/// Disables the public interface. The request is refused when the load balancer is in no network, or when it does not
-/// reach all targets by their private addresses.
+/// Disables the public interface of a load balancer. The request is refused when the load balancer is in no network, or
+/// when it has a target without `use_private_ip`.
 fn disable(fields: Fields, _: &World, one: &LoadBalancer) -> Result<Change, ApiError> {
     fields.finish()?;
     if one.private_net.is_none() {

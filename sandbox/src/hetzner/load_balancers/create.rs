@@ -39,8 +39,7 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let private_net = order.planned.private_net;
     let id = build(call.world, order)?;
     // A load balancer has its private interface only after the action `create_load_balancer` has ended. The interface
-    // is therefore taken away here, and the action gives it back when it ends. Its address stays reserved in the
-    // network.
+    // is therefore removed here, and added again when the action ends. Its address stays reserved in the network.
     if let Some(one) = call.world.load_balancers.get_mut(&id) {
         one.private_net = None;
     }

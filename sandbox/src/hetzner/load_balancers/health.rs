@@ -1,5 +1,5 @@
-//! The results of a load balancer's health checks. When the server of a target runs, the target becomes healthy after
-//! the time [`MOMENT`].
+//! The results of a load balancer's health checks. A target whose server runs becomes healthy three seconds
+//! ([`MOMENT`]) after its health checks began or its server was started, whichever is later.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -56,8 +56,8 @@ impl Health {
         Health::new("healthy", None)
     }
 
-    /// Returns an entry with the status `unhealthy`. `detail` is the value of the API's field `detail`, which says why
-    /// the health check has failed, e.g. `layer4_no_connection`.
+    /// Returns an entry of the API's field `health_status` with the status `unhealthy`. `detail` is the value of the
+    /// field `detail`, which says why the health check has failed, e.g. `layer4_no_connection`.
     pub fn unhealthy(detail: &str) -> Health {
         Health::new("unhealthy", Some(detail))
     }

@@ -121,7 +121,7 @@ impl PrimaryIp {
         })
     }
 
-    /// Returns the JSON that a load balancer shows of its Primary IP in its field `public_net`.
+    /// Returns the JSON of the Primary IP as a load balancer that uses it shows it in the field `public_net`.
     pub fn json_of_holder(&self) -> Text {
         let ip = self.address.of_holder();
         text!({
@@ -169,8 +169,8 @@ pub fn check_free(
     if primary.address.version() != version {
         return refused("primary_ip_version_mismatch", "has the wrong IP version");
     }
-    // The error code of a wrong location still contains the word `datacenter`, although the API no longer has
-    // datacenters.
+    // The code of this error still contains the word `datacenter`, as in the real API, although the API no longer has
+    // datacenters. The error means that the Primary IP is in another location.
     if primary.location != location {
         return refused("primary_ip_datacenter_mismatch", "is in another location");
     }

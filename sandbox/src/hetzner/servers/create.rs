@@ -153,8 +153,8 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
 
     let server = call.world.servers.get(&id).map(|server| server.json(call.world));
     let next: Vec<Text> = next.iter().map(|action| call.world.action_json(*action)).collect();
-    // The simulated password is as long as a real one, but nobody can log in with it. Like the real API, the answer
-    // contains no password when the request has an SSH key.
+    // The answer contains a password only when the request has no SSH key, as in the real API. The password is as long
+    // as a real one, but nobody can log in with it.
     let root_password = (!has_ssh_keys).then(|| call.world.new_correlation_id()[..20].to_owned());
     Ok(Reply::new(
         201,

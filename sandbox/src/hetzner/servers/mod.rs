@@ -170,8 +170,8 @@ impl Server {
         })
     }
 
-    /// Returns how many bytes of the server's traffic are free of charge each month. Returns `None` when the server's
-    /// type is not offered in its location.
+    /// Returns how many bytes of traffic the server can use each month without extra cost. Returns `None` when the
+    /// server's type is not offered in its location.
     fn included_traffic(&self) -> Option<u64> {
         let mut offers = self.server_type.offers.iter();
         offers

@@ -90,8 +90,8 @@ pub fn shutdown(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     Ok(call.world.action_reply(201, action))
 }
 
-/// Schedules the action `start_server` of a new server, and returns its ID. The action begins when the action with the
-/// ID `create`, which creates the server, has ended.
+/// Schedules the action `start_server` of a new server, and returns the ID of this action. The action begins when the
+/// action with the ID `create`, which creates the server, has ended.
 pub fn start_after(world: &mut World, project: u64, server: Resource, create: u64) -> u64 {
     let start = Start {
         project,

@@ -199,8 +199,9 @@ fn disconnect(world: &mut World, server: u64, network: u64) {
     hold_what_is_shown(world, server);
 }
 
-/// Checks that new alias addresses are free and in a suitable subnet. `fresh` contains the aliases that the server does
-/// not have yet, and `count` is the number of aliases that the server will have.
+/// Checks that new alias addresses are free, and that each is in a subnet for servers in the server's network zone.
+/// `fresh` contains the aliases that the server does not have yet, and `count` is the number of aliases that the server
+/// will have.
 fn check_aliases(
     network: &Network,
     server: &Server,

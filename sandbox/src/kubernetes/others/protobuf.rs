@@ -26,7 +26,7 @@ enum Wire {
     Ignored,
 }
 
-/// The beginning of every body: `k8s` and a zero byte.
+/// The beginning of every protobuf body of Kubernetes: `k8s` and a zero byte.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// The fields of `runtime.Unknown` that are read: the object's type, and the object itself as bytes.

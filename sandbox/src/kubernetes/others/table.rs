@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::age;
 use crate::kubernetes::resource::Resource;
 
-/// A column. `kubectl get -o wide` also shows columns of priority 1.
+/// A column of a table. `kubectl get` shows the columns with priority 0, and `kubectl get -o wide` shows all columns.
 struct Column {
     name: &'static str,
     priority: u8,

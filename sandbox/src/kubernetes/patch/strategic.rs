@@ -206,8 +206,9 @@ fn position(items: &[Value], wanted: &Value, merge: Merge) -> Option<usize> {
 /// Sorts a merged list. The items that `order` contains come in the order of `order`. All other items keep their order
 /// among themselves.
 ///
-/// `live` is the list before the patch. Each of the other items is put before the first item of `order` that came after
-/// it in `live`. Items for which there is no such item come at the end.
+/// `live` is the list before the patch. It decides where the other items go: an item that came before the item X of
+/// `order` in `live` also comes before X in the result. An item that came after all items of `order`, or that `live`
+/// does not contain, comes at the end.
 fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], merge: Merge) -> Vec<Value> {
     let (mut named, others): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| position(order, item, merge).is_some());

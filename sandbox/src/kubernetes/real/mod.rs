@@ -68,8 +68,10 @@ impl Corner {
     }
 
     /// Gives a user these RBAC rules on the real API server, in one namespace, or in the whole cluster when `namespace`
-    /// is empty. `directory` contains the users of this sandbox, and must already contain the rules. The function waits
-    /// until the real API server answers questions about the user's rights in agreement with `directory`.
+    /// is empty. `directory` contains the users of this sandbox, and must already contain the rules.
+    ///
+    /// The real API server uses new rules a moment late. The function therefore asks it by access reviews what the user
+    /// is allowed to do, and waits until the answers fit the rules in `directory`.
     ///
     /// # Panics
     /// Panics when the server refuses the Role, or when the rules are not in force in time.
@@ -255,8 +257,9 @@ impl Corner {
 }
 
 impl Corner {
-    /// Deletes all objects whose names begin with the prefix of this sandbox, and the Roles of its users. An object
-    /// that no longer exists is no error.
+    /// Deletes all objects that this sandbox has created on the real API server, and the Roles of its users. The names
+    /// of these objects begin with a prefix that only this sandbox uses. It is no error when an object no longer
+    /// exists.
     pub fn clear(&self) {
         for resource in CLEANED.map(row) {
             for object in self.owned(resource, "") {

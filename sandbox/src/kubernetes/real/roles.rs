@@ -14,8 +14,8 @@ use crate::kubernetes::request_info::ResourceRequest;
 /// The Roles and bindings that this sandbox has created on the real API server. They must be deleted when the sandbox
 /// ends.
 pub struct Roles {
-    /// Whether the API server has no RBAC API. This is so when a test uses a second sandbox in the place of a real
-    /// cluster. This process then checks the RBAC rules itself.
+    /// Whether the API server has no RBAC API. In some tests, another sandbox takes the place of the real cluster, and
+    /// it has no RBAC API. The sandbox with this field then checks the RBAC rules itself.
     missing: OnceLock<bool>,
     /// The paths of the created Roles and bindings, in the order in which they are deleted: a binding comes before its
     /// Role.
@@ -148,7 +148,8 @@ pub fn poll(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Returns a rule as a Role contains it. The names of objects in the rule get the sandbox's prefix.
+/// Returns the JSON of a rule, in the form in which a Role contains it. The names of objects in the rule get the prefix
+/// that this sandbox uses on the real API server.
 fn entry(names: &Names, rule: &PolicyRule) -> Value {
     let parts = [
         ("verbs", rule.verbs.clone()),

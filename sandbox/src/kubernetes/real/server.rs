@@ -11,8 +11,8 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 
 use crate::exchange::{Request, Response, percent_encode};
 
-/// A real API server, together with the credentials of the user in the kubeconfig. That user is called the owner,
-/// because the user must have all rights.
+/// A real API server, together with the credentials of the user in the kubeconfig. Other code calls this user the
+/// owner. The user must have all rights in the cluster.
 pub struct Server {
     base: String,
     token: Option<String>,

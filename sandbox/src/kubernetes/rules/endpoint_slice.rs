@@ -21,8 +21,9 @@ const MOST_ADDRESSES: usize = 100;
 const MOST_HINTS: usize = 8;
 
 impl Rules for EndpointSlice {
-    /// Sets the defaults of ports. An empty list becomes null, because kube-apiserver stores an empty list and null in
-    /// the same way. The old field `deprecatedTopology` cannot be written by this version of the API, and is removed.
+    /// Gives each port without a name or protocol its default value. An empty list of endpoints or ports becomes null,
+    /// because kube-apiserver stores an empty list and null in the same way. The old field `deprecatedTopology` cannot
+    /// be written by this version of the API, and is removed.
     fn defaults(&self, object: &mut Value) {
         for port in items_mut(object, "ports") {
             default_to(port, "name", "");

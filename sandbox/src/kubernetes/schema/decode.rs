@@ -61,7 +61,8 @@ impl Place<'_> {
         Place { owner, above: Some(self), step }
     }
 
-    /// Returns the path without indexes, e.g. `spec.ports.port`, as in Go's errors.
+    /// Returns the path of a field without the indexes of list items, e.g. `spec.ports.port`. Go's errors contain paths
+    /// in this form.
     fn go_path(&self) -> String {
         let above = self.above.map_or_else(String::new, Place::go_path);
         match self.step {
@@ -70,7 +71,8 @@ impl Place<'_> {
         }
     }
 
-    /// Returns the path with indexes, e.g. `spec.ports[0].port`, as in warnings.
+    /// Returns the path of a field with the indexes of list items, e.g. `spec.ports[0].port`. Warnings contain paths in
+    /// this form.
     fn path(&self) -> String {
         let above = self.above.map_or_else(String::new, Place::path);
         match self.step {
@@ -171,8 +173,8 @@ impl Decoder {
 }
 
 impl DecodeError {
-    /// Returns this error with another expected type: the Go struct of `object`. It is the error for a value that
-    /// should be an object and is, for example, a number.
+    /// Returns this error with a changed end: it names the Go struct of `object` as the expected type. Go reports this
+    /// error when a value should be an object and is, for example, a number.
     fn of_struct(self, object: &Object) -> DecodeError {
         match self.0.rsplit_once(" of type ") {
             Some((start, _)) => DecodeError(format!("{start} of type {}", object.go())),

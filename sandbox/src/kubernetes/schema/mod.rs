@@ -22,9 +22,9 @@ pub use service::SERVICE;
 /// The schema of a struct of the Kubernetes API, e.g. of `NodeSpec`.
 #[derive(Debug)]
 pub struct Object {
-    /// The name without its package, e.g. `NodeSpec`.
+    /// The name of the Go type without its package, e.g. `NodeSpec`.
     pub name: &'static str,
-    /// The package in OpenAPI's spelling, e.g. `io.k8s.api.core.v1`.
+    /// The Go package of the type, as OpenAPI documents write it, e.g. `io.k8s.api.core.v1`.
     pub package: &'static str,
     pub fields: &'static [Field],
 }
@@ -72,13 +72,13 @@ pub enum Type {
 /// How a strategic merge patch changes a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
-    /// The patch replaces the list.
+    /// The list in the patch replaces the whole list.
     Atomic,
-    /// The list contains objects, each with a key in the field of this name. An item of the patch changes the object
-    /// that has the same key.
+    /// The list contains objects, and the field of this name is their key. Each item of the patch is merged into the
+    /// item of the list that has the same key, or is added when there is none.
     ByKey(&'static str),
-    /// The list is a set of texts or numbers. The items of the patch that the list does not contain yet are added to
-    /// the list.
+    /// The list is a set of texts or numbers. The patch adds its items to the list, except those that the list already
+    /// contains.
     Set,
 }
 

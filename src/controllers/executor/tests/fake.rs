@@ -94,7 +94,7 @@ impl Deref for Fake {
 
 impl Fake {
     /// Makes all changes of these lists, and returns when all have ended. Each list contains the changes of one object.
-    /// Returns the outcome for each list as an [`Execution`], in the same order.
+    /// Returns an [`Execution`] for each list, in the same order, which says what was made and what failed.
     pub(super) fn run(&self, lists: Vec<Vec<Step>>) -> Vec<Execution<usize>> {
         self.run_with(lists, 4)
     }
@@ -118,8 +118,9 @@ impl Fake {
         executor
     }
 
-    /// Makes the changes of these lists with an executor that [`Executor::in_turn`] creates, and returns when all have
-    /// ended. Each list comes with the time by which its first change must be sent.
+    /// Makes the changes of several objects, one object after the other, with an executor that [`Executor::in_turn`]
+    /// creates. Each item of `lists` has the changes of one object, and the time by which the first of them must be
+    /// sent. Returns when all have ended.
     pub(super) fn run_in_turn(
         &self,
         lists: Vec<(Option<Instant>, Vec<Step>)>,

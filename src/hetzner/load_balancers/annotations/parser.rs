@@ -38,8 +38,8 @@ pub(crate) struct AnnotationParser<'a> {
     /// problems, these settings are not changed. The list is used only when several Services share the load balancer.
     /// Otherwise such problems are in `problems`.
     pub(crate) whole_problems: Vec<String>,
-    /// The advice for the user, taken from the first problem that has one besides its text. `None` when no problem has
-    /// one.
+    /// Advice for the user, in addition to the texts of the problems. It belongs to the first problem that has such
+    /// advice. `None` when no problem has any.
     pub(crate) fix: Option<String>,
 }
 
@@ -184,8 +184,9 @@ impl<'a> AnnotationParser<'a> {
         }
     }
 
-    /// Adds a problem with settings of the load balancer that do not belong to a single port. When several Services
-    /// share the load balancer, this problem does not prevent changes of its ports.
+    /// Adds a problem (a mistake in an annotation) with a setting of the whole load balancer, and not of a single port.
+    /// When several Services share the load balancer, its ports are changed in spite of this problem. Otherwise nothing
+    /// of the load balancer is changed.
     pub(crate) fn whole_problem(&mut self, problem: String) {
         if self.is_shared { self.whole_problems.push(problem) } else { self.problem(problem) }
     }
@@ -388,7 +389,10 @@ fn shown(port: &ServicePort) -> String {
 
 fn unknown(key: &str, name: &str) -> String {
     let names = TABLE.iter().filter(|row| row.is_read()).map(|row| row.name);
-    let near = nearest(&name.to_ascii_lowercase(), names);
+    // A fork of hcloud-cloud-controller-manager has the annotations external-dns-hostname and
+    // external-dns-hostname-ipv4-only, whose names are not similar to the annotation that replaces both.
+    let of_fork = name.starts_with("external-dns-hostname").then_some("hostname");
+    let near = nearest(&name.to_ascii_lowercase(), names).or(of_fork);
     let meant = near.map(|name| format!("; did you mean {PREFIX}{name}?")).unwrap_or_default();
     format!("annotation {key} is unknown{meant}")
 }

@@ -30,7 +30,8 @@ pub(crate) struct CertificatePlan {
     /// The changes of certificates. They are made before any port is changed.
     pub(crate) changes: Vec<BalancerChange>,
     pub(crate) fields: Vec<Field>,
-    /// The certificates that the plan takes over or uploads. Another plan must not do this at the same time.
+    /// The certificates that the plan takes over or uploads. While the plan is carried out, no other plan is allowed to
+    /// take over or upload the same certificates.
     pub(crate) claims: Vec<Claim>,
     /// Whether the plan depends on which Services exist, because it takes over a certificate that may belong to a
     /// Service that was deleted. The list of Services must then be read again before the plan is applied.
@@ -51,7 +52,7 @@ pub(crate) struct PortCertificates {
 struct WantedCertificate {
     ports: Vec<u16>,
     name: String,
-    /// Whether the name comes from an annotation, and is not the default name.
+    /// Whether an annotation gives the certificate its name. Otherwise the certificate has a default name.
     is_named: bool,
     /// The domains in lower case, in alphabetical order.
     domains: Vec<String>,
@@ -204,8 +205,9 @@ fn choose<'a>(
     for one in named.into_iter().chain(left) {
         all.rests_on_services |= one.service_uid().is_some();
         let Some(why) = why_not_free(one, context, wanted) else {
-            // A certificate that the Service is not allowed to use is not taken over. The caller of this function
-            // reports why it is not allowed.
+            // If the Service is allowed to use the certificate, the labels of the certificate will name the Service as
+            // its owner. Otherwise they stay unchanged, and the caller of this function reports why the Service is not
+            // allowed to use it.
             if may_show(context, one).is_ok() {
                 take_over(context, one, all);
             }
@@ -288,7 +290,8 @@ fn by_label<'a>(
     Some(Some(found))
 }
 
-/// Returns why the Service can't take over the certificate. `None` means that it can.
+/// Returns why the Service can't use this existing certificate as the managed certificate that it wants. `None` means
+/// that it can.
 fn why_not_free(
     one: &Certificate,
     context: &PlanContext,

@@ -10,8 +10,8 @@ use crate::hetzner::load_balancers::ownership::context::PlanContext;
 use crate::provider::CertificateDomains;
 use crate::text;
 
-/// The text at the end of each message about a certificate that is refused. A port that already uses the certificate
-/// keeps it.
+/// The end of each message that refuses a certificate to a Service. It tells the user that a port which already uses
+/// the certificate does not lose it.
 pub(crate) const PORTS_STAY: &str =
     "a port that uses this certificate keeps it, and no other port gets it";
 

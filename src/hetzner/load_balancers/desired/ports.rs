@@ -67,8 +67,8 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Returns the port as it will be after the changes. `found` is the existing port. A field that is not in `sources`
-    /// keeps the value of the existing port.
+    /// Returns the port as it will be after the changes. `found` is the existing port. A field keeps its existing value
+    /// when neither an annotation nor a setting asks for a value, so that `sources` does not contain the field.
     pub(crate) fn merged(&self, found: Option<&Listener>) -> Listener {
         let mut merged = self.listener.clone();
         let Some(found) = found else {
@@ -182,12 +182,12 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     }
 }
 
-/// Removes from `ports` the ports that the Service can't have on the load balancer `there`, because they belong to
-/// somebody else. Reports why, and returns `None`.
+/// Removes from `ports` the ports that the Service can't have on the load balancer `there`, because another Service or
+/// the owner of the load balancer has them. Reports why, and returns `None`.
 ///
 /// There is one exception. When a port was removed, and the Service's status has an address of another load balancer of
-/// the Service, the Service stays on that one for now. The function then reports nothing, and returns that load
-/// balancer and the reasons.
+/// the Service, the Service stays on that other load balancer for now. The function then reports nothing, and returns
+/// that load balancer and the reasons.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -304,9 +304,9 @@ impl PortReader<'_, '_> {
         self.health_check();
     }
 
-    /// Sets the field from its annotation, or else from the program's settings, or else to the default that this
-    /// function names for the field. The value `nothing` stands for no default. Returns whether the annotation or the
-    /// settings have a value.
+    /// Sets the field from its annotation, or else from the program's settings, or else to the default in this
+    /// function. `nothing` is the JSON value `null`, and means that the field has no default. Returns whether the
+    /// annotation or the settings have a value.
     fn read(&mut self, field: PortField) -> bool {
         let nothing = Value::Null;
         match field {
@@ -354,9 +354,9 @@ impl PortReader<'_, '_> {
         self.parser.read(annotation, Some(self.port), parse)
     }
 
-    /// Sets the field to the value `set`. When `set` is `None`, a new port gets the default `usual`. An existing port
-    /// gets this default only when `enforced` is given, and otherwise keeps its present value. `enforced` is the source
-    /// of the default, for display.
+    /// Sets the field to the value `set`. `usual` is the default, which is used when `set` is `None`. A new port always
+    /// gets the default. An existing port gets the default only when `enforced` is given, and otherwise keeps its
+    /// present value. `enforced` names the source of the default, for display.
     fn set<T: Into<Value>>(
         &mut self,
         field: PortField,
@@ -418,7 +418,7 @@ impl PortReader<'_, '_> {
             return None;
         };
         // When annotations are checked without the API, for example by `ccm lint` without an API token, the
-        // certificates of the project are not read. So no name can be looked up.
+        // certificates of the Hetzner Cloud project are not read. So no certificate can be looked up by its name.
         let are_read = context.observed.certificates.is_some();
         let names = named.value.iter().filter(|_| are_read);
         let ids = names.filter_map(|name| self.usable(name, &named.source)).collect();
@@ -441,7 +441,7 @@ impl PortReader<'_, '_> {
     }
 
     /// Returns the ID of the certificate that an annotation names. When the certificate is missing, not allowed or not
-    /// issued yet, this is reported, and the result is `None`.
+    /// issued yet, this is reported to the user, and the result is `None`.
     fn usable(&mut self, name: &str, source: &Source) -> Option<u64> {
         let (number, context) = (self.port.port, self.context);
         let Some(certificate) = Certificate::named(context.certificates, name) else {
@@ -549,8 +549,9 @@ impl PortReader<'_, '_> {
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         let http_is_set = of_http_checks().any(|annotation| self.has(annotation));
-        // An annotation for HTTP checks, e.g. the path, gives the check the port's protocol instead of `tcp`. Profile
-        // `hcloud` behaves like hcloud-cloud-controller-manager, where such an annotation does not do this.
+        // When an annotation for HTTP health checks is set, e.g. the path, the health check uses the port's protocol
+        // instead of `tcp`. In profile `hcloud`, such an annotation does not change the protocol, as in
+        // hcloud-cloud-controller-manager.
         let follows_port = is_set || (http_is_set && !self.context.project.preserves_unset());
         let (name, source) = match (set, asked) {
             (Some(set), _) => (set.value, set.source),

@@ -144,8 +144,8 @@ impl Attach {
         net.network == self.network && ip.is_none_or(|ip| Some(ip.value) == net.ip)
     }
 
-    /// Whether a new load balancer must be attached by a separate API call. This is necessary for a desired IP or
-    /// subnet, because the call that creates a load balancer can't set them.
+    /// Whether a new load balancer must be attached to the private Network by an API call of its own. This is necessary
+    /// for a desired IP or subnet, because the call that creates a load balancer can't set them.
     pub(crate) fn needs_own_call(&self) -> bool {
         self.ip.is_some() || self.range.is_some()
     }
@@ -207,9 +207,9 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
     desired
 }
 
-/// Reads the desired settings that do not belong to a port. When Services share the load balancer, these settings come
-/// from the Services that are allowed to decide about them, and `parser` already has the values of their annotations.
-/// When no Service is allowed to decide about the settings, all settings are left unchanged.
+/// Reads the desired settings that do not belong to a port. When Services share the load balancer under the group name
+/// `NAMESPACE/NAME`, only the annotations of Services in this namespace decide, and `parser` already contains them.
+/// When no such Service shares the load balancer, all settings are left unchanged.
 fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     if context.group.has_no_decider() {
         return Whole::default();
@@ -394,15 +394,15 @@ fn way_to_targets(
 enum AskedNodes {
     All,
     Selected(Selector),
-    /// The nodes that are targets now. This is used for another Service when it is not known which nodes it asks for,
-    /// for example because its selector is invalid. No present target is then removed.
+    /// The nodes that are targets now. This stands for the nodes of a Service when it is not known which nodes it asks
+    /// for, for example because its selector is invalid. So no present target is removed.
     Present,
 }
 
-/// Returns which nodes the Services on the load balancer ask for as targets, with one entry for each Service. On an
-/// external load balancer (one that somebody else made), every Service with a port there counts, unless its annotation
-/// `external-targets` is `false`. On any other load balancer, the only entry is for the Service for which the plan is
-/// made.
+/// Returns which nodes should be targets of the load balancer, with one entry for each Service that decides about this.
+/// On an external load balancer (one that somebody else made), these are all Services with a port there, except those
+/// whose annotation `external-targets` is `false`. On any other load balancer, only the Service for which the plan is
+/// made decides.
 fn asked_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -567,8 +567,8 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
             ProviderId::Ours(id) => {
                 let machine = machine(*id, node, context);
                 let name = machines.entry(machine).or_insert_with(|| node.name.clone());
-                // When two nodes have the same server in their provider IDs, the node whose name comes first in the
-                // alphabet is used. So the result does not depend on the order of the nodes.
+                // When two nodes have the same server in their provider IDs, the server is one target, and it gets the
+                // node name that comes first in the alphabet. So the result does not depend on the order of the nodes.
                 *name = std::mem::take(name).min(node.name.clone());
             }
             ProviderId::Foreign => {
@@ -578,7 +578,7 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
                 );
                 parser.warning(Reason::UnknownProviderIDPrefix, why);
             }
-            ProviderId::Unknown(why) => {
+            ProviderId::Unknown(why) | ProviderId::Disabled(why) => {
                 let why = format!("node {} is no target: {why}", node.name);
                 parser.warning(Reason::TargetIgnored, why);
             }

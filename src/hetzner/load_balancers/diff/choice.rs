@@ -20,27 +20,28 @@ pub(crate) struct TargetCandidate {
     /// Whether the load balancer has the target now.
     pub(crate) is_present: bool,
     pub(crate) departure: Departure,
-    /// Which Services have pods on the node. Only the Services whose pods decide which nodes are preferred as targets
-    /// are among them.
+    /// Which Services have pods on the node. Services that do not ask for nodes with their pods as preferred targets
+    /// are left out.
     pub(crate) pods: PodsOnNode,
 }
 
 /// The limits and settings by which targets are chosen from the nodes that the Services want as targets.
 pub(crate) struct ChoiceRules<'a> {
-    /// The highest number of nodes that can be chosen. It is the limit of the load balancer's type without the places
-    /// that other targets take.
+    /// The highest number of nodes that can be chosen. It is the limit of the load balancer's type minus the number of
+    /// targets that are not chosen here, e.g. servers that somebody else has added.
     pub(crate) room: usize,
     /// How long a node that will stop soon stays a target. `None` when it stays a target like any other node.
     pub(crate) delay: Option<Duration>,
     /// Whether the load balancer has no targets except those that are chosen here. Another target is e.g. a server that
     /// somebody else has added.
     pub(crate) is_alone: bool,
-    /// The Services whose pods decide which nodes are preferred, as a mask: each bit stands for a Service in
-    /// [`PodNodes::services`](crate::provider::PodNodes::services). Zero when no Service asks for that, or when it is
-    /// not known where their pods run.
+    /// The Services whose pods decide which nodes are preferred as targets, as a mask: each bit stands for a Service in
+    /// [`PodNodes::services`](crate::provider::PodNodes::services). Zero when no Service has asked to prefer nodes with
+    /// pods, or when it is not known where the pods run.
     pub(crate) services: u64,
-    /// How many targets are allowed to lose their places to nodes with pods now. This number does not limit the
-    /// exchanges that give a Service its first target with a ready pod of the Service.
+    /// How many targets can be exchanged now. In an exchange, a target without pods is removed, and a node with pods
+    /// becomes a target instead. An exchange that gives a Service its first target with a ready pod of this Service is
+    /// not limited by this number.
     pub(crate) exchanges: usize,
     /// Returns the reason why a target must stay, or `None` when it can be removed. The arguments are the node, the
     /// other targets that are removed at the same time, and whether the removal can wait while few API calls are left.
@@ -50,8 +51,8 @@ pub(crate) struct ChoiceRules<'a> {
 pub(crate) type WhyKeptFn<'a> =
     dyn Fn(&TargetCandidate, &BTreeSet<TargetId>, CanWait) -> Option<WhyKept> + 'a;
 
-/// Whether the removal of a target waits while few calls of the project's API rate limit remain. A removal does not
-/// wait when it makes room for the first target that runs a ready pod of a Service.
+/// Whether the removal of a target waits while few calls of the project's API rate limit remain. The removal does not
+/// wait when a Service has no target with a ready pod yet, and a node with such a pod becomes a target instead.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CanWait {
     Yes,
@@ -64,14 +65,15 @@ pub(crate) struct TargetChoice {
     pub(crate) targets: Vec<TargetId>,
     /// The targets that are left out only because their nodes will stop soon.
     pub(crate) departed: BTreeSet<TargetId>,
-    /// The targets that lose their places to nodes with pods. The value says whether this counts for the limit of such
-    /// exchanges in a minute.
+    /// The targets that are removed because a node with pods needs the place. The value says whether the removal counts
+    /// towards the greatest number of such removals in a minute.
     pub(crate) exchanged: BTreeMap<TargetId, bool>,
     pub(crate) left_out: Vec<LeftOutNode>,
 }
 
 impl TargetChoice {
-    /// Returns the names of the nodes in `left_out` that have this state.
+    /// Returns the names of the nodes that are left out of the targets, or may be left out later, for the reason
+    /// `state`.
     pub(crate) fn names(&self, state: LeftOutState) -> Vec<&str> {
         let such = self.left_out.iter().filter(|node| node.state == state);
         such.map(|node| node.node.as_str()).collect()
@@ -147,8 +149,8 @@ fn departing(
                 LeftOutState::Departing
             }
             (None, None) if node.is_present => LeftOutState::Kept(WhyKept::Half),
-            // At most half of the targets are left out, and so many are left out already. So this node becomes a
-            // target, although it will stop soon.
+            // At most half of the targets are left out because their nodes will stop soon, and so many are left out
+            // already. So this node becomes a target, although it will stop soon.
             (None, None) => continue,
         };
         states.push(of(node.name.clone(), state));
@@ -156,19 +158,19 @@ fn departing(
     (departed, states)
 }
 
-/// Gives the places of targets without pods to nodes with ready pods.
+/// Decides which targets without pods are replaced by nodes with ready pods.
 struct Exchange<'a> {
     rules: &'a ChoiceRules<'a>,
-    /// The targets that are removed now or soon: those of nodes that will stop soon, and those that have lost their
-    /// places to nodes with pods.
+    /// The targets that are removed now or soon. Either their nodes will stop soon, or they run no pods and nodes with
+    /// pods become targets instead.
     leaving: BTreeSet<TargetId>,
     chosen: Vec<TargetCandidate>,
     /// The nodes that are left out, because the load balancer can't have more targets.
     beyond: Vec<TargetCandidate>,
     is_departing: &'a dyn Fn(&TargetCandidate) -> bool,
-    /// The targets without pods that have lost their places to nodes with pods, and the targets without pods that keep
-    /// their places for a reason that the state names. The last value says whether a lost place counts for the limit of
-    /// such exchanges in a minute.
+    /// The present targets that run no pods although nodes with pods need their places: those that have lost their
+    /// places, and those that stay for the reason in the state. The last value is `true` for a lost place that counts
+    /// for the limit of such exchanges in a minute.
     gone: Vec<((TargetId, String), LeftOutState, bool)>,
 }
 
@@ -187,9 +189,9 @@ impl Exchange<'_> {
         self.note_rest();
     }
 
-    /// Gives the place of one target without pods to a node with a ready pod of these Services. With [`CanWait::Yes`],
-    /// the target must have been without pods for a minute. Returns `false` when there is no such target or no such
-    /// node.
+    /// Exchanges one target: a target without pods of the Services is removed, and a node with a ready pod of these
+    /// Services becomes a target instead. `services` is the mask of these Services. With [`CanWait::Yes`], the target
+    /// must have been without pods for a minute. Returns `false` when there is no such target or no such node.
     fn exchange(&mut self, services: u64, can_wait: CanWait) -> bool {
         let Some(come) = self.with_ready_pod(services).next() else {
             return false;
@@ -210,7 +212,8 @@ impl Exchange<'_> {
         true
     }
 
-    /// Returns the positions in `beyond` of the nodes that run a ready pod of these Services and will not stop soon.
+    /// Returns those nodes that run a ready pod of these Services and will not stop soon, among the nodes in `beyond`,
+    /// which are left out because the load balancer can't have more targets. The results are positions in `beyond`.
     fn with_ready_pod(&self, services: u64) -> impl Iterator<Item = usize> {
         let is_ready = move |node: &TargetCandidate| node.pods.ready & services != 0;
         let all = self.beyond.iter().enumerate();
@@ -232,8 +235,9 @@ impl Exchange<'_> {
         places
     }
 
-    /// Notes why targets without pods keep their places, although nodes with ready pods are left out. Each of these
-    /// nodes needs the place of one target. So no more targets are noted than nodes with ready pods are left out.
+    /// Sometimes nodes with ready pods are left out of the targets although targets without pods exist. For each node
+    /// that is left out in this way, one such target could lose its place. Notes for each of these targets why it keeps
+    /// its place.
     fn note_rest(&mut self) {
         let count = self.with_ready_pod(self.rules.services).count();
         for place in self.without_pods().into_iter().take(count) {

@@ -87,18 +87,18 @@ impl Diff<'_, '_> {
         (body, targets)
     }
 
-    /// Chooses the location or network zone in which the load balancer is created. A location takes precedence over a
-    /// network zone. When neither is set, the place with most nodes is chosen. `of_addresses` is the location of the
-    /// Primary IPs that the load balancer gets.
+    /// Chooses the location or network zone in which the load balancer is created. `of_addresses`, the location of the
+    /// Primary IPs that the load balancer gets, takes precedence over the location that the Service or a setting asks
+    /// for. Both take precedence over a network zone. When nothing is set, the place with most nodes is chosen.
     fn choose_place(
         &mut self,
         whole: &Whole,
         of_addresses: Option<Sourced<String>>,
     ) -> Option<CreationPlace> {
         let CreationPlace { location, zone } = whole.place.clone();
-        // The place of most nodes is read from the labels of the nodes with their zone and region. Profile `hcloud`
-        // takes over clusters from hcloud-cloud-controller-manager, which may have written the name of a data center as
-        // the zone. So with this profile these labels are not used.
+        // The place with most nodes is found by the labels of nodes with their zone and region. Profile `hcloud`, which
+        // behaves like hcloud-cloud-controller-manager, does not use these labels: in a cluster that was moved from
+        // that program, the label of the zone may contain the name of a data center.
         let ours = !self.context.project.preserves_unset();
         let most = |label: TopologyLabel| {
             let most = ours.then(|| self.most_common(label.stable_key()))?;

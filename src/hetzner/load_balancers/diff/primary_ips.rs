@@ -2,8 +2,8 @@
 //!
 //! A load balancer keeps the addresses with which it was created. When a Service asks for a Primary IP that a new load
 //! balancer can't get, the load balancer is not created. For an existing load balancer this is only reported. Users of
-//! the cluster read the messages. So a message names only the Primary IP that the Service asks for, or one with a very
-//! similar name that Services are allowed to use.
+//! the cluster read the messages, and must not learn the names of other Primary IPs of the project. So a message names
+//! only the Primary IP that the Service asks for, or one with a very similar name that Services are allowed to use.
 
 use super::status;
 use crate::hetzner::load_balancers::annotations as a;
@@ -22,7 +22,7 @@ use std::net::IpAddr;
 pub(crate) struct Chosen {
     /// The ID of each Primary IP, by its type (`ipv4` or `ipv6`).
     pub(crate) ids: Map<String, Value>,
-    /// The location in which all of these Primary IPs are. The load balancer must be created there. `None` when no
+    /// The location in which the chosen Primary IPs are. The load balancer must be created there. `None` when no
     /// Primary IP was chosen.
     pub(crate) location: Option<Sourced<String>>,
     pub(crate) fields: Vec<Field>,
@@ -34,7 +34,7 @@ pub(crate) fn asks(service: &Service) -> bool {
     is_named || !service.load_balancer_ip.is_empty()
 }
 
-/// Returns the Primary IPs that Services are allowed to use.
+/// Returns the Primary IPs of the project that the settings allow Services to use.
 fn claimable<'a>(context: &'a PlanContext) -> impl Iterator<Item = &'a PrimaryIp> + Clone {
     let selector = context.project.defaults.permitted.primary_ip_selector.as_ref();
     let may_be = move |primary_ip: &&PrimaryIp| {
@@ -86,8 +86,8 @@ pub(crate) fn chosen(
     chosen
 }
 
-/// Reports each requested address that the existing load balancer does not have. For `spec.loadBalancerIP`, also
-/// reports when a new load balancer will not get the address.
+/// Reports each address that the Service asks for, but that the existing load balancer does not have. For
+/// `spec.loadBalancerIP`, also reports when a new load balancer will not get the address.
 pub(crate) fn report(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -107,14 +107,14 @@ pub(crate) fn report(
     let mut by_field = asked.families.iter().filter(by_field);
     let gets = there.is_none() && by_field.any(|family| family.find(context).is_some());
     if !wanted.is_empty() && !has && !gets {
-        // The message is the same before and after the creation of the load balancer. So the user gets one event, and
-        // not two.
+        // This message about an address that the Service does not get has the same text before and after the load
+        // balancer is created. So the user gets one event, and not two.
         let why = format!(
             "spec.loadBalancerIP: {} has no effect: an address can be chosen only when the load balancer is created, \
              from the Primary IPs of the project that are free then{}. If the project has a free Primary IP with this \
              address (hcloud primary-ip list shows all), delete the Service and create it again to get it. This \
              interrupts the traffic, and the present address is lost, unless it is a Primary IP without auto-delete",
-            // The text in `spec.loadBalancerIP` is quoted when it is not an IP address.
+            // The message quotes the text in `spec.loadBalancerIP` when it is not an IP address.
             wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
             limited(context, " and")
         );
@@ -136,7 +136,8 @@ fn limited(context: &PlanContext, conjunction: &str) -> String {
 }
 
 impl AskedIp {
-    /// Returns the Primary IP that the Service asks for, if Services are allowed to use it.
+    /// Returns the Primary IP that the Service asks for. `None` when it does not exist, or when Services are not
+    /// allowed to use it.
     fn find<'a>(&self, context: &'a PlanContext) -> Option<&'a PrimaryIp> {
         let asked = &self.asked.as_ref()?.value;
         if self.is_asked_by_field() {
@@ -168,8 +169,9 @@ impl AskedIp {
             let (kind, key) = (&one.kind, key.unwrap_or_default());
             refuse(&format!("is of type {kind}: name it in annotation {key} instead"));
         }
-        // `ccm lint` can check the manifest of a Service that already exists in the cluster, and whose load balancer
-        // uses this Primary IP. So it is not an error for `ccm lint` when something already uses the Primary IP.
+        // `ccm lint` (`is_for_manifests`) can check the manifest of a Service that already exists, and the load
+        // balancer of this Service can already use the Primary IP. So `ccm lint` does not report that something uses
+        // the Primary IP.
         let holder = one.assignee_id;
         if let Some(id) = holder.filter(|_| !context.observed.is_for_manifests) {
             let kind = one.assignee_type.replace('_', " ");
@@ -223,8 +225,9 @@ impl AskedIp {
         let by_text = id.map(|id| id.to_string()).as_ref() == Some(text)
             || covers(&format!("{ip}/{range}"), text);
         let is_it = found.map_or(by_text, |primary_ip| id == Some(primary_ip.id));
-        // Whether the annotation holds the name of a Primary IP. When the list of Primary IPs was not read, it is not
-        // known which address this name means, so no warning is added.
+        // Whether the annotation names the Primary IP by its name, and not by its ID or address. When the list of
+        // Primary IPs was not read, it is not known which address this name means. The load balancer may have this
+        // address already, so there is no warning.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
             // A user who asks for a certain address probably wants to keep it. So there is a warning when Hetzner would
@@ -265,7 +268,8 @@ fn place(
 ) {
     let at = &one.location;
     // The Primary IP must be in the location that an annotation or a default names, or, if they name only a network
-    // zone, in this zone. If they name neither, it must be in the location of the Primary IP that was chosen before.
+    // zone, in this zone. If they name neither, and a Primary IP of the other IP version was already chosen, both must
+    // be in the same location.
     let (wanted, is) = match (&whole.place.location, &whole.place.zone) {
         (None, Some(zone)) => (Some(zone), &at.network_zone),
         (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),

@@ -84,7 +84,7 @@ pub(crate) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
     public.chain(private.map(IpAddr::from)).collect()
 }
 
-/// Returns the data of the load balancer that users see. For each target they contain the name of the node.
+/// Returns the load balancer in the form that commands show to users, with the name of the node of each target.
 pub(crate) fn for_people(balancer: Labelled, cluster: &Cluster) -> Balancer {
     let of_kube_proxy = balancer.services.iter().filter(|port| port.asks_kube_proxy());
     let of_kube_proxy: Vec<u16> = of_kube_proxy.map(|port| port.listen_port).collect();

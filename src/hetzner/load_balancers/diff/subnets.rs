@@ -23,8 +23,9 @@ use std::time::Duration;
 /// from an older list, the list is read again, because the subnet may be new.
 const CERTAIN: Duration = Duration::from_secs(60);
 
-/// Returns the subnets of the Network from the cached list. The list is read again only when it is older than `CERTAIN`
-/// and does not have a subnet that one of the Services needs.
+/// Returns the subnets of the Network from the cached list. The list is read again only when two conditions are
+/// fulfilled: it is older than one minute ([`CERTAIN`]), and a subnet that one of the Services needs is missing from
+/// it.
 pub(crate) fn read(
     known: &CachedList<Subnet>,
     network: &ApiNetwork,
@@ -158,8 +159,8 @@ pub(crate) fn check(
         }
         _ => return,
     };
-    // Users of the cluster read the message, and must not learn about other parts of the project. So the message does
-    // not list the subnets that exist.
+    // Users of the cluster read the message, and must not learn about other parts of the Hetzner Cloud project. So the
+    // message does not list the subnets that exist.
     parser.problem(format!(
         "{source}: {asked} that load balancers{place} can use: choose another value; {} shows the subnets of the Network",
         shell_command("hcloud network describe", &[&network])

@@ -42,8 +42,9 @@ struct Ways<'a> {
 /// A list of targets, each with the name of its node.
 type NamedTargets = Vec<(TargetId, String)>;
 
-/// Returns the existing targets that are nodes. The value is `true` when the load balancer reaches the target by its
-/// private IP. A target by IP is left out when the IP does not belong to a node, because a person added it by hand.
+/// Returns those existing targets of the load balancer that are nodes. In the map, `true` stands for a target that the
+/// load balancer reaches by its private IP. A target by IP is left out when the IP does not belong to a node, because a
+/// person added it by hand.
 fn targets_of_nodes(
     context: &PlanContext,
     desired: &Desired,
@@ -59,9 +60,9 @@ fn targets_of_nodes(
     };
     let group = &context.group;
     let is_node = |target: &TargetId| match target {
-        // On a load balancer of this cluster, every server counts as a node, even when its node was deleted. So the
-        // target can be removed. On an external load balancer (one that somebody else made), a server without a node of
-        // this cluster belongs to somebody else.
+        // On a load balancer of this cluster, every server that is a target counts as a node of this cluster, even when
+        // its node was deleted. So the target can be removed. On an external load balancer (one that somebody else
+        // made), a server without a node of this cluster belongs to somebody else.
         TargetId::Server(_) => !group.is_external() || target.node(context.cluster).is_some(),
         TargetId::Address(ip) => context.cluster.dedicated.contains_key(ip) || is_wanted(*ip),
     };
@@ -142,9 +143,10 @@ impl<'a> Ways<'a> {
             };
         let can = |one: &(TargetId, String)| match (self.is_right(one.0), reach.get(&one.0)) {
             (Some(true), _) => true,
-            // This target is reached by a public address instead of a private one, or the reverse. So it should be
-            // removed and then added again. But its server is not in the list of servers, so the API might refuse to
-            // add it. So the target is not changed. The same is done when the node may run on another server.
+            // This existing target is reached by the wrong kind of address, e.g. a public one instead of a private one.
+            // To correct this, the target would have to be removed and added again. But its server is missing in the
+            // list of servers, so the API might refuse to add it. The target therefore stays as it is. It
+            // also stays when it is not certain that the node runs on this server.
             (Some(false), Some(Reach::Missing { .. } | Reach::Doubtful)) => false,
             (_, found) => found.is_none_or(|found| self.reaches(found)),
         };
@@ -239,9 +241,10 @@ pub(crate) fn need_servers(
         match (ways.is_right(server), reach) {
             (Some(true), reach) => matches!(reach, Reach::Missing { .. }),
             (Some(false), _) => true,
-            // A server in the list may have been deleted after the list was read. So before a new target is added to an
-            // existing load balancer, the list is read again. Before a load balancer is created, this is not necessary:
-            // if the API refuses the creation because of a server, the list is read then.
+            // The server is in the list of servers, but may have been deleted after the list was read. So the list is
+            // read again before the server becomes a new target of an existing load balancer. When the load balancer is
+            // created, this is not necessary: if the API refuses the creation because of a server, the list is read
+            // then.
             (None, Reach::By { .. }) => balancer.is_some(),
             (None, reach) => *reach != Reach::Missing { is_certain: true },
         }
@@ -294,8 +297,8 @@ impl Diff<'_, '_> {
         needs_public
     }
 
-    /// Chooses the targets. `others` is the number of targets that are not chosen here, because somebody else added them or
-    /// because they stay as they are.
+    /// Chooses which nodes are targets. `others` is the number of further targets, which stay whatever is chosen here,
+    /// e.g. because a person has added them. They count for the limit of the load balancer's type.
     fn choice(&mut self, ways: &Ways, wanted: NamedTargets, others: usize) -> TargetChoice {
         let room = self.kind.max_targets.saturating_sub(others);
         let services = self.services_with_pods(wanted.len() > room);
@@ -366,9 +369,9 @@ impl Diff<'_, '_> {
     }
 
     /// Returns the Services whose pods decide which nodes become targets, as a mask (each bit stands for a Service, see
-    /// `PodNodes`). The mask is zero when all wanted nodes can be targets (`is_over` is false), when no Service asks
-    /// that nodes with pods are preferred, or when it is not known where the pods run. In the last case, a warning says
-    /// why.
+    /// `PodNodes`). `is_over` means that more nodes should be targets than the load balancer can have. The mask is zero
+    /// when `is_over` is false, when no Service asks that nodes with pods are preferred, or when it is not known where
+    /// the pods run. In the last case, a warning says why.
     fn services_with_pods(&mut self, is_over: bool) -> u64 {
         let (asked, pods) = (&self.desired.targets.pods_of, &self.context.cluster.history.pods);
         if !is_over {
@@ -395,8 +398,8 @@ impl Diff<'_, '_> {
         left.min(EXCHANGES_AT_MOST.saturating_sub(all.values().sum()))
     }
 
-    /// Stores in the plan which of the wanted nodes (`names`) run pods of these Services. `services` is a mask: each
-    /// bit stands for a Service.
+    /// Stores in the plan which of the wanted nodes (`names`) run pods of certain Services. `services` says which
+    /// Services these are: it is a mask, in which each bit stands for a Service.
     fn note_pods(&mut self, choice: &TargetChoice, services: u64, names: &NamedTargets) {
         for (target, node) in names {
             let pods = self.context.cluster.history.pods.on(node, services);
@@ -433,8 +436,8 @@ impl Diff<'_, '_> {
     }
 
     /// Returns why the target must stay, although its node will stop soon or a node with pods needs its place. `None`
-    /// when it can be removed. `leaving` are the other targets that are removed. Only with [`CanWait::Yes`], a lack of
-    /// API calls is a reason to stay.
+    /// when it can be removed. `leaving` are the other targets that are removed. With [`CanWait::Yes`], the target also
+    /// stays when few API calls are left. With [`CanWait::No`], its removal is too important to wait for this.
     fn why_kept(
         &self,
         node: &TargetCandidate,
@@ -493,8 +496,9 @@ impl Diff<'_, '_> {
     }
 
     /// Splits the desired targets by whether they can be reached by the desired kind of address, public or private. The
-    /// first value has those for which this is possible. The second value has existing targets for which it is not
-    /// possible. They stay targets by their other kind of address.
+    /// first value has the targets for which this is possible, whether they exist already or are new. The second value
+    /// has the existing targets for which it is not possible. They stay and are reached by their other kind of address.
+    /// A new target for which it is not possible is left out, and a warning is added.
     ///
     /// There is one exception. When the public interface will be turned off, and the first value is not empty, the
     /// second value is empty. The existing targets are then removed.
@@ -637,7 +641,8 @@ impl Diff<'_, '_> {
         if let Some(other) = ports.find(|port| group.owner(balancer, port) == Owner::Other) {
             let why = format!(
                 "the nodes become targets of load balancer {}, so they also get the traffic of its ports that belong \
-                 to other owners, e.g. port {}. To prevent this, set annotation {} to \"false\"",
+                 to other owners, e.g. port {}. To leave the targets to the owner of the load balancer, set annotation {} \
+                 to \"false\"",
                 balancer.shown(),
                 other.listen_port,
                 a::EXTERNAL_TARGETS.key()
@@ -647,7 +652,8 @@ impl Diff<'_, '_> {
     }
 
     /// Returns the number of servers and IPs that are targets, but were not added by this program. On a load balancer
-    /// that belongs to this cluster, adds a warning about each target by IP that is not the address of a node.
+    /// that belongs to this cluster, also reports a warning to the user for each IP that is a target and not the
+    /// address of a node.
     fn foreign_targets(&mut self, own: &BTreeMap<TargetId, bool>) -> usize {
         if let Some(balancer) = self.balancer
             && self.context.group.is_external()
@@ -687,7 +693,8 @@ fn doubtful_targets(nodes: &[OfferedNode]) -> BTreeSet<TargetId> {
     doubtful.filter_map(target).collect()
 }
 
-/// Returns, for each node on a cloud server, whether the server is in the list of servers, and with which addresses.
+/// Returns, for each node on a cloud server, what the list of servers says about the server: whether it exists, and by
+/// which addresses a load balancer can reach it.
 fn reach_of<'a>(nodes: &'a [OfferedNode]) -> HashMap<TargetId, &'a Reach> {
     let reach = |node: &'a OfferedNode| {
         let server = node.provider_id.clone().ours()?.cloud()?;

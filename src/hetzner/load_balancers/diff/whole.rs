@@ -42,7 +42,7 @@ pub(crate) struct Diff<'a, 'b> {
     pub(crate) desired: &'a Desired,
     /// The type that the load balancer should have.
     pub(crate) kind: &'a BalancerType,
-    /// The load balancer. `None` when the plan creates it.
+    /// The load balancer that is compared. `None` when it does not exist yet, and the plan creates it.
     pub(crate) balancer: Option<Labelled<'a>>,
     /// The differences that were found so far.
     pub(crate) found: Differences,
@@ -63,7 +63,7 @@ pub(crate) struct Differences {
     pub(crate) left_out: Vec<LeftOutNode>,
     /// The Services whose EndpointSlices must be read, because their pods decide which nodes become targets.
     pub(crate) pods_of: Vec<ServiceName>,
-    /// The wanted nodes that run pods of the Services in `pods_of`.
+    /// The nodes that should be targets and that run pods of the Services in the field `pods_of`.
     pub(crate) with_pods: Vec<NodeWithPods>,
 }
 
@@ -88,8 +88,8 @@ impl Diff<'_, '_> {
         self.found
     }
 
-    /// Compares all fields, and adds the changes in the order in which they are made. `zone` is the network zone of the
-    /// load balancer, or `None` when it is not known.
+    /// Compares all fields of the load balancer with their desired values, and adds the necessary changes in the order
+    /// in which they are made. `zone` is the network zone of the load balancer, or `None` when it is not known.
     pub(crate) fn compare_all(
         &mut self,
         name: Option<Sourced<String>>,
@@ -97,8 +97,8 @@ impl Diff<'_, '_> {
         zone: Option<&str>,
     ) {
         // On a load balancer that is shared or external (made by somebody else), a label names the owner of each port.
-        // A port without a label can look like the port of somebody else, and would then not be removed. So the ports
-        // are removed before the labels are changed.
+        // Without its label, a port of this Service could look like a port of somebody else, and would then stay. So
+        // the ports are removed before the labels are changed.
         let is_own = self.context.group.is_own();
         if !is_own {
             self.remove_ports();
@@ -108,8 +108,8 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // This program does not compare the settings of an external load balancer (one that somebody else made), but it
-        // compares its targets. This is done here.
+        // The settings of an external load balancer (one that somebody else made) are not compared with the desired
+        // state, so `compare_whole` was not called. Its targets are compared here.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }
@@ -250,7 +250,7 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
-            // Whether the label is written. With profile `hcloud`, this program takes over load balancers from
+            // Whether the label is written. With `--cloud-provider=hcloud`, this program can have replaced
             // hcloud-cloud-controller-manager. An existing load balancer that one Service already uses alone then gets
             // only the labels `service-uid` and `keep`, because it does not need the other labels.
             let counts = counts_upstream(&key)
@@ -268,8 +268,9 @@ impl Diff<'_, '_> {
         self.balancer?.labels.get(key).cloned()
     }
 
-    /// Returns those labels from the annotation `labels` that the load balancer does not have yet, and adds their
-    /// descriptions to `parts`. `others` is the number of labels that the request already sets for other reasons.
+    /// Returns those labels from the annotation `labels` that the load balancer does not have with the desired value.
+    /// For each of them, adds a text to `parts`, which describe to the user what the request changes. `others` is the
+    /// number of labels that the request already sets for other reasons.
     fn asked_labels(
         &mut self,
         others: usize,
@@ -358,7 +359,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Compares the reverse DNS entry of one address. `has` is `None` when the plan creates the load balancer.
+    /// Compares the reverse DNS entry of one address with the desired one. `has` is the present public address of the
+    /// load balancer, or `None` when the plan creates the load balancer.
     fn reverse_dns(
         &mut self,
         family: &str,

@@ -23,13 +23,15 @@ pub struct Listener {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PortPart {
     Port,
-    /// The object `http`, which a port has only when its protocol is `http` or `https`.
+    /// The field is in the object `http` of the port's JSON. A port has this object only when its protocol is `http` or
+    /// `https`.
     Http,
-    /// The fields of the object `http` that a port has only when its protocol is `https`.
+    /// Those fields of the object `http` that exist only when the protocol of the port is `https`.
     Https,
     Check,
-    /// The object `health_check.http`, which a port has only when the protocol of its health check is `http`. A health
-    /// check over TLS also has the protocol `http`, together with the field `tls`.
+    /// The field is in the object `health_check.http` of the port's JSON. A port has this object only when the protocol
+    /// of its health check is `http`. A health check over TLS also has the protocol `http`, together with the field
+    /// `tls`.
     HttpCheck,
 }
 

@@ -92,9 +92,9 @@ impl Certificate {
         Some(format!("its label {SERVICE_UID} names another Service ({uid})"))
     }
 
-    /// Returns the reason why a certificate is not taken over although its label names a Service that this cluster does
-    /// not have. The reason is that no label names a cluster, and a load balancer uses the certificate, so the Service
-    /// may exist in another cluster. In all other cases the result is `None`.
+    /// Called for a certificate whose label names a Service that does not exist in this cluster. Returns the reason why
+    /// another Service must not take it over: no label names a cluster, and a load balancer uses the certificate, so it
+    /// may belong to a Service of another cluster. `None` when there is no such reason.
     pub(crate) fn why_it_may_be_of_others(&self) -> Option<String> {
         let is_used = self.cluster_uid().is_none() && !self.used_by.is_empty();
         let uid = self.service_uid().filter(|_| is_used)?;
@@ -105,8 +105,8 @@ impl Certificate {
     }
 }
 
-/// Reads the certificates whose label names this cluster. A cluster that was restored from a backup can have a present
-/// UID and former ones. Certificates with any of these UIDs are read.
+/// Reads the certificates whose label names this cluster. The label contains a UID of the cluster. A cluster that was
+/// restored from a backup can have a present UID and former ones, and certificates with any of these UIDs are read.
 pub(in crate::hetzner) fn read(
     api: &Api,
     cluster: &Cluster,

@@ -21,8 +21,8 @@ pub struct Project {
     pub(in crate::hetzner) api: Arc<Api>,
 }
 
-/// All load balancers of a project and the objects related to them, as they were read from the API at one time. The
-/// index finds load balancers quickly.
+/// All load balancers of a project and the objects related to them, as they were read from the API at one time. An
+/// index over the list finds a load balancer quickly, e.g. by its ID or a label.
 pub struct BalancerSnapshot {
     pub(crate) project: Project,
     pub(crate) observed: ObservedBalancers,
@@ -48,8 +48,8 @@ impl Project {
     }
 
     /// Returns the source of an annotation's default, for display, e.g. an environment variable. An existing port or
-    /// load balancer gets this default when the annotation is missing. The result is `None` in profile `hcloud`, in
-    /// which the present value is left unchanged instead.
+    /// load balancer gets this default when the annotation is missing. The result is `None` with
+    /// `--cloud-provider=hcloud`, because the present value is then left unchanged.
     pub(crate) fn enforced(&self, annotation: &Annotation) -> Option<Source> {
         (!self.preserves_unset()).then(|| default_source(annotation))
     }
@@ -68,7 +68,7 @@ pub struct ObservedBalancers {
     pub primary_ips: Option<Vec<PrimaryIp>>,
     /// The subnets of the private Network. `None` when no Network is set, or when the subnets were not read.
     pub subnets: Option<Arc<Vec<Subnet>>>,
-    /// Whether so few calls of the project's rate limit remain that work which can wait is put off.
+    /// Whether so few calls of the API's rate limit remain that work which can wait is done later.
     pub is_budget_low: bool,
     /// Whether only manifest files are checked, without a cluster and without reading load balancers. Every object that
     /// a manifest names is then assumed to exist; see `Hetzner::for_manifests`.

@@ -1,4 +1,5 @@
-//! Questions about a load balancer, a Service and the cluster. The rules in `judge.rs` are based only on the answers.
+//! Functions that find facts about a load balancer, a Service and the cluster, e.g. whether a port belongs to the
+//! Service. The rules of ownership in `judge.rs` are based only on these facts.
 
 use super::labels::Labelled;
 use super::share::{asked, external_keys};
@@ -45,8 +46,8 @@ pub(crate) fn is_served_by(service: &Service, balancer: Labelled) -> bool {
             && value_of(service, &a::EXTERNAL).is_some_and(is_asked_for))
 }
 
-/// Whether a port of the load balancer belongs to this Service. The label of the port names the owner. For a port
-/// without a label, [`is_recognised`] decides.
+/// Whether a port of the load balancer belongs to this Service. Usually a label of the load balancer names the owner of
+/// the port. When there is no such label, [`is_recognised`] compares the port with the Service.
 pub(crate) fn is_of(
     service: &Service,
     balancer: Labelled,
@@ -127,11 +128,13 @@ pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
     balancer.ownership.released.as_ref().is_some_and(|of| of != uid)
 }
 
-/// Returns the UID of another cluster that owns the load balancer, according to a label. There are two exceptions, in
-/// which the result is `None`. When all targets are nodes of this cluster, the UID in the label is an earlier UID of
-/// this cluster, which was restored and has a new UID now. While this program does not know the UID of this cluster, a
-/// load balancer without targets, or with a node of this cluster as a target, does not count as owned by another
-/// cluster.
+/// Returns the UID of another cluster that owns the load balancer, according to a label. Although a label has another
+/// UID, the result is `None` in two cases:
+///
+/// - All targets are nodes of this cluster. The label then has an earlier UID of this cluster, which has got a new UID
+///   by a restore.
+/// - The UID of this cluster is not known yet, and the load balancer has no targets, or has a node of this cluster as a
+///   target.
 pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Option<&'a str> {
     let Some(uid) = &balancer.ownership.cluster_uid else {
         return cluster_on_external(balancer, cluster);
@@ -171,7 +174,7 @@ pub(crate) fn has_only_own_targets(balancer: Labelled, cluster: &Cluster) -> boo
     !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()
 }
 
-/// Returns the targets that are not certainly nodes of this cluster.
+/// Returns the targets of which it is not certain that they are nodes of this cluster.
 pub(crate) fn foreign_targets<'a>(
     balancer: Labelled<'a>,
     cluster: &Cluster,

@@ -299,8 +299,9 @@ pub(crate) fn rests_on_services(
     match found {
         Ok(FoundBalancer::Own(balancer)) => rests_on_owner(*balancer, context),
         Ok(FoundBalancer::Adopted(_)) | Err(_) => true,
-        // A load balancer of an earlier Service with the same name can be adopted as soon as the earlier Service is
-        // deleted. A newer list of Services may show that it was deleted.
+        // No load balancer was found for the Service. A load balancer of an earlier Service with the same name can be
+        // adopted as soon as the earlier Service is deleted. So if there is such a load balancer, the list of Services
+        // must be read again, because it may show the deletion.
         Ok(FoundBalancer::Nothing(_)) => {
             let name = names::service_value(context.service);
             let left = context.balancers.labelled(SERVICE, &name);
@@ -309,9 +310,9 @@ pub(crate) fn rests_on_services(
     }
 }
 
-/// Returns the load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses. A
-/// load balancer without the label `group` takes precedence over one with this label. When several load balancers have
-/// the same precedence, it is not known which of them belongs to the Service, and the error names them.
+/// Returns the load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses.
+/// When several load balancers are like this, the result is the only one without the label `group`. The error names the
+/// load balancers when it can't be decided which one belongs to the Service.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,
@@ -329,10 +330,9 @@ pub(crate) fn by_label<'a>(
     }
 }
 
-/// Returns a text for messages when a load balancer is not adopted although its label `adopt` names the Service. The
-/// reason is that the Service already has the load balancer `own`. The result is `None` when the label `adopt` of no
-/// other load balancer names the Service. A load balancer that also has the Service's UID in a label does not count,
-/// because the Service is about to leave it.
+/// Returns a text for messages about a load balancer whose label `adopt` names the Service, but which is not adopted,
+/// because the Service already has the load balancer `own`. The result is `None` when there is no such load balancer. A
+/// load balancer with the Service's UID in another label does not count, because the Service is about to leave it.
 pub(crate) fn why_asked_too_late(
     balancers: Balancers,
     service: &Service,

@@ -13,9 +13,9 @@
 //! group's own namespace. On an external load balancer, there are no deciders.
 //!
 //! A label of the load balancer names the owner of each port. The label is written before the port is added. Terraform
-//! can remove the label later. A port without a label belongs to the Service with the same port and node port if the
-//! load balancer is shared. If the load balancer is external, such a port belongs to the owner of the load balancer,
-//! except when [`is_recognised`] is true.
+//! can remove the label later. If the load balancer is shared, a port without a label belongs to the Service with the
+//! same port and node port. If the load balancer is external, such a port belongs to a Service only when
+//! [`is_recognised`] finds other signs of this. Otherwise it belongs to the owner of the load balancer.
 
 use super::facts::{
     cluster_on_external, destination, is_allowed, is_of, is_port_of, is_recognised,
@@ -62,9 +62,10 @@ pub(crate) struct Group<'a> {
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether Services of several namespaces have ports on the shared load balancer, or will get ports there.
     pub(crate) is_of_several_namespaces: bool,
-    /// The namespace in the group name `NAMESPACE/NAME` of a shared load balancer, if no Service there allows the
-    /// namespace of the Service for which the plan is made to share it. The Service for which the plan is made then
-    /// keeps its ports on the load balancer, but gets no new ones. `None` when it is allowed to get new ports.
+    /// Services that share a load balancer under the group name `NAMESPACE/NAME` need permission from a Service in that
+    /// namespace. This is that namespace when the Service for which the plan is made has no permission any more. The
+    /// Service then keeps its ports on the load balancer, but gets no new ones. `None` when it is allowed to get new
+    /// ports.
     closed_by: Option<&'a str>,
     /// The reason why the Service can't have the load balancer that it asks for. `None` when it can have this load
     /// balancer.
@@ -96,14 +97,15 @@ pub(crate) enum GroupUse<'a> {
 /// Who owns a port of a load balancer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The Service for which the plan is made.
+    /// The Service for which the plan is made owns the port.
     This,
     /// Another Service that is allowed to share the load balancer.
     Member,
     /// A Service of this cluster that was deleted. A label of the load balancer still names it as the owner of the
     /// port.
     Gone,
-    /// Somebody else, for example another cluster or a person, or an owner that is not known.
+    /// Somebody else owns the port, for example another cluster or a person. This also stands for an owner that is not
+    /// known.
     Other,
 }
 
@@ -111,8 +113,9 @@ pub(crate) enum Owner {
 /// Service can't have this load balancer, [`Group::refused`] says why. `parser` collects other mistakes. `balancers` is
 /// `None` when annotations are checked without the load balancers, for example by `ccm lint`.
 ///
-/// `stays_on` is given when an earlier call has shown that the Service must stay on its present load balancer. It is
-/// that load balancer, and its labels are then used instead of the annotations.
+/// When an earlier call has shown that the Service must stay on its present load balancer, `stays_on` is this load
+/// balancer. The function then reads from its labels, and not from the annotations, which Services use it. In the first
+/// call, `stays_on` is `None`.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -187,8 +190,9 @@ pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> boo
         || namespace.is_some_and(|namespace| has_guest(balancer, namespace, cluster))
 }
 
-/// Returns how a Service uses this load balancer according to its labels: as its own, as a shared one, or as an
-/// external one (made by somebody else). Also returns the Services that are allowed to share it.
+/// Returns how a Service uses this load balancer according to the load balancer's labels: as its own, as a shared one,
+/// or as an external one (made by somebody else). Also returns the Services that ask to use this shared or external
+/// load balancer and are allowed to do so.
 fn as_labelled<'a>(
     balancer: Labelled<'a>,
     service: &Service,
@@ -345,8 +349,8 @@ impl<'a> Group<'a> {
             self.undecided =
                 self.made(share).find(|balancer| balancer.ownership.uids().any(may_decide));
             // A Service of another namespace can have ports on the shared load balancer although its namespace is not
-            // allowed to share it any more. So the labels of the ports are also searched for Services of other
-            // namespaces.
+            // allowed to share it any more. The load balancer has a label for each port, which names the Service of the
+            // port. So these labels are also searched for Services of other namespaces.
             self.is_of_several_namespaces =
                 self.members.iter().any(|member| member.namespace != namespace)
                     || self.made(share).any(|made| has_guest(made, namespace, cluster));
@@ -424,8 +428,8 @@ impl<'a> Group<'a> {
         matches!(self.of, GroupUse::Shared(_)) && self.deciders.is_empty()
     }
 
-    /// Returns the reason why annotations of the Service have no effect on settings that do not belong to a port. It is
-    /// a text for messages.
+    /// Returns the reason why annotations of the Service have no effect on settings of the whole load balancer, i.e. on
+    /// settings that do not belong to a single port. It is a text for messages.
     pub(crate) fn why_it_does_not_decide(&self) -> String {
         match self.of {
             _ if self.undecided.is_some() => {
@@ -447,8 +451,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether each existing target keeps the kind of IP by which it is reached now, private or public. This is so when
-    /// no Service decides about the settings of the load balancer.
+    /// Whether each existing target keeps the kind of address (private or public) by which it is reached now. This is
+    /// so when the annotations of no Service count for the settings of the load balancer, so that no annotation says
+    /// which kind is wanted.
     pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }
@@ -476,7 +481,8 @@ impl<'a> Group<'a> {
 
     /// Whether annotations of Services other than this one decide about settings of the load balancer. On a shared load
     /// balancer, this is so when another Service shares it. On an external load balancer (one that somebody else made),
-    /// this is so when another Service has a port there. Its annotations can then decide only about the targets.
+    /// this is so when another Service has a port there. The annotations of that other Service can then decide only
+    /// about the targets.
     pub(crate) fn others_decide(&self, balancer: Labelled, service: &Service) -> bool {
         let served = self.served_on(balancer);
         let has_port = |uid: &str| served.iter().any(|served| served.uid == uid);
@@ -486,7 +492,8 @@ impl<'a> Group<'a> {
 
     /// Returns the Service to which a port of the load balancer belongs when the port has no label. It is the Service
     /// with the same port number and node port, among the Services that are allowed to share the load balancer. On an
-    /// external load balancer (one that somebody else made), [`is_recognised`] must also be true.
+    /// external load balancer (one that somebody else made), the status of the Service must also show that this load
+    /// balancer serves the Service. The function [`is_recognised`] checks this.
     pub(crate) fn recognised(&self, balancer: Labelled, port: &Listener) -> Option<&'a Service> {
         self.members.iter().copied().find(|member| {
             if self.is_external() {
@@ -528,9 +535,9 @@ impl<'a> Group<'a> {
         !self.is_external() && !balancer.ownership.uids().all(is_known)
     }
 
-    /// Whether a Service still has a port on the load balancer although it is not allowed to share it any more, or asks
-    /// for another one. The plan for that Service will remove the port. The present plan, which is for another Service,
-    /// does not.
+    /// Whether another Service still has a port on the load balancer, but will leave it, because it asks for another
+    /// load balancer or is not allowed to share this one any more. The plan for that Service will remove the port. The
+    /// present plan does not.
     pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
         let stays = |uid: &String| self.has_member(uid) || self.cluster.untouched.contains_key(uid);
         let leaves = |uid: &String| self.cluster.service_uids.contains(uid) && !stays(uid);
@@ -551,9 +558,8 @@ impl<'a> Group<'a> {
         self.members.iter().copied().take_while(|service| service.uid != self.service.uid)
     }
 
-    /// Returns the port numbers that this Service can't have on the load balancer. These are the ports that older
-    /// Services ask for, among the Services that share the load balancer. They are also the existing ports that belong
-    /// to other owners.
+    /// Returns the port numbers that this Service can't have on the load balancer. There are two kinds: the ports for
+    /// which an older Service on the same load balancer asks, and the existing ports that belong to somebody else.
     pub(crate) fn other_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
         let older = self.older().flat_map(tcp).map(|(number, _)| number);
         let stays = |(balancer, port): &(Labelled, &Listener)| {
@@ -603,10 +609,9 @@ impl<'a> Group<'a> {
         ))
     }
 
-    /// Returns the ownership that the labels of the load balancer should have after the plan. Also returns the labels
-    /// that the plan sets or removes, for display. `balancer` is `None` when the load balancer is to be created.
-    /// `ports` are the ports that the Service gets. `is_kept` means that the load balancer stays when its Services are
-    /// deleted.
+    /// Returns the labels about owners that the load balancer should have after the plan. Also returns the labels that
+    /// the plan sets or removes, for display. `balancer` is `None` when the load balancer is to be created. `ports` are
+    /// the ports that the Service gets. `is_kept` means that the load balancer stays when its Services are deleted.
     pub(crate) fn wanted(
         &self,
         balancer: Option<Labelled>,
@@ -663,11 +668,11 @@ impl<'a> Group<'a> {
         (to, shown)
     }
 
-    /// Whether the shared load balancer must be without the label `service-uid`, because the Service is not its only
-    /// owner. This is so when other Services use it, when it still has the ports of a Service for which it is not
-    /// managed any more, or when the Service is not in the namespace of the group name `NAMESPACE/NAME`. With the
-    /// label, hcloud-cloud-controller-manager and this program would regard the Service as the only owner, and would
-    /// remove the ports of the other Services.
+    /// Whether the Service is not the only owner of the shared load balancer. This is so when other Services use it,
+    /// when this program has stopped managing it for a Service whose ports it still has, or when the Service is not in
+    /// the namespace of the group name `NAMESPACE/NAME`. Such a load balancer must not have the label `service-uid`.
+    /// With the label, hcloud-cloud-controller-manager and this program would regard the Service as the only owner, and
+    /// would remove the ports of the other Services.
     fn is_of_several(&self, balancer: Option<Labelled>) -> bool {
         let GroupUse::Shared(share) = self.of else {
             return false;
@@ -731,9 +736,10 @@ impl<'a> Group<'a> {
         let is_ours = |port| matches!(self.owner(balancer, port), Owner::This | Owner::Member);
         let targets = balancer.single_targets().map(|(target, _)| in_label(target));
         let all = targets.collect::<Vec<_>>().join("_");
-        // The label does not get the list, but the value `ALL`, in two cases. This cluster already has a port here, so
-        // the label existed and was removed, and it is not known any more which targets were there before. Or the list
-        // has a form that is not allowed for a label.
+        // The label lists the targets that the load balancer had before this cluster used it. It gets the value `ALL`
+        // instead in two cases. In the first, this cluster already has a port here: the label existed and was removed,
+        // and it is not known any more which targets were there before. In the second, the list has a form that is not
+        // allowed for a label.
         if balancer.services.iter().any(is_ours) || all.len() > LONGEST || all.contains(':') {
             ALL.to_owned()
         } else if all.is_empty() {

@@ -15,8 +15,9 @@ pub(crate) struct Guard {
     /// The labels to set and to remove. A request to the API always replaces all labels. So the write also sends all
     /// other labels, with the values that were read just before.
     change: WantedLabels,
-    /// The targets because of which the write is made. When the load balancer has none of these targets any more just
-    /// before the write, the write is refused. The set is empty when the write has another reason.
+    /// The targets that are the reason for the write, for example targets that are no nodes of this cluster, so that
+    /// the load balancer is only released. When the load balancer has none of these targets any more just before the
+    /// write, the write is refused. The set is empty when the write has another reason.
     reasons: BTreeSet<String>,
 }
 
@@ -28,18 +29,20 @@ pub(crate) struct SeenState {
     ports: BTreeSet<u16>,
     targets: BTreeSet<String>,
     is_protected: bool,
-    /// The IDs of the load balancers that use the certificate. The set is empty for a load balancer.
+    /// When the object is a certificate, the IDs of the load balancers that use it. When the object is a load balancer,
+    /// the set is empty.
     uses: BTreeSet<u64>,
 }
 
 impl Guard {
-    /// Returns the check for a write that changes no labels. `seen` is the object as it was read for the plan.
+    /// Returns the check that is made just before a write which changes no labels. `seen` is the load balancer or
+    /// certificate as it was read when the write was planned.
     pub(crate) fn of(seen: impl Into<SeenState>) -> Guard {
         Guard { seen: seen.into(), ..Guard::default() }
     }
 
-    /// Returns the check for a write that changes the labels so that they state the ownership `to`. `balancer` is
-    /// `None` when the write creates the load balancer.
+    /// Returns the check for a write that sets and removes labels, so that the load balancer then has the labels of
+    /// `to`. `balancer` is `None` when the write creates the load balancer.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
         let from = balancer.map(|balancer| balancer.ownership.clone()).unwrap_or_default();
         let seen = balancer.map(|labelled| SeenState::from(labelled.balancer));
@@ -47,8 +50,8 @@ impl Guard {
         Guard { seen, change: from.change_to(to), ..Guard::default() }
     }
 
-    /// Makes these targets the reason for the write. The check then refuses the write when all of them are gone.
-    /// Without targets, the check stays as it is.
+    /// Says that the write is made because of these targets. Just before the write, the check refuses it when all these
+    /// targets are gone. When `targets` is empty, the check has no such condition.
     pub(crate) fn because_of<'a>(mut self, targets: impl Iterator<Item = &'a ApiTarget>) -> Guard {
         self.reasons = targets.flat_map(stands_for).collect();
         self
@@ -64,7 +67,8 @@ impl Guard {
         !self.change.is_empty()
     }
 
-    /// Returns the number of labels that the write sets. Labels that it removes are not counted.
+    /// Returns how many labels the write will set on the load balancer or certificate. Labels that it removes are not
+    /// counted.
     pub(crate) fn count(&self) -> usize {
         self.change.values().flatten().count()
     }

@@ -24,7 +24,7 @@ enum Key {
     Address(IpAddr),
     /// The UID of a Service that, according to a label, owns the load balancer or one of its ports.
     Uid(String),
-    /// One of the labels in [`SEARCHED`], with its value.
+    /// A label and its value. The label is one of [`SEARCHED`], e.g. the label `service-uid`.
     Label(&'static str, String),
     /// The load balancer has the label `external`, with any value. By this label, its owner allows Services to have
     /// ports on it. Only operators set the label, so few load balancers have it.
@@ -34,7 +34,7 @@ enum Key {
 /// The labels by whose values load balancers can be found in the index.
 const SEARCHED: [&str; 5] = [SERVICE_UID, SERVICE, GROUP, ADOPT, RELEASED];
 
-/// A list of load balancers, together with its index.
+/// A list of load balancers, together with an index that finds them by ID, name, address or label.
 #[derive(Clone, Copy)]
 pub(crate) struct Balancers<'a> {
     all: &'a [LoadBalancer],
@@ -59,7 +59,7 @@ impl BalancerIndex {
         index
     }
 
-    /// Returns this index together with the list of load balancers for which it was built.
+    /// Returns a list of load balancers together with this index. `all` must be the list for which the index was built.
     pub(crate) fn of<'a>(&'a self, all: &'a [LoadBalancer]) -> Balancers<'a> {
         Balancers { all, index: self }
     }
@@ -118,8 +118,8 @@ impl<'a> Balancers<'a> {
         self.labelled(RELEASED, uid)
     }
 
-    /// Returns the load balancers that can belong to the Service. They have the Service's UID in a label, or have the
-    /// label `external`, by which somebody else allows Services to use it.
+    /// Returns the load balancers that can belong to the Service. Either a label has the Service's UID, or the load
+    /// balancer has the label `external`, by which the person who made it allows Services to use it.
     pub(crate) fn may_be_of(self, service: &Service) -> impl Iterator<Item = Labelled<'a>> {
         self.with(vec![Key::Uid(service.uid.clone()), Key::External])
     }

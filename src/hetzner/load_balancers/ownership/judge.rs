@@ -113,9 +113,9 @@ pub(crate) enum Stake<'a> {
 /// The way in which the adoption of a load balancer is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AskedBy {
-    /// An operator set the label `adopt` on the load balancer.
+    /// An operator asks for the adoption, by the label `adopt` of the load balancer.
     Label,
-    /// The annotation `name` of the Service names the load balancer.
+    /// The annotation `name` of the Service asks for the adoption, because it names the load balancer.
     Name,
     /// Nobody asks for the adoption, but the load balancer has the name that a new load balancer of the Service would
     /// get.
@@ -128,7 +128,8 @@ pub(crate) enum WhyNot<'a> {
     External,
     /// Another existing Service, with this UID, owns the load balancer or one of its ports.
     OfService(&'a String),
-    /// Any other reason, as a text for messages. An operator can still allow the adoption by the label `adopt`.
+    /// The adoption is not allowed for another reason, which this text gives for messages. In this case an operator can
+    /// still allow the adoption by the label `adopt`.
     Other(String),
 }
 
@@ -180,8 +181,9 @@ pub(crate) fn adoption<'a>(
 ) -> Result<(), WhyNot<'a>> {
     let ownership = balancer.ownership;
     let refused = |why: String| Err(WhyNot::Other(why));
-    // A label that names another program does not count when this program created the load balancer. In that case a
-    // Service asked for the label by its annotation `labels`.
+    // When the annotation `name` asks for the adoption, a label that names another program as the owner prevents it.
+    // Such a label does not count when this program created the load balancer, because then a Service asked for the
+    // label by its annotation `labels`.
     let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name);
     let owner = owner.filter(|_| ownership.created.is_none());
     if ownership.external.is_some() {
@@ -243,8 +245,8 @@ fn is_nobodys<'a>(
     }
 }
 
-/// Returns the reason why a load balancer is not deleted when its Service leaves it, but released. This means that the
-/// load balancer stays, and that only the labels of the Service are removed. `None` means that it is deleted.
+/// Returns the reason why a load balancer stays when its Service leaves it. Only the labels of the Service are then
+/// removed from the load balancer. `None` means that the load balancer is deleted.
 pub(crate) fn why_it_stays(
     balancer: Labelled,
     service: &Service,

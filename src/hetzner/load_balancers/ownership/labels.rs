@@ -34,7 +34,8 @@ pub const ADOPTED: &str = "ccm-from-scratch/adopted";
 pub const SECRET: &str = "ccm-from-scratch/secret";
 pub const ADOPT: &str = "ccm-from-scratch/adopt";
 pub const GROUP: &str = "ccm-from-scratch/group";
-/// The beginning of the key of a label that names the owner of a port. The port number follows in the key.
+/// The beginning of the key of a label that names the Service which owns a port of the load balancer. The port number
+/// follows in the key.
 pub const PORT: &str = "ccm-from-scratch/port-";
 pub const EXTERNAL: &str = "ccm-from-scratch/external";
 /// The beginning of the key of a label that lists the targets that an external load balancer (one that somebody else
@@ -65,7 +66,7 @@ const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
 /// label.
 pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 
-/// The text that users see, in a plan, as the source of the labels about the owner.
+/// The text in a plan that explains to users why the load balancer gets the labels with its owner.
 pub(crate) const WHOSE: &str = "labels name its owner";
 
 /// What the labels of a load balancer say about its present and earlier owners. Most fields have the value of one label
@@ -129,7 +130,8 @@ impl Ownership {
         read
     }
 
-    /// Returns the fields that hold the value of a single label, each with the key of the label.
+    /// Returns the fields that have the value of exactly one label, each with the key of this label. The fields that
+    /// collect several labels, e.g. `ports`, are not returned.
     fn fields(&mut self) -> [(&'static str, &mut Option<String>); 11] {
         [
             (SERVICE_UID, &mut self.service_uid),
@@ -159,7 +161,8 @@ impl Ownership {
         labels
     }
 
-    /// Returns the labels that must be set or removed so that the labels state the ownership `to` afterwards.
+    /// Returns the labels that must be set or removed so that the labels afterwards say what `to` says about the
+    /// owners.
     pub(crate) fn change_to(&self, to: &Ownership) -> WantedLabels {
         let from = self.labels();
         let absent = from.keys().map(|key| (key.clone(), None));
@@ -168,21 +171,22 @@ impl Ownership {
         wanted
     }
 
-    /// Returns all labels that state this ownership. Each value is `Some`, because none of these labels is removed.
+    /// Returns the labels that an object has when it has exactly this ownership. Each value is `Some`, because `None`
+    /// would mean that a label is removed.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (String, Option<String>)> + use<> {
         self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }
 
-    /// Adds the labels of `said` to this ownership. When both have a label with the same key, the value from `said` is
-    /// used.
+    /// Adds the labels of `said` to those of `self`. Both are sets of labels that say who owns an object. When both
+    /// have a label with the same key, the value from `said` is used.
     pub(crate) fn say(&mut self, said: &Ownership) {
         let mut labels = self.labels();
         labels.extend(said.labels());
         *self = Ownership::read(&labels);
     }
 
-    /// Returns the ownership with only the labels for this cluster. The UID and the name of the cluster are left out
-    /// while they are not known.
+    /// Returns the values of our labels for an object of this cluster: only the labels that name the cluster are set.
+    /// The UID and the name of the cluster are left out while they are not known.
     pub(crate) fn of_cluster(cluster: &Cluster) -> Ownership {
         Ownership {
             cluster_uid: Some(cluster.uid.clone()).filter(|uid| !uid.is_empty()),
@@ -191,7 +195,8 @@ impl Ownership {
         }
     }
 
-    /// Returns the ownership of an object that belongs to this Service alone.
+    /// Returns the values of our labels for an object that belongs to this Service alone. They name the Service and the
+    /// cluster.
     pub(crate) fn of_service(service: &Service, cluster: &Cluster) -> Ownership {
         Ownership {
             service_uid: Some(service.uid.clone()),
@@ -239,8 +244,9 @@ impl Ownership {
         self.service_uid.as_ref().map(|_| SERVICE_UID).or(self.group.as_ref().map(|_| GROUP))
     }
 
-    /// Returns the Service for which the load balancer was made, as `namespace.name`, if it is in another namespace
-    /// than this Service. The label `service` names it, or else the label `keep`.
+    /// Returns the name of the Service for which the load balancer was made, as `namespace.name`, if that Service is in
+    /// another namespace than `service`. The name is the value of the label `service` or, without this label, of the
+    /// label `keep`.
     pub(crate) fn of_another_namespace(&self, service: &Service) -> Option<&String> {
         let made_for = self.service.as_ref().or(self.keep.as_ref())?;
         // When the text `namespace.name` is too long for a label's value, it is cut, perhaps even before the dot. So
@@ -250,9 +256,9 @@ impl Ownership {
         (!is_same).then_some(made_for)
     }
 
-    /// Whether the load balancer is shared by a group of Services whose namespace, according to the label `group`, is
-    /// not the namespace of this Service. When the label's value was cut within the namespace, this is not known, and
-    /// the result is `true`.
+    /// Whether a group of Services shares the load balancer, and the group belongs to another namespace than this
+    /// Service. The label `group` has the form `namespace.name`. When the namespace was too long for the label and was
+    /// cut, it is not known, and the result is `true`.
     pub(crate) fn has_as_guest(&self, service: &Service) -> bool {
         let group = self.group.as_ref();
         group.is_some_and(|label| namespace_of(label) != Some(service.namespace.as_str()))

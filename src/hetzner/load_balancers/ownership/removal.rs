@@ -4,10 +4,10 @@ use super::facts::is_used_by_others;
 use super::labels::{Labelled, Ownership, RELEASED};
 use crate::provider::{Cluster, Service};
 
-/// Returns the ownership that the labels should state when the Service has left the load balancer. `is_last` means that
-/// no other Service uses the load balancer. Then all labels of this program are removed, or, when the load balancer is
-/// external (made by somebody else), only the labels of this cluster. Otherwise only the labels about this Service are
-/// removed.
+/// Returns what the labels of the load balancer should say about its owners when the Service has left it. `is_last`
+/// means that no other Service uses the load balancer. Then all labels of this program are removed or, from an external
+/// load balancer (one that somebody else made), only the labels of this cluster. Otherwise only the labels about this
+/// Service are removed.
 pub(crate) fn without_service(
     balancer: Labelled,
     service: &Service,
@@ -21,8 +21,9 @@ pub(crate) fn without_service(
     to.ports.retain(|_, uid| *uid != service.uid);
     to.adopt = to.adopt.filter(|_| !balancer.ownership.asks_for(service));
     if is_last {
-        // On an external load balancer (one that somebody else made), Services of another cluster can still have ports.
-        // So the label `targets-before` of that cluster stays.
+        // The label `targets-before` of a cluster lists the targets that an external load balancer (one that somebody
+        // else made) had before the cluster used it. Only the label of this cluster is removed. Services of other
+        // clusters can still have ports there.
         to.targets_before.retain(|uid, _| !cluster.is_known_by(uid));
     } else if to.service_uid.as_ref() == Some(&service.uid) {
         (to.service_uid, to.service) = (None, None);
@@ -30,7 +31,7 @@ pub(crate) fn without_service(
     to
 }
 
-/// Returns the ownership that the labels should state when this program has stopped managing the load balancer for the
+/// Returns the labels about owners that the load balancer should have when this program has stopped managing it for the
 /// Service. On an external load balancer (one that somebody else made), the labels of the Service's ports stay. So the
 /// Service has the same ports when it is managed again.
 pub(crate) fn after_management(

@@ -1,4 +1,5 @@
-//! The names of groups of Services that share a load balancer, and the Services that belong to a group.
+//! Several Services that share one load balancer are a group. This file finds the name of a Service's group, and the
+//! Services that belong to a group.
 
 use super::index::Balancers;
 use super::labels::Labelled;
@@ -37,8 +38,8 @@ impl<'a> GroupName<'a> {
         all.iter().filter(move |service| self.is_open_to(&service.namespace, &guests))
     }
 
-    /// Whether Services of this namespace are allowed to share the load balancer. `all` are the Services that ask for
-    /// it.
+    /// Whether Services of this namespace are allowed to share the load balancer. `all` are the Services that ask to
+    /// share it. The annotation `share-namespaces` of some of them can allow further namespaces.
     pub(crate) fn allows(self, namespace: &str, all: &[Service]) -> bool {
         self.is_open_to(namespace, &self.guests(all))
     }

@@ -111,8 +111,8 @@ fn what_the_service_has_on_it() {
         ),
         (3, balancer(&[own], &[]), "Whole"),
         (3, balancer(&[own, (CLUSTER_UID, "cluster-1")], &[]), "Whole"),
-        // The cluster was restored from a backup and has a new UID. The targets prove that the load balancer still
-        // belongs to it.
+        // The cluster was restored from a backup and has a new UID, so the label names the old UID. The only target is
+        // a node of this cluster, which proves that the load balancer still belongs to it.
         (3, balancer(&[own, (CLUSTER_UID, "cluster-9")], &[NODE]), "Whole"),
         (3, balancer(&[own, (&format!("{PORT}443"), GONE)], &[]), "Whole"),
         (4, balancer(&[own, (&format!("{PORT}443"), LIVES)], &[]), "Part"),
@@ -136,9 +136,10 @@ fn whether_the_service_may_adopt_it() {
     let (of_web, of_other, of_stranger) = ("default.web", "default.other", "shop.web");
     let ours = (CLUSTER_UID, "cluster-1");
     let port = port_80();
-    // Each text of three letters has the answers for three cases: the label `adopt` asks for the adoption, the
-    // annotation `name` does, or nobody does and there is only the default name. `y` means yes, `n` no, and `-` that
-    // the case is not tested. Row 8 is also true for most load balancers of rows 1 to 5, but the lower number decides.
+    // Each case has the number of the row in the table of `adoption` that decides, a load balancer, and three letters.
+    // They say whether the Service may adopt the load balancer when the label `adopt` asks for it, when the annotation
+    // `name` does, and when nobody does and there is only the default name: `y` means yes, `n` no, and `-` that this is
+    // not tested. Row 8 is also true for most load balancers of rows 1 to 5, but the first row that is true decides.
     let left = [ours, (SERVICE_UID, GONE), (SERVICE, of_web)];
     let left_with = |more: &[(&str, &str)]| balancer(&[&left, more].concat(), &[]);
     for (row, balancer, may) in [
@@ -164,9 +165,9 @@ fn whether_the_service_may_adopt_it() {
         (13, balancer(&[], &[FOREIGN]), "ynn"),
         (14, balancer(&[], &[NODE]), "yyn"),
         (14, balancer(&[("provisioner", "terraform")], &[]), "yyn"),
-        // The first of these load balancers was made for a Service of another namespace. Row 6 is not true for it,
-        // because it has neither the label `cluster-uid` nor the label `keep`. The second has a label of another
-        // program. Row 7 is not true for it, because this program created it.
+        // No row of the table of `adoption` before row 14 is true for these two load balancers. The first was made for
+        // a Service of another namespace, but row 6 also requires the label `cluster-uid` or `keep`, which it does not
+        // have. The second has a label of another program, but row 7 also requires that this program did not create it.
         (14, balancer(&[(SERVICE, of_stranger)], &[]), "yyn"),
         (14, balancer(&[("team", "owned"), (CREATED, "true")], &[]), "yyn"),
     ] {
@@ -206,7 +207,8 @@ fn what_happens_to_it_when_the_service_leaves_it() {
         (4, service(), balancer(&[own, created, (KEEP, "default.web")], &[]), "keep asks for it"),
         (5, service(), balancer(&[own, created], &[NODE, FOREIGN]), "server 99 is no node"),
         (6, service(), balancer(&[own, created, (ADOPTED, "true")], &[NODE]), ""),
-        // Rows 8 to 11 are also true for this load balancer. But row 6 comes first, because of the label `created`.
+        // Rows 8, 9 and 11 of the table of [`why_it_stays`] are also true for this load balancer. But row 6 decides,
+        // because it comes first: the load balancer has the label `created`.
         (6, service(), of_age(0, balancer(&[created, ("team", "web")], &[])), ""),
         (7, service(), balancer(&[own, (ADOPTED, "true")], &[]), "it was adopted"),
         (7, service(), balancer(&[own, (ADOPT, "default.web")], &[]), "it was adopted"),
