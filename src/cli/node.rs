@@ -16,10 +16,12 @@ use crate::controllers::lifecycle::{
     LifecycleController, LifecyclePlan, OUT_OF_SERVICE, TaintRule, is_own,
 };
 use crate::controllers::node::{self, NodeController, NodePlan, ServerMatch, is_uninitialized};
-use crate::controllers::{MatchedBy, NodeChange, Proposal, Report, Selection};
+use crate::controllers::{ForeignMatch, MatchedBy, NodeChange, Proposal, Report, Selection};
 use crate::kube::{self, Taint};
 use crate::provider::process::is_terminal;
-use crate::provider::{Field, Finding, Instance, InstanceId, NodeAddress, SERVER_LABELS, Urgency};
+use crate::provider::{
+    Field, Finding, Instance, InstanceId, NodeAddress, Reason, SERVER_LABELS, Urgency,
+};
 use crate::settings::Command;
 use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -329,6 +331,11 @@ fn server(server: &ServerMatch) -> (String, String) {
             let more: String = more.map(|(_, word)| word).collect();
             (instance.id.to_string(), format!("{}{more}", instance.state))
         }
+        ServerMatch::TargetOnly(found) => match &found.named[..] {
+            [] => (none(), none()),
+            [only] => (only.id.to_string(), only.state.to_string()),
+            several => (format!("{} servers", several.len()), none()),
+        },
         ServerMatch::Gone(id) => (id.to_string(), "missing".into()),
         ServerMatch::Foreign => (none(), "foreign".into()),
         ServerMatch::Unknown => (none(), "unknown".into()),
@@ -396,6 +403,9 @@ fn cells(plans: &NodePlans, is_wide: bool, known: Sides) -> Vec<String> {
 }
 
 fn status(plan: &NodePlan) -> &'static str {
+    if matches!(plan.server, ServerMatch::TargetOnly(_)) {
+        return "foreign";
+    }
     match (is_uninitialized(&plan.node), plan.node.is_ready()) {
         (true, _) => "New",
         (false, true) => "Ready",
@@ -425,8 +435,14 @@ fn diff_cell(plans: &NodePlans) -> String {
         Some(_) => return "shutdown taint".into(),
         None => {}
     }
-    if let Some(finding) = plans.obstacles().next() {
-        return format!("!{}", finding.reason.name());
+    let obstacle = match &plan.server {
+        ServerMatch::TargetOnly(found) => found.obstacle.as_ref(),
+        _ => plans.obstacles().next(),
+    };
+    match obstacle {
+        Some(finding) => return format!("!{}", finding.reason.name()),
+        None if matches!(plan.server, ServerMatch::TargetOnly(_)) => return "target only".into(),
+        None => {}
     }
     if is_uninitialized(&plan.node) && !plan.changes.is_empty() {
         return "initialise".into();
@@ -449,6 +465,14 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
     let taints =
         taints.map(|taint| line(format_args!("  {}:{}{}", taint.key, taint.effect, set_by(taint))));
     let mut of_node = listed("TAINTS", taints);
+    if let ServerMatch::TargetOnly(found) = &plans.node.server {
+        let rules =
+            target_rules(found).into_iter().map(|(is_fulfilled, rule)| marked(is_fulfilled, &rule));
+        of_node += &listed(
+            "RULES FOR A TARGET OF ANOTHER PROVIDER (= fulfilled, ~ not, ? not checked)",
+            rules,
+        );
+    }
     let rules = plans.lifecycle.iter().flat_map(|plan| &plan.facts).map(rule);
     of_node += &listed(
         "RULES FOR TAINT OUT-OF-SERVICE (= fulfilled, ~ not, ? only the daemon knows)",
@@ -486,8 +510,41 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
 /// Returns the line about one of the rules that must be fulfilled before ccm gives a node the taint `out-of-service`. A
 /// mark says whether the rule is fulfilled.
 fn rule(rule: &TaintRule) -> String {
-    let mark = rule.is_fulfilled.map_or('?', |is_so| if is_so { '=' } else { '~' });
-    paragraph(&format!("  {mark} "), 4, &rule.to_string())
+    marked(rule.is_fulfilled, &rule.to_string())
+}
+
+/// Returns a line about a rule. `is_fulfilled` is `None` when the rule was not checked.
+fn marked(is_fulfilled: Option<bool>, rule: &str) -> String {
+    let mark = is_fulfilled.map_or('?', |is_so| if is_so { '=' } else { '~' });
+    paragraph(&format!("  {mark} "), 4, rule)
+}
+
+/// Returns the rules by which a node of another provider becomes a target, and whether each is fulfilled. A rule is not
+/// checked when an earlier rule is not fulfilled.
+fn target_rules(found: &ForeignMatch) -> [(Option<bool>, String); 4] {
+    let reason = found.obstacle.as_ref().map(|finding| finding.reason);
+    let is_one = found.named.len() == 1;
+    let is_alone = reason != Some(Reason::ServerClaimedTwice);
+    let address = found.address.map_or(String::new(), |ip| format!(": {ip}"));
+    let is_last = found.address.is_some() && is_alone;
+    [
+        (
+            Some(is_one),
+            format!("exactly one server has the node's name (found: {})", found.named.len()),
+        ),
+        (
+            is_one.then_some(is_alone),
+            "no other node names this server in its provider ID".to_owned(),
+        ),
+        (
+            is_one.then_some(found.address.is_some()),
+            format!("the node reports an address of this server{address}"),
+        ),
+        (
+            is_last.then_some(reason.is_none()),
+            "the node reports no address of another server".to_owned(),
+        ),
+    ]
 }
 
 /// Returns the end of the line with which `ccm node inspect` shows a taint. For a taint `out-of-service`, this text
@@ -552,6 +609,15 @@ fn both_sides(plan: &NodePlan, known: Sides) -> String {
             addresses.extend(instance.public_ipv6.map(|net| format!("public {net}")));
             let private = instance.private.iter();
             addresses.extend(private.map(|p| format!("private {} (Network {})", p.ip, p.network)));
+        }
+        ServerMatch::TargetOnly(found) => {
+            for server in &found.named {
+                name.push(server.name.clone());
+                identity.push(called(server.id));
+            }
+            if found.obstacle.is_none() {
+                matched_by = "name and address, as a target only".to_owned();
+            }
         }
         ServerMatch::Gone(id) => identity.push(called(*id)),
         ServerMatch::Foreign

@@ -6,13 +6,14 @@ use super::output::{self, Document, Exit, Printer, line, paragraph};
 use super::{leader, lists, startup};
 use crate::cache::Refresh;
 use crate::controllers::lifecycle::OUT_OF_SERVICE;
+use crate::controllers::node::{NodePlan, ServerMatch};
 use crate::controllers::route::State;
 use crate::controllers::service::{self, Want};
 use crate::provider::clock;
 use crate::settings::{Command, Output};
 use crate::text::duration::shown_duration;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 
 /// The greatest number of problems that `ccm status` shows. If there are more, it shows the worst of them.
@@ -66,6 +67,9 @@ struct Screen<'a> {
     /// condition of the node says this. With `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`, each cordoned node counts as
     /// well.
     departing_nodes: Option<usize>,
+    /// How many nodes of other providers this program uses as targets of load balancers, without writing to them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_only_nodes: Option<usize>,
     /// The number of nodes that have a taint `out-of-service`.
     out_of_service_nodes: Option<usize>,
     load_balancers: Option<Count>,
@@ -106,6 +110,9 @@ impl<'a> Screen<'a> {
                 let is_enough = view.settings.load_balancers_departing_cordoned.value;
                 nodes.iter().filter(|plan| service::departs(&plan.node, is_enough)).count()
             }),
+            target_only_nodes: nodes
+                .map(|nodes| target_only(nodes).count())
+                .filter(|count| *count > 0),
             out_of_service_nodes: nodes.map(|nodes| {
                 nodes.iter().filter(|plan| plan.node.taint(OUT_OF_SERVICE).is_some()).count()
             }),
@@ -149,7 +156,15 @@ impl<'a> Screen<'a> {
         let out = self.out_of_service_nodes.filter(|count| *count > 0);
         let out =
             out.map(|count| format!(", {count} with the taint out-of-service")).unwrap_or_default();
-        let nodes = count(&self.nodes, "ready", gap(&view.nodes)) + &departing + &out;
+        let nodes = view.nodes.iter().flatten();
+        let schemes: BTreeSet<&str> =
+            nodes.flat_map(|plan| target_only(std::slice::from_ref(plan))).collect();
+        let targets = self.target_only_nodes.map(|count| {
+            let of = schemes.into_iter().collect::<Vec<_>>().join(", ");
+            format!(", {count} of {of} are targets only")
+        });
+        let targets = targets.unwrap_or_default();
+        let nodes = count(&self.nodes, "ready", gap(&view.nodes)) + &departing + &out + &targets;
         let rows = [
             ("LEADER", leader),
             ("KUBERNETES", kubernetes),
@@ -216,4 +231,16 @@ fn load_balancers(view: &DoctorView) -> Option<Count> {
         *serves.entry(key).or_insert(true) &= counts.is_some_and(|counts| counts.healthy > 0);
     }
     Some(Count::of(serves.into_values()))
+}
+
+/// Returns, for each node of another provider that is matched with a server, the scheme of its provider ID, e.g.
+/// `k3s://`.
+fn target_only(nodes: &[NodePlan]) -> impl Iterator<Item = &str> {
+    let matched = nodes.iter().filter(
+        |plan| matches!(&plan.server, ServerMatch::TargetOnly(found) if found.obstacle.is_none()),
+    );
+    matched.map(|plan| match plan.node.spec.provider_id.find("://") {
+        Some(end) => &plan.node.spec.provider_id[..end + 3],
+        None => "no provider ID",
+    })
 }

@@ -136,6 +136,7 @@ pub(super) fn provider(
             internal_ip_from: settings.internal_ip_from.value,
             internal_ip_ranges: settings.internal_ip_ranges.value.clone(),
             label_prefixes: settings.label_prefixes.value.clone(),
+            foreign: settings.foreign_nodes.value,
             zone_label: settings.zone_label_enabled.clone(),
         },
         robot: settings.robot_enabled.value.then(|| robot::RobotSettings {

@@ -1,6 +1,16 @@
-//! Decides on which server a node runs. The provider ID decides first, then the name, and then an address. When none of
-//! them gives a certain answer, no server is assigned to the node. When several nodes name the same server or address,
-//! [`keeper`] decides which of them gets it.
+//! Decides which node a server belongs to. Every controller and command asks here. The cloud's lists of servers are
+//! trusted, and so is the name of a node. Provider IDs, addresses and annotations are written by kubelets, so they are
+//! claims that other claims can contradict.
+//!
+//! | the node | the server that it gets | unless |
+//! |---|---|---|
+//! | has a provider ID of this cloud | the server with this ID | an older initialised node has the same provider ID ([`keeper`]) |
+//! | is new, without a provider ID | the only server with the node's name | the provider ID of an initialised node names this server |
+//! | is new, and no server has its name | the only server with an address that the node reports | another node reports an address of this server, too |
+//! | is of another provider, or has neither a provider ID nor the taint `uninitialized` | none. With `HCLOUD_LOAD_BALANCERS_FOREIGN_NODES=match`, it can be a target on the only server with its name, if it reports an address of this server ([`ForeignMatch`]). | the provider ID of another node names this server, or the node reports an address of a second server |
+//!
+//! Among new nodes whose provider IDs name one server, the node with the server's name gets it. When a row gives no
+//! certain answer, the node gets no server.
 
 use crate::kube::KubeNode;
 use crate::provider::{
@@ -8,6 +18,7 @@ use crate::provider::{
     ProviderError, ProviderId, Reason, Servers, one_ip_or_two,
 };
 use crate::text;
+use ipnet::IpNet;
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt;
@@ -19,6 +30,16 @@ pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized"
 
 pub fn is_uninitialized(node: &KubeNode) -> bool {
     node.taint(UNINITIALIZED).is_some()
+}
+
+/// Whether the node belongs to another provider. A node without a provider ID belongs to none, unless it has the taint
+/// `uninitialized`, because it then waits for its provider ID.
+pub(super) fn is_foreign(node: &KubeNode, provider: &dyn Provider) -> bool {
+    let id = &node.spec.provider_id;
+    if id.is_empty() {
+        return !is_uninitialized(node);
+    }
+    provider.parse_provider_id(id) == ProviderId::Foreign
 }
 
 /// Returns the server that a node's provider ID names, or `None` when it names no server of this cloud. Another node
@@ -123,12 +144,27 @@ pub enum MatchOutcome<'a> {
     Unclear(&'a ProviderError),
     /// The provider ID is that of another cloud, so this program does not change the node.
     Foreign,
+    /// The node is of another provider, but can be a target of load balancers. This program does not change the node.
+    TargetOnly(ForeignMatch),
     /// The provider ID has the prefix of this cloud, but the server that it names can't be looked up. The text says
     /// why.
     Unknown(String),
     /// The node has no provider ID, and no server could be assigned to it with certainty. The finding (a message for
     /// the operator) says why.
     Unmatched(Finding),
+}
+
+/// What connects a node of another provider with a server. The node writes its own addresses, so an address alone
+/// connects it with no server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignMatch {
+    /// The servers that have the node's name.
+    pub named: Vec<Instance>,
+    /// An address which the node reports and which belongs to the only server in `named`.
+    pub address: Option<IpAddr>,
+    /// The reason why the node does not become a target. `None` when the node is matched with the only server in
+    /// `named`. A server in `named` that is a target already stays one in both cases.
+    pub obstacle: Option<Finding>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +216,9 @@ impl<'a> MatchIndex<'a> {
     }
 
     pub fn find(&self, node: &KubeNode) -> MatchOutcome<'a> {
+        if self.provider.matches_foreign_nodes() && is_foreign(node, self.provider) {
+            return MatchOutcome::TargetOnly(self.foreign(node));
+        }
         if !node.spec.provider_id.is_empty() {
             return match self.provider.parse_provider_id(&node.spec.provider_id) {
                 ProviderId::Foreign => MatchOutcome::Foreign,
@@ -211,6 +250,95 @@ impl<'a> MatchIndex<'a> {
         }
     }
 
+    /// Matches a node of another provider with the server that has its name.
+    pub(super) fn foreign(&self, node: &KubeNode) -> ForeignMatch {
+        let named = match self.by_name.get(node.name()) {
+            None => Vec::new(),
+            Some(Some(instance)) => vec![*instance],
+            Some(None) => self.servers.iter().filter(|it| it.name == node.name()).collect(),
+        };
+        let reported = reported_ips(node);
+        let address = match named[..] {
+            [server] => self.address_of(server, &reported),
+            _ => None,
+        };
+        let obstacle = self.foreign_obstacle(node, &named, address, &reported);
+        ForeignMatch { named: named.into_iter().cloned().collect(), address, obstacle }
+    }
+
+    /// Returns the reason why a node of another provider does not become a target, or `None`.
+    fn foreign_obstacle(
+        &self,
+        node: &KubeNode,
+        named: &[&Instance],
+        address: Option<IpAddr>,
+        reported: &[IpAddr],
+    ) -> Option<Finding> {
+        let stays =
+            "the node does not become a target of load balancers, and stays one where it is one";
+        if let Some(error) = self.servers.error() {
+            let message = format!("it is not known which servers have the node's name: {error}");
+            return Some(Finding::warning(Reason::InstanceLookupFailed, message));
+        }
+        let (reason, message, fix) = match *named {
+            [] => (
+                Reason::ForeignNodeNotMatched,
+                format!("no server is named {:?}, so the node is no target of load balancers", node.name()),
+                "rename its server to the node's name, or set a token of the project that has the server".to_owned(),
+            ),
+            [server] => {
+                let (name, id) = (&server.name, server.id);
+                let of_another = self.claims.of(id).iter().find(|other| other.name() != node.name());
+                let second = || {
+                    let mut others = self.servers.iter().filter(|other| other.id != id);
+                    others.find_map(|other| Some((other, self.address_of(other, reported)?)))
+                };
+                if let Some(other) = of_another {
+                    (
+                        Reason::ServerClaimedTwice,
+                        format!("server {name} ({id}) has the node's name, but the provider ID of node {:?} names it, too: {stays}", other.name()),
+                        "delete the node that does not run on the server".to_owned(),
+                    )
+                } else if address.is_none() {
+                    (
+                        Reason::ForeignNodeNotMatched,
+                        format!("server {name} ({id}) has the node's name, but the node reports no address of it, so the server may belong to another cluster: {stays}"),
+                        format!("let the kubelet report one of {}, e.g. by node-external-ip of k3s", self.addresses_shown(server)),
+                    )
+                } else {
+                    let (other, ip) = second()?;
+                    (
+                        Reason::InstanceLookupFailed,
+                        format!("server {name} ({id}) has the node's name, but the node also reports {ip}, an address of server {} ({}): {stays}", other.name, other.id),
+                        "correct the addresses that its kubelet reports".to_owned(),
+                    )
+                }
+            }
+            _ => (
+                Reason::InstanceLookupFailed,
+                format!("several servers are named {:?}: {stays}", node.name()),
+                "give this name only to the server of this node; hcloud server list shows the servers".to_owned(),
+            ),
+        };
+        Some(Finding::warning(reason, message).with_fix(fix))
+    }
+
+    /// Returns one of the `reported` addresses that belongs to this server according to the cloud's API.
+    fn address_of(&self, server: &Instance, reported: &[IpAddr]) -> Option<IpAddr> {
+        let nets = self.provider.instances()?.addresses_of(server);
+        reported.iter().copied().find(|ip| nets.iter().any(|net| net.contains(ip)))
+    }
+
+    /// Returns the addresses of a server for a message.
+    fn addresses_shown(&self, server: &Instance) -> String {
+        let nets = self.provider.instances().map(|instances| instances.addresses_of(server));
+        let shown = |net: &IpNet| match net.prefix_len() == net.max_prefix_len() {
+            true => net.addr().to_string(),
+            false => net.to_string(),
+        };
+        nets.unwrap_or_default().iter().map(shown).collect::<Vec<_>>().join(", ")
+    }
+
     /// Returns the server that has the same name as this node. Returns `None` when several servers have that name, or
     /// when the provider ID of another node names the server.
     pub fn named_as(&self, node: &KubeNode) -> Option<&'a Instance> {
@@ -229,12 +357,16 @@ impl<'a> MatchIndex<'a> {
 
     /// Returns a finding (a message for the operator) when `instance` was found for this node, but the node must not
     /// get this server, because another node names the server as well. A new node without a provider ID counts as
-    /// naming the server that has its name.
+    /// naming the server that has its name. So does a node of another provider that can be a target.
     pub fn claimed_twice(&self, instance: &Instance, node: &KubeNode) -> Option<Finding> {
         let namesake = self.by_node_name.get(instance.name.as_str()).copied();
-        let is_new = |node: &&KubeNode| node.spec.provider_id.is_empty() && is_uninitialized(node);
+        let is_new = |node: &KubeNode| node.spec.provider_id.is_empty() && is_uninitialized(node);
+        let is_target = |node: &KubeNode| {
+            self.provider.matches_foreign_nodes() && is_foreign(node, self.provider)
+        };
         let is_unique = self.by_name.get(instance.name.as_str()) == Some(&Some(instance));
-        let namesake = namesake.filter(is_new).filter(|_| is_unique);
+        let namesake =
+            namesake.filter(|node| is_new(node) || is_target(node)).filter(|_| is_unique);
         let others = self.claims.of(instance.id).iter().copied().chain(namesake);
         let rival = rival(others, node, Some(&instance.name))?;
         let (name, id, other) = (&instance.name, instance.id, rival.node.name());

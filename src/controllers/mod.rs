@@ -21,7 +21,7 @@ pub mod service;
 mod share;
 
 pub use controller::{Controller, Counts, Failure, Outage, Progress, Proposal, Report, Selection};
-pub use matching::MatchedBy;
+pub use matching::{ForeignMatch, MatchedBy};
 pub use node_writes::{NETWORK_UNAVAILABLE, NodeChange};
 pub use plan::Plan;
 pub use report::{CHANGES_MADE, FINDINGS};

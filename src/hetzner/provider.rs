@@ -13,11 +13,11 @@ use crate::http::{self, Proxies, Retry, SecretSource, Timing, Tls, percent_encod
 use crate::provider::variables::{HCLOUD_NETWORK, ROBOT_ENABLED};
 use crate::provider::{
     ActionId, Actions, AddressFamily, Applied, Attached, Cause, Change, Checkup, Cluster,
-    Dedicated, Description, ErrorKind, Finding, Gate, Instance, InstanceId, Instances,
-    InternalIpFrom, KeptObject, LabelPrefixes, LoadBalancers, Metadata, Network as PrivateNetwork,
-    NetworkSelector, Node, Permission, Profile, Provider, ProviderError, ProviderId, Reason,
-    RouteChange, Routes, Service, Snapshot, Source, Sourced, TargetHealth, Urgency, Usage, Write,
-    lock,
+    Dedicated, Description, ErrorKind, Finding, ForeignNodes, Gate, Instance, InstanceId,
+    Instances, InternalIpFrom, KeptObject, LabelPrefixes, LoadBalancers, Metadata,
+    Network as PrivateNetwork, NetworkSelector, Node, Permission, Profile, Provider, ProviderError,
+    ProviderId, Reason, RouteChange, Routes, Service, Snapshot, Source, Sourced, TargetHealth,
+    Urgency, Usage, Write, lock,
 };
 use crate::text::shell_command;
 use ipnet::IpNet;
@@ -75,6 +75,8 @@ pub struct NodeSettings {
     /// (`HCLOUD_INSTANCES_INTERNAL_IP_RANGES`). When the list is empty, every address is allowed.
     pub internal_ip_ranges: Vec<IpNet>,
     pub label_prefixes: LabelPrefixes,
+    /// Whether nodes of other providers can be targets of load balancers (`HCLOUD_LOAD_BALANCERS_FOREIGN_NODES`).
+    pub foreign: ForeignNodes,
     /// Whether nodes get a zone label (`HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`).
     pub zone_label: Sourced<bool>,
 }
@@ -250,6 +252,10 @@ impl Provider for Hetzner {
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
         self.settings.load_balancers.is_some().then_some(self)
+    }
+
+    fn matches_foreign_nodes(&self) -> bool {
+        self.settings.load_balancers.is_some() && self.settings.nodes.foreign == ForeignNodes::Match
     }
 
     fn routes(&self) -> Option<&dyn Routes> {
@@ -473,11 +479,11 @@ impl Instances for Hetzner {
         }
         let network =
             self.network_id().filter(|_| self.settings.profile == Profile::CcmFromScratch);
-        let private = instance.private.iter().filter(|private| Some(private.network) == network);
-        let private = private.map(|private| IpNet::from(private.ip));
-        let ipv4 = instance.public_ipv4.map(|ip| IpNet::from(IpAddr::from(ip)));
-        let ipv6 = instance.public_ipv6.map(IpNet::V6);
-        private.chain(ipv4).chain(ipv6).collect()
+        addresses_in(instance, network)
+    }
+
+    fn addresses_of(&self, instance: &Instance) -> Vec<IpNet> {
+        addresses_in(instance, self.network_id())
     }
 
     fn allows_label(&self, key: &str) -> bool {
@@ -500,4 +506,13 @@ fn renamed(instance: &Instance, node: &Node) -> Finding {
          Robot; if it does not, delete the node ({delete})"
     );
     Finding::warning(Reason::PossibleNodeDeletion, message).by_provider()
+}
+
+/// Returns the public addresses of the server, and its addresses in this Network.
+fn addresses_in(instance: &Instance, network: Option<u64>) -> Vec<IpNet> {
+    let private = instance.private.iter().filter(|private| Some(private.network) == network);
+    let private = private.map(|private| IpNet::from(private.ip));
+    let ipv4 = instance.public_ipv4.map(|ip| IpNet::from(IpAddr::from(ip)));
+    let ipv6 = instance.public_ipv6.map(IpNet::V6);
+    private.chain(ipv4).chain(ipv6).collect()
 }

@@ -103,6 +103,13 @@ reasons! {
         ServerNameDiffers: LogOnly;
         /// The provider ID belongs to another provider or profile. The node is ignored. Check `--cloud-provider`.
         UnknownProviderIDPrefix: WarningEvent Once;
+        /// Information: with `HCLOUD_LOAD_BALANCERS_FOREIGN_NODES=match`, a node of another provider can be a target,
+        /// because one server has its name and an address that it reports. ccm writes nothing to the node.
+        ForeignNodeMatched: LogOnly Once;
+        /// With `HCLOUD_LOAD_BALANCERS_FOREIGN_NODES=match`, a node of another provider becomes no target, because no
+        /// server has its name, or because it reports no address of that server. Where it is a target, it stays one
+        /// while a server has its name. The message says what is missing.
+        ForeignNodeNotMatched: WarningEvent Once;
         /// The provider ID has the prefix of this profile, but no server ID follows; or it names a dedicated server,
         /// and `ROBOT_ENABLED=true` or the Robot login is missing. The node is ignored.
         UnknownProviderID: LogOnly Once;

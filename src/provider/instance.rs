@@ -43,6 +43,10 @@ pub trait Instances: Send + Sync {
     /// the operator) that says why the addresses and labels are not known. Makes no API call.
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
 
+    /// Returns the addresses and networks of this server that the cloud's API reports. A kubelet can't change them. They
+    /// are the server's public addresses, and its addresses in the private network of the settings. Makes no API call.
+    fn addresses_of(&self, instance: &Instance) -> Vec<IpNet>;
+
     /// Returns the addresses and networks by which this server is recognised. A node that reports one of these
     /// addresses runs on this server. Makes no API call.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet>;

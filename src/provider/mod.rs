@@ -46,9 +46,9 @@ pub use load_balancer::{
 };
 pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{
-    AddressFamily, Algorithm, CertificateDomains, HealthCheck, HealthCheckDefaults, InternalIpFrom,
-    LabelPrefixes, Labels, LoadBalancerDefaults, NetworkDefaults, NetworkSelector, PermittedUse,
-    Profile, is_kubernetes_label,
+    AddressFamily, Algorithm, CertificateDomains, ForeignNodes, HealthCheck, HealthCheckDefaults,
+    InternalIpFrom, LabelPrefixes, Labels, LoadBalancerDefaults, NetworkDefaults, NetworkSelector,
+    PermittedUse, Profile, is_kubernetes_label,
 };
 pub use route::{Network, Route, RouteChange, Routes};
 pub use secret::Secret;
@@ -128,6 +128,11 @@ pub trait Provider: Send + Sync {
     /// Returns the interface to the load balancers. `None` when the settings do not enable load balancers.
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
         None
+    }
+
+    /// Whether nodes with a provider ID of another provider, or without one, can be targets of load balancers.
+    fn matches_foreign_nodes(&self) -> bool {
+        false
     }
 
     /// Returns the interface to the routes of the nodes' private network. `None` when the settings name no private

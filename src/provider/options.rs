@@ -53,6 +53,19 @@ pub enum InternalIpFrom {
     Kubelet,
 }
 
+/// The value of `HCLOUD_LOAD_BALANCERS_FOREIGN_NODES`. It decides whether nodes of other providers can be targets of
+/// load balancers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ForeignNodes {
+    /// A node with the provider ID of another provider is no target.
+    #[default]
+    Ignore,
+    /// A node of another provider is a target when exactly one server has its name, and the node reports an address of
+    /// this server.
+    Match,
+}
+
 /// The value of `HCLOUD_INSTANCES_LABEL_PREFIXES`. It lists the labels of servers that are copied to their nodes:
 /// `DOMAIN/` for all labels of a domain, or `DOMAIN/NAME` for one label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

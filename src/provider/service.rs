@@ -119,6 +119,9 @@ pub enum Reach {
     /// The list of servers was not read, so it is not known how the server can be reached.
     #[default]
     Unknown,
+    /// It is not certain that the node runs on this server, although the server has the node's name. The server stays a
+    /// target where it is one, and is not added elsewhere. Only nodes of other providers are matched by their names.
+    Doubtful,
     /// The list of servers is complete, but does not have this server.
     Missing {
         /// Whether the server certainly does not exist. The value is `false` when the list of servers was requested
@@ -248,8 +251,12 @@ pub struct Cluster {
     /// The addresses in `dedicated` that the cloud's API reports. The other addresses in `dedicated` come from
     /// kubelets, which can report any address. A target with an address that only a kubelet reports is never removed.
     pub proven: HashSet<IpAddr>,
-    /// The name and the provider ID of each node whose provider ID has a prefix that this program does not use.
+    /// The name and the provider ID of each node whose provider ID has a prefix that this program does not use. Nodes
+    /// in `target_only` whose name a server has are left out.
     pub foreign_nodes: Vec<(String, String)>,
+    /// The names of the nodes of other providers that can be targets (`HCLOUD_LOAD_BALANCERS_FOREIGN_NODES`). Their
+    /// servers are in `servers`, too. They do not prove to which cluster a load balancer belongs.
+    pub target_only: HashSet<String>,
     /// The Secrets that the planned Services use.
     pub tls_secrets: TlsSecrets,
     /// Earlier removals of targets, and the nodes on which pods run. Both help to decide which nodes become targets.
@@ -352,6 +359,19 @@ impl Cluster {
     /// Whether `uid` is one of the known UIDs of the Service `default/kubernetes`, and so identifies this cluster.
     pub fn is_known_by(&self, uid: &str) -> bool {
         self.uids().any(|owner| owner == uid)
+    }
+
+    /// Returns how many nodes should have a server in the cloud project. Nodes on dedicated servers do not count.
+    pub fn project_nodes(&self) -> usize {
+        let dedicated: HashSet<&String> = self.dedicated.values().collect();
+        let names = self.servers.values().chain(&self.target_only);
+        names.filter(|name| !dedicated.contains(name)).collect::<HashSet<_>>().len()
+    }
+
+    /// Whether the provider ID of a node names this server. The result is `false` when the node is only matched with the
+    /// server by its name, because it is a node of another provider.
+    pub fn has_claimed(&self, id: InstanceId) -> bool {
+        self.servers.get(&id).is_some_and(|node| !self.target_only.contains(node))
     }
 }
 

@@ -13,8 +13,8 @@ use super::setting::{Command, Group, Setting, ValueKind};
 use super::values::{self, Color, Controller, LogFormat, Output, WorkloadName, unless_empty};
 use crate::http::SecretSource;
 use crate::provider::{
-    AddressFamily, CertificateDomains, InternalIpFrom, LabelPrefixes, Labels, LoadBalancerDefaults,
-    NetworkSelector, Profile, Sourced, variables,
+    AddressFamily, CertificateDomains, ForeignNodes, InternalIpFrom, LabelPrefixes, Labels,
+    LoadBalancerDefaults, NetworkSelector, Profile, Sourced, variables,
 };
 use crate::text::duration::{departing_delay, duration, interval, whole_seconds};
 use crate::text::selector::Selector;
@@ -44,6 +44,22 @@ const PLANNING: &[Command] = &[Run, NodeSync, LbSync, LbAdopt, LbRelease, RouteS
 /// The commands that plan load balancers.
 const WITH_LOAD_BALANCERS: &[Command] =
     &[Run, LbList, LbInspect, LbSync, LbAdopt, LbRelease, Doctor, Status, Lint];
+
+/// The commands that plan load balancers or show which nodes can be their targets.
+const WITH_TARGETS: &[Command] = &[
+    Run,
+    NodeList,
+    NodeInspect,
+    NodeSync,
+    LbList,
+    LbInspect,
+    LbSync,
+    LbAdopt,
+    LbRelease,
+    Doctor,
+    Status,
+    Lint,
+];
 
 /// The commands that plan routes.
 const WITH_ROUTES: &[Command] = &[Run, RouteList, RouteSync];
@@ -340,6 +356,14 @@ settings! {
     /// Whether nodes that run pods become targets first, when the type takes fewer targets than there are nodes. This is
     /// the default of the annotation prefer-nodes-with-pods: ccm help services. Unset: no.
     HCLOUD_LOAD_BALANCERS_PREFER_NODES_WITH_PODS [prefer_nodes_with_pods = parsed(boolean)] => {}
+
+    /// Whether nodes with a provider ID of another provider, or without one, can be targets. match: they are targets when
+    /// exactly one server has their name, and they report an address of it. ccm writes nothing to them: ccm help nodes.
+    HCLOUD_LOAD_BALANCERS_FOREIGN_NODES foreign_nodes: ForeignNodes = choice => {
+        kind: ValueKind::Choice(&["ignore", "match"]),
+        default: Some("ignore"),
+        commands: WITH_TARGETS,
+    }
 
     /// Labels of all load balancers of Services, e.g. team=web,cost=42. A label stays on the load balancer when its key
     /// is removed.

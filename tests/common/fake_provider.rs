@@ -20,6 +20,8 @@ pub struct FakeProvider {
     /// Prefixes of label keys. A label of a server is also set on its node when the label's key has one of these
     /// prefixes.
     pub label_prefixes: LabelPrefixes,
+    /// Whether nodes of other providers can be targets.
+    pub matches_foreign_nodes: bool,
 }
 
 impl FakeProvider {
@@ -32,6 +34,10 @@ impl FakeProvider {
 impl Provider for FakeProvider {
     fn name(&self) -> &'static str {
         "memory"
+    }
+
+    fn matches_foreign_nodes(&self) -> bool {
+        self.matches_foreign_nodes
     }
 
     fn parse_provider_id(&self, text: &str) -> ProviderId {
@@ -148,5 +154,9 @@ impl Instances for FakeProvider {
 
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet> {
         instance.public_ipv4.iter().map(|ip| IpNet::from(std::net::IpAddr::V4(*ip))).collect()
+    }
+
+    fn addresses_of(&self, instance: &Instance) -> Vec<IpNet> {
+        self.recognised_by(instance)
     }
 }

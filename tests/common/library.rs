@@ -8,7 +8,9 @@ use ccm::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile, robot
 use ccm::http::{self, Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube;
 use ccm::kube::config::{self, Access};
-use ccm::provider::{self, Gate, InternalIpFrom, LabelPrefixes, Refused, Source, clock};
+use ccm::provider::{
+    self, ForeignNodes, Gate, InternalIpFrom, LabelPrefixes, Refused, Source, clock,
+};
 use sandbox::robot::Sees;
 use sandbox::{Half, Sandbox};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -233,6 +235,7 @@ impl SandboxAccess {
                 internal_ip_from: InternalIpFrom::Network,
                 internal_ip_ranges: Vec::new(),
                 label_prefixes: LabelPrefixes(vec!["node.example.com/".into()]),
+                foreign: ForeignNodes::Ignore,
                 zone_label: provider::Sourced::new(true, Source::Rule("test")),
             },
             load_balancers: load_balancers.map(Arc::new),

@@ -4,8 +4,8 @@ use ccm::hetzner::{AddressFamily, CloudConnection, HetznerSettings, NodeSettings
 use ccm::http::{Proxies, SecretSource, Timing, Tls};
 use ccm::kube::KubeNode;
 use ccm::provider::{
-    Instance, InstanceId, InternalIpFrom, LabelPrefixes, OpenGate, PrivateAddress, Source, Sourced,
-    Urgency,
+    ForeignNodes, Instance, InstanceId, InternalIpFrom, LabelPrefixes, OpenGate, PrivateAddress,
+    Source, Sourced, Urgency,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -78,6 +78,7 @@ pub fn node_settings(family: AddressFamily) -> NodeSettings {
         internal_ip_from: InternalIpFrom::Network,
         internal_ip_ranges: Vec::new(),
         label_prefixes: LabelPrefixes::default(),
+        foreign: ForeignNodes::Ignore,
         zone_label: Sourced::new(true, Source::Kept),
     }
 }

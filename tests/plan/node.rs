@@ -311,6 +311,84 @@ fn foreign_unknown_and_dying_nodes_are_left_alone() {
     }
 }
 
+/// The rules for nodes of other providers as targets. Each row has the provider ID of the node, whether the node has
+/// the taint `uninitialized`, the addresses that it reports, the provider ID of another node, the names of the servers,
+/// and the expected reason. `None` as the reason means that the node is no target of another provider.
+#[test]
+fn a_node_of_another_provider_is_matched_by_name_and_address() {
+    use Reason::{
+        ForeignNodeMatched as Matched, ForeignNodeNotMatched as NotMatched,
+        InstanceLookupFailed as Unsafe, ServerClaimedTwice as Twice,
+    };
+    let (own, second, other) = ("192.0.2.1", "192.0.2.2", "198.51.100.7");
+    let rows: &[(&str, bool, &[&str], &str, [&str; 2], Option<Reason>)] = &[
+        ("k3s://a", false, &[own], "", ["a", "b"], Some(Matched)),
+        ("", false, &[own], "", ["a", "b"], Some(Matched)),
+        ("k3s://a", true, &[own], "", ["a", "b"], Some(Matched)),
+        ("", true, &[own], "", ["a", "b"], None),
+        ("memory://1", false, &[own], "", ["a", "b"], None),
+        ("memory://x", false, &[own], "", ["a", "b"], None),
+        ("k3s://a", false, &[other], "", ["a", "b"], Some(NotMatched)),
+        ("k3s://a", false, &[], "", ["a", "b"], Some(NotMatched)),
+        ("k3s://a", false, &[own], "", ["c", "b"], Some(NotMatched)),
+        ("k3s://a", false, &[second], "", ["c", "b"], Some(NotMatched)),
+        ("k3s://a", false, &[own], "", ["a", "a"], Some(Unsafe)),
+        ("k3s://a", false, &[own, second], "", ["a", "b"], Some(Unsafe)),
+        ("k3s://a", false, &[second], "", ["a", "b"], Some(NotMatched)),
+        ("k3s://a", false, &[own], "memory://1", ["a", "b"], Some(Twice)),
+        ("k3s://a", false, &[other], "memory://1", ["a", "b"], Some(Twice)),
+        ("k3s://a", false, &[own], "memory://2", ["a", "b"], Some(Matched)),
+        ("k3s://a", false, &[own], "k3s://a", ["a", "b"], Some(Matched)),
+    ];
+    for row in rows {
+        let (id, is_new, reported, other_id, names, expected) = row;
+        let mut servers = [server(1, names[0]), server(2, names[1])];
+        servers[0].public_ipv4 = own.parse().ok();
+        servers[1].public_ipv4 = second.parse().ok();
+        let cloud = FakeProvider { matches_foreign_nodes: true, ..FakeProvider::of(servers) };
+        let taints = if *is_new { vec![taint()] } else { Vec::new() };
+        let address = |ip: &&str| json!({ "type": "InternalIP", "address": ip });
+        let addresses: Vec<Value> = reported.iter().map(address).collect();
+        let nodes = [
+            node(
+                "a",
+                json!({ "spec": { "providerID": id, "taints": taints }, "status": { "addresses": addresses } }),
+            ),
+            node("z", json!({ "spec": { "providerID": other_id } })),
+        ];
+        let plan = plan_all(&nodes, &cloud).remove(0);
+        let found = match &plan.server {
+            ServerMatch::TargetOnly(_) => reasons(&plan).first().copied(),
+            _ => None,
+        };
+        assert_eq!(found, *expected, "{row:?}: {plan:?}");
+        if found.is_some() {
+            assert_eq!((&plan.changes, &plan.obstacle), (&vec![], &None), "{row:?}");
+        }
+        // Without the setting, the node is treated as before.
+        let cloud = FakeProvider { matches_foreign_nodes: false, ..cloud };
+        let plan = plan_all(&nodes, &cloud).remove(0);
+        assert!(!matches!(plan.server, ServerMatch::TargetOnly(_)), "{row:?}: {plan:?}");
+    }
+}
+
+#[test]
+fn a_list_of_servers_that_failed_matches_no_node_of_another_provider() {
+    let error = ProviderError::new(ErrorKind::Other, "no answer");
+    let mut own = server(1, "a");
+    own.public_ipv4 = "192.0.2.1".parse().ok();
+    let cloud = FakeProvider { matches_foreign_nodes: true, ..FakeProvider::of([own]) };
+    let reported = json!([{ "type": "InternalIP", "address": "192.0.2.1" }]);
+    let nodes = [node(
+        "a",
+        json!({ "spec": { "providerID": "k3s://a" }, "status": { "addresses": reported } }),
+    )];
+    let servers = Servers { cloud: Ok(&cloud.instances), dedicated: Err(&error) };
+    let plan = plan(&nodes, servers, &cloud, jiff::Timestamp::UNIX_EPOCH).remove(0);
+    assert_eq!(reasons(&plan), [Reason::InstanceLookupFailed]);
+    assert_eq!(plan.changes, []);
+}
+
 #[test]
 fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
     let cloud = FakeProvider::of([server(1, "a")]);

@@ -6,6 +6,7 @@ use super::outcome::{CheckOutcome, CheckResult, Gap, counted, need, or_ok, repor
 use super::view::DoctorView;
 use crate::controllers::lifecycle::{OUT_OF_SERVICE, SHUTDOWN, switch_on};
 use crate::controllers::node::{NodePlan, ServerMatch, is_uninitialized, join_anew};
+use crate::provider::variables::HCLOUD_LOAD_BALANCERS_FOREIGN_NODES;
 use crate::provider::{Finding, Reason};
 use crate::text::shell_command;
 
@@ -15,10 +16,13 @@ fn own(nodes: &[NodePlan]) -> (usize, usize) {
     let server = |plan: &&NodePlan| match &plan.server {
         ServerMatch::Matched(server, _) => server.id.cloud().is_some(),
         ServerMatch::Gone(id) => id.cloud().is_some(),
+        ServerMatch::TargetOnly(found) => found.obstacle.is_none(),
         ServerMatch::Unmatched => true,
         ServerMatch::Foreign | ServerMatch::Unknown | ServerMatch::Unclear => false,
     };
-    let is_matched = |plan: &&NodePlan| matches!(plan.server, ServerMatch::Matched(..));
+    let is_matched = |plan: &&NodePlan| {
+        matches!(plan.server, ServerMatch::Matched(..) | ServerMatch::TargetOnly(_))
+    };
     let own = nodes.iter().filter(server);
     (own.clone().count(), own.filter(is_matched).count())
 }
@@ -77,18 +81,41 @@ pub(super) fn provider_ids(view: &DoctorView) -> CheckResult {
     let is_hccm = !is_ours_hcloud && nodes.iter().any(is_hcloud);
     let is_all = is_hccm || nodes.iter().all(|plan| plan.server == ServerMatch::Foreign);
     let outcome = if is_all { CheckOutcome::fail } else { CheckOutcome::warn };
+    let count = nodes.iter().filter(|plan| plan.would_match).count();
     let decide = |plan: &NodePlan| {
+        if let ServerMatch::TargetOnly(found) = &plan.server {
+            return found
+                .obstacle
+                .as_ref()
+                .map(|why| reported(CheckOutcome::warn, why, &inspect(plan)));
+        }
         let finding = find(plan, &[Reason::UnknownProviderIDPrefix])?;
         let fix = if is_hccm {
             "hcloud:// belongs to hcloud-cloud-controller-manager: run ccm with --cloud-provider=hcloud"
                 .to_owned()
+        } else if plan.would_match {
+            format!(
+                "to make this node a target of load balancers, set {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match, with \
+                 which {} would be matched; to make it a full node, {}",
+                counted(count, "node"),
+                join_anew(&plan.node)
+            )
         } else {
             format!("if the node runs on a server of this project, {}", join_anew(&plan.node))
         };
         let finding = finding.clone().with_fix(fix);
         Some(reported(outcome, &finding, &inspect(plan)))
     };
-    each(nodes, decide, "no node has a provider ID of another provider")
+    let targets =
+        nodes.iter().filter(|plan| matches!(plan.server, ServerMatch::TargetOnly(_))).count();
+    let ok = match targets {
+        0 => "no node has a provider ID of another provider".to_owned(),
+        count => format!(
+            "{} of other providers, matched with their servers as targets",
+            counted(count, "node")
+        ),
+    };
+    each(nodes, decide, ok)
 }
 
 pub(super) fn kubelets(view: &DoctorView) -> CheckResult {

@@ -4,7 +4,7 @@
 use super::desired::{self, FromServer};
 use crate::cache::{Covers, ServerNeeds};
 use crate::controllers::matching::{
-    MatchIndex, MatchOutcome, MatchedBy, UNINITIALIZED, is_uninitialized,
+    ForeignMatch, MatchIndex, MatchOutcome, MatchedBy, UNINITIALIZED, is_uninitialized,
 };
 use crate::controllers::node_writes::Values;
 use crate::controllers::{NodeChange, Plan};
@@ -33,6 +33,8 @@ pub struct NodeFacts {
     /// The node for which the plan was made.
     pub node: KubeNode,
     pub server: ServerMatch,
+    /// Whether the node is of another provider and would be a target with `HCLOUD_LOAD_BALANCERS_FOREIGN_NODES=match`.
+    pub would_match: bool,
     /// The addresses, each with its present value, its desired value, and where the desired value comes from.
     pub address_fields: Vec<Field>,
     /// The labels, the provider ID and the taints, each with its present value, its desired value, and where the
@@ -46,6 +48,8 @@ pub enum ServerMatch {
     Matched(Box<Instance>, MatchedBy),
     Gone(InstanceId),
     Foreign,
+    /// The node is of another provider, and this program only uses it as a target of load balancers.
+    TargetOnly(Box<ForeignMatch>),
     Unknown,
     #[default]
     Unmatched,
@@ -82,6 +86,7 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
     match index.find(node) {
         MatchOutcome::Foreign => {
             plan.server = ServerMatch::Foreign;
+            plan.would_match = index.foreign(node).obstacle.is_none();
             let (id, ours) = (&node.spec.provider_id, provider.name());
             let message = format!(
                 "provider ID {id:?} belongs to another cloud provider (ccm's begin with {ours}://), so ccm does not \
@@ -91,6 +96,7 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
             let finding = Finding::warning(Reason::UnknownProviderIDPrefix, message);
             plan.findings.push(finding.with_fix(fix));
         }
+        MatchOutcome::TargetOnly(found) => plan.target_only(found),
         MatchOutcome::Unknown(why) => {
             plan.server = ServerMatch::Unknown;
             let id = &node.spec.provider_id;
@@ -182,9 +188,13 @@ impl NodePlan {
             // The list of servers may have been read before the node's server was created. If the server exists, it is
             // in every list that is read after the node was seen for the first time.
             ServerMatch::Gone(_) => needs.since = Some(first_seen),
+            ServerMatch::TargetOnly(found) if found.named.is_empty() => {
+                needs.since = Some(first_seen);
+            }
             ServerMatch::Unmatched => needs.dedicated_since = Some(first_seen),
             ServerMatch::Matched(..)
             | ServerMatch::Foreign
+            | ServerMatch::TargetOnly(_)
             | ServerMatch::Unknown
             | ServerMatch::Unclear => {}
         }
@@ -198,6 +208,21 @@ impl NodePlan {
             needs.covers = Covers::All;
         }
         needs
+    }
+
+    /// Makes the plan for a node of another provider. Nothing is ever written to it.
+    fn target_only(&mut self, found: ForeignMatch) {
+        let finding = found.obstacle.clone().unwrap_or_else(|| {
+            let server = found.named.first().map(|it| format!("{} ({})", it.name, it.id));
+            let message = format!(
+                "server {} has the name of this node of another provider and an address that it reports, so the node \
+                 can be a target of load balancers; ccm writes nothing to the node",
+                server.unwrap_or_default()
+            );
+            Finding::info(Reason::ForeignNodeMatched, message)
+        });
+        self.findings.push(finding);
+        self.server = ServerMatch::TargetOnly(Box::new(found));
     }
 
     fn gone(&mut self, id: InstanceId, index: &MatchIndex) {

@@ -383,6 +383,17 @@ impl Dependencies {
                 label.hash(&mut of_nodes);
             }
         }
+        let servers = apis.instances_last();
+        let servers = servers.as_deref().map(Vec::as_slice);
+        for (node, found) in observe::foreign_matches(apis, &seen.nodes, servers) {
+            let of_named = found.named.iter().map(|server| server.id);
+            let decides = (of_named.collect::<Vec<_>>(), found.obstacle.is_some());
+            (node.name(), &node.metadata.uid, decides, observe::is_offered(node))
+                .hash(&mut of_nodes);
+            for label in node.metadata.labels.iter() {
+                label.hash(&mut of_nodes);
+            }
+        }
         let mut others = of_groups(&seen.services, observe::known_group(apis));
         let has_groups = !others.is_empty();
         let with_secrets = seen.services.iter().filter(|_| !seen.tls_secrets.is_empty());

@@ -6,12 +6,13 @@
 
 use super::departures::Departures;
 use crate::cache::{self, Apis, CacheError, View};
-use crate::controllers::matching::{Claims, server_of};
+use crate::controllers::matching::{Claims, ForeignMatch, MatchIndex, is_foreign, server_of};
 use crate::controllers::schedule::Reads;
 use crate::kube::{AnyService, KubeNode, KubeService};
 use crate::provider::{
     self, AddressKind, Cluster, Departure, ErrorKind, Groups, Instance, InstanceId, Needs,
-    NodeAddress, OfferedNode, Provider, ProviderId, Reach, Snapshot, TlsSecrets, Urgency, clock,
+    NodeAddress, OfferedNode, Provider, ProviderId, Reach, Servers, Snapshot, TlsSecrets, Urgency,
+    clock,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -157,20 +158,104 @@ impl ObservedServices {
             // that is older than the list of load balancers may come from another project, so it is not used.
             let since = since.max(self.answered);
             let servers = apis.instances(Some(since), Duration::MAX, self.urgency)?;
-            let is_own = |server: &Instance| self.cluster.servers.contains_key(&server.id);
-            self.has_own_servers = Some(servers.value.iter().any(is_own));
             let known: HashMap<String, Departure> =
                 self.nodes.drain(..).map(|node| (node.name, node.departure)).collect();
             let departure = |node: &KubeNode| known.get(node.name()).copied().unwrap_or_default();
-            self.nodes = offered(apis, nodes, Some(&servers.value), true, departure);
+            self.offer(
+                apis,
+                nodes,
+                ListedServers { list: Some(&servers.value), is_certain: true },
+                departure,
+            );
+            let is_own = |server: &Instance| self.is_own(server.id);
+            self.has_own_servers = Some(servers.value.iter().any(is_own));
         }
         Ok(needs != Needs::default())
+    }
+
+    /// Whether a node of the cluster runs on this server. The result is `false` when this is not certain, which is
+    /// possible for a node of another provider.
+    fn is_own(&self, id: InstanceId) -> bool {
+        let is_matched = |node: &OfferedNode| {
+            node.provider_id == ProviderId::Ours(id) && matches!(node.reach, Reach::By { .. })
+        };
+        self.cluster.has_claimed(id) || self.nodes.iter().any(is_matched)
+    }
+
+    /// Sets the nodes that a plan may use as targets, and what is known about their servers. A node of another provider
+    /// is matched with a server here, if the settings allow it.
+    fn offer(
+        &mut self,
+        apis: &Apis,
+        nodes: &[Arc<KubeNode>],
+        servers: ListedServers,
+        departure: impl Fn(&KubeNode) -> Departure,
+    ) {
+        let dedicated = DedicatedServers::of(apis);
+        let others = foreign_matches(apis, nodes, servers.list);
+        let doubtful: HashSet<InstanceId> = others
+            .iter()
+            .filter(|(_, found)| found.obstacle.is_some())
+            .flat_map(|(_, found)| found.named.iter().map(|server| server.id))
+            .collect();
+        let list = servers.list.unwrap_or_default().iter();
+        let by_id: HashMap<InstanceId, &Instance> =
+            list.map(|server| (server.id, server)).collect();
+        let reach = |id: InstanceId| match by_id.get(&id) {
+            _ if doubtful.contains(&id) => Reach::Doubtful,
+            Some(server) => Reach::By {
+                has_public_ipv4: server.public_ipv4.is_some(),
+                networks: server.private.iter().map(|address| address.network).collect(),
+            },
+            None if servers.list.is_some() => Reach::Missing { is_certain: servers.is_certain },
+            None => Reach::Unknown,
+        };
+        let offer = |node: &KubeNode, id: InstanceId| OfferedNode {
+            name: node.name().to_owned(),
+            reach: reach(id),
+            departure: departure(node),
+            dedicated_ipv4: None,
+            provider_id: ProviderId::Ours(id),
+            labels: node.metadata.labels.clone(),
+            addresses: Vec::new(),
+        };
+        let own = candidates(nodes, &*apis.provider).map(|(node, id)| OfferedNode {
+            dedicated_ipv4: dedicated.ipv4(node, id),
+            addresses: node.status.addresses.clone(),
+            ..offer(node, id)
+        });
+        self.nodes = own.collect();
+        self.cluster.target_only = others.iter().map(|(node, _)| node.name().to_owned()).collect();
+        for (node, found) in &others {
+            for server in &found.named {
+                let name = || node.name().to_owned();
+                // The addresses in the node's status are not used, because its kubelet writes them.
+                let public = server.public_ipv4.filter(|_| server.id.dedicated().is_some());
+                if server.id.cloud().is_some() {
+                    self.cluster.servers.entry(server.id).or_insert_with(name);
+                } else if let Some(ip) = public {
+                    self.cluster.dedicated.entry(ip.into()).or_insert_with(name);
+                    self.cluster.proven.insert(ip.into());
+                }
+                if is_offered(node) {
+                    self.nodes
+                        .push(OfferedNode { dedicated_ipv4: public, ..offer(node, server.id) });
+                }
+            }
+        }
+        let named: HashSet<&str> = others
+            .iter()
+            .filter(|(_, found)| !found.named.is_empty())
+            .map(|(node, _)| node.name())
+            .collect();
+        self.cluster.foreign_nodes.retain(|(name, _)| !named.contains(name.as_str()));
     }
 
     /// Whether the server with the lowest ID among all servers of the cluster's nodes still exists. One such server is
     /// enough to prove that the API token belongs to the right project.
     fn has_first_server(&self, apis: &Apis) -> Result<bool, CacheError> {
-        let first = self.cluster.servers.keys().min();
+        let claimed = self.cluster.servers.keys().filter(|id| self.cluster.has_claimed(**id));
+        let first = claimed.min();
         match first.map(|id| apis.instance(id.number())) {
             Some(Err(error)) if error.kind != ErrorKind::NotFound => Err(CacheError::Cloud(error)),
             found => Ok(matches!(found, Some(Ok(_)))),
@@ -278,15 +363,22 @@ pub(super) fn observe(
     let snapshot = apis.load_balancers(&for_cloud, reads.max_age, reads.urgency)?;
     let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
     // The servers come from the last list, which another controller may have read. Plans that need a newer list get it
-    // from `ObservedServices::read_needs`.
-    let servers = apis.instances_last();
+    // from `ObservedServices::read_needs`. A node of another provider is matched with a server of a list that is as new as
+    // the list of load balancers.
+    let provider = &*apis.provider;
+    let is_matched = |node: &Arc<KubeNode>| is_foreign(node, provider);
+    let servers = if provider.matches_foreign_nodes() && seen.nodes.iter().any(is_matched) {
+        Some(apis.instances(None, reads.max_age, reads.urgency)?.value)
+    } else {
+        apis.instances_last()
+    };
     let servers = servers.as_deref().map(Vec::as_slice);
     // An old list of all Services is enough, because Services are seldom created or deleted. When a plan depends on
     // whether another Service owns a load balancer, `read_needs` reads the list again.
     let all = all_services(apis, Duration::MAX)?;
     let mut observed = ObservedServices {
         cluster: cluster(apis, &all.value, &seen.nodes)?,
-        nodes: offered(apis, &seen.nodes, servers, false, |node| departures.of(node)),
+        nodes: Vec::new(),
         services,
         snapshot: Arc::clone(&snapshot.value),
         answered: snapshot.answered,
@@ -295,6 +387,8 @@ pub(super) fn observe(
         management: Management::Usual,
         waiting: HashSet::new(),
     };
+    let servers = ListedServers { list: servers, is_certain: false };
+    observed.offer(apis, &seen.nodes, servers, |node| departures.of(node));
     observed.cluster.untouched = untouched;
     observed.set_groups(groups);
     observed.cluster.tls_secrets = tls_secrets;
@@ -468,39 +562,41 @@ pub(super) fn cluster(
     Ok(cluster)
 }
 
-/// Returns the nodes that a plan may use as targets, and what is known about their servers. `servers` is the list of
-/// all servers, or `None` when it was not read. `is_certain` means that the list was requested after this sync pass
-/// began.
-fn offered(
-    apis: &Apis,
-    nodes: &[Arc<KubeNode>],
-    servers: Option<&[Instance]>,
+/// The list of all cloud servers, if it was read.
+#[derive(Clone, Copy)]
+struct ListedServers<'a> {
+    list: Option<&'a [Instance]>,
+    /// Whether the list was requested after this sync pass began.
     is_certain: bool,
-    departure: impl Fn(&KubeNode) -> Departure,
-) -> Vec<OfferedNode> {
-    let dedicated = DedicatedServers::of(apis);
-    let list = servers.unwrap_or_default().iter();
-    let by_id: HashMap<InstanceId, &Instance> =
-        list.map(|instance| (instance.id, instance)).collect();
-    let reach = |id: InstanceId| match (by_id.get(&id), servers) {
-        (Some(server), _) => Reach::By {
-            has_public_ipv4: server.public_ipv4.is_some(),
-            networks: server.private.iter().map(|address| address.network).collect(),
-        },
-        (None, Some(_)) => Reach::Missing { is_certain },
-        (None, None) => Reach::Unknown,
+}
+
+/// Matches the nodes of other providers with servers. The result is empty when the settings do not allow this, or when
+/// the cloud servers were not listed.
+pub(super) fn foreign_matches<'a>(
+    apis: &Apis,
+    nodes: &'a [Arc<KubeNode>],
+    servers: Option<&[Instance]>,
+) -> Vec<(&'a KubeNode, ForeignMatch)> {
+    let provider = &*apis.provider;
+    let foreign = nodes.iter().filter(|node| is_foreign(node, provider));
+    let foreign: Vec<&KubeNode> = foreign.map(|node| &**node).collect();
+    let Some(cloud) = servers.filter(|_| provider.matches_foreign_nodes() && !foreign.is_empty())
+    else {
+        return Vec::new();
     };
-    candidates(nodes, &*apis.provider)
-        .map(|(node, id)| OfferedNode {
-            name: node.name().to_owned(),
-            reach: reach(id),
-            departure: departure(node),
-            dedicated_ipv4: dedicated.ipv4(node, id),
-            provider_id: ProviderId::Ours(id),
-            labels: node.metadata.labels.clone(),
-            addresses: node.status.addresses.clone(),
-        })
-        .collect()
+    let dedicated = match provider.dedicated() {
+        None => Ok(None),
+        Some(_) => apis.dedicated(None, Urgency::Needed).map(Some),
+    };
+    let dedicated =
+        dedicated.as_ref().map(|list| list.as_ref().map_or(&[][..], |list| &list.value));
+    let index = MatchIndex::new(provider, nodes, Servers { cloud: Ok(cloud), dedicated });
+    foreign.into_iter().map(|node| (node, index.foreign(node))).collect()
+}
+
+/// Whether nothing on the Node object excludes the node from load balancers.
+pub(super) fn is_offered(node: &KubeNode) -> bool {
+    node.metadata.deletion_timestamp.is_none() && !is_excluded(node)
 }
 
 /// Returns the nodes that can become targets, with the IDs of their servers. When one of these nodes changes, the
@@ -514,8 +610,7 @@ pub(super) fn candidates<'a>(
     let claims = Claims::new(provider, nodes);
     nodes.iter().filter_map(move |node| {
         let id = claims.server_of(node)?;
-        let is_offered = node.metadata.deletion_timestamp.is_none() && !is_excluded(node);
-        is_offered.then_some((&**node, id))
+        is_offered(node).then_some((&**node, id))
     })
 }
 

@@ -139,7 +139,7 @@ pub(super) fn plan_for(
     }
     let lacks_identity = cluster.uid.is_empty();
     plan.take_over(if lacks_identity { without_identity(cloud, plan.want) } else { cloud });
-    let is_unknown = !cluster.servers.is_empty() && observed.has_own_servers.is_none();
+    let is_unknown = cluster.project_nodes() > 0 && observed.has_own_servers.is_none();
     plan.cloud.needs.services |= is_begun;
     plan.cloud.needs.servers |= is_begun;
     plan.cloud.needs.project = is_unknown && plan.may_rest_on_project();
@@ -216,7 +216,7 @@ pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
 /// load balancer in the right project would stay behind. When no node of the cluster runs on a cloud server, the
 /// project can't be checked.
 fn refuse_in_wrong_project(observed: &ObservedServices, plans: &mut [ServicePlan]) {
-    let count = observed.cluster.servers.len();
+    let count = observed.cluster.project_nodes();
     if count == 0 || observed.has_own_servers != Some(false) {
         return;
     }

@@ -10,6 +10,7 @@ use super::diff::USUAL_TYPE;
 use super::model::balancer::BalancerType;
 use super::ownership::context::PlanContext;
 use super::ownership::labels::Labelled;
+use crate::provider::variables::HCLOUD_LOAD_BALANCERS_FOREIGN_NODES;
 use crate::provider::{Finding, InstanceId, ProviderId, Reason};
 use std::collections::BTreeSet;
 
@@ -38,7 +39,8 @@ pub(super) fn serves_foreign_node(context: &PlanContext, balancer: Labelled) -> 
     if other.parse_provider_id(id).ours().is_none() {
         return Some(format!(
             "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} is not one of ccm's, so the \
-             node is no target for ccm. ccm would remove it, and therefore changes nothing. Let such nodes join again, \
+             node is no target for ccm. ccm would remove it, and therefore changes nothing. Set \
+             {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match, with which such nodes stay targets, or let them join again, \
              one after the other: ccm help migrate",
             balancer.name
         ));

@@ -72,7 +72,7 @@ impl provider::Snapshot for BalancerSnapshot {
         let is_server = |target| matches!(target, TargetId::Server(_));
         let all = self.balancers().all();
         let mut all = all.flat_map(|labelled| labelled.balancer.single_targets());
-        all.any(|(target, _)| is_server(target) && target.node(cluster).is_some())
+        all.any(|(target, _)| is_server(target) && target.is_claimed(cluster))
     }
 
     fn external(&self) -> Vec<Balancer> {

@@ -10,6 +10,7 @@ mod creation;
 mod departing;
 mod external;
 mod failures;
+mod foreign_nodes;
 mod identity;
 mod keep;
 mod kept_resources;

@@ -228,6 +228,21 @@ fn a_cluster_of_the_fork_by_identw_stays_as_it_is() {
     assert!(!ran.stderr.contains("to node worker-1, "), "{ran:?}");
 }
 
+/// With `match`, the nodes of the fork by identw stay targets, and nothing is written.
+#[test]
+fn nodes_of_the_fork_by_identw_stay_targets_when_they_are_matched() {
+    let mut left = Left::of_fork(Program::Identw);
+    left.env = common::with(left.env, &[("HCLOUD_LOAD_BALANCERS_FOREIGN_NODES", "match")]);
+    for robot in ["true", "false"] {
+        left.env = common::with(left.env, &[("ROBOT_ENABLED", robot)]);
+        left.sandbox.calls().clear();
+        let before = left.world();
+        let ran = ccm(&left.env, &[ITS_WORDS, &["--once"]].concat()).with_code(0);
+        assert_eq!(writes_beside_events(&left, false), Vec::<String>::new(), "{ran:?}");
+        left.is_as(&before, &ran.stderr);
+    }
+}
+
 /// Object by object, what we write and how that one finds it again.
 #[test]
 fn hcloud_cloud_controller_manager_reads_what_ccm_leaves() {

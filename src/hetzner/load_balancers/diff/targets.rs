@@ -16,8 +16,8 @@ use crate::hetzner::load_balancers::ownership::group::Owner;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::provider::variables::{ROBOT_PASSWORD, ROBOT_USER};
 use crate::provider::{
-    Departure, Description, EXCHANGES_AT_MOST, EXCHANGES_OF_BALANCER, LeftOutState, NodeWithPods,
-    OfferedNode, Reach, Reason, Source, Sourced, WhyKept, WriteVerb,
+    Departure, Description, EXCHANGES_AT_MOST, EXCHANGES_OF_BALANCER, InstanceId, LeftOutState,
+    NodeWithPods, OfferedNode, ProviderId, Reach, Reason, Source, Sourced, WhyKept, WriteVerb,
 };
 use crate::text;
 use serde_json::Value;
@@ -145,8 +145,9 @@ impl<'a> Ways<'a> {
             (Some(true), _) => true,
             // This existing target is reached by the wrong kind of address, e.g. a public one instead of a private one.
             // To correct this, the target would have to be removed and added again. But its server is missing in the
-            // list of servers, so the API might refuse to add it. The target therefore stays as it is.
-            (Some(false), Some(Reach::Missing { .. })) => false,
+            // list of servers, so the API might refuse to add it. The target therefore stays as it is. It
+            // also stays when it is not certain that the node runs on this server.
+            (Some(false), Some(Reach::Missing { .. } | Reach::Doubtful)) => false,
             (_, found) => found.is_none_or(|found| self.reaches(found)),
         };
         wanted.iter().filter(exists).cloned().partition(can)
@@ -534,12 +535,16 @@ impl Diff<'_, '_> {
     /// target.
     fn wanted_targets(&mut self, ways: &Ways) -> NamedTargets {
         let mut wanted = NamedTargets::new();
+        let doubtful = doubtful_targets(self.context.nodes);
         for (machine, name) in &self.desired.targets.nodes {
             let (target, lacks_address) = ways.target(*machine);
             if lacks_address {
                 self.report_lack(name, target.is_some());
             }
             let Some(target) = target else { continue };
+            if doubtful.contains(&target) && !ways.there.contains_key(&target) {
+                continue;
+            }
             // On an external load balancer (one that somebody else made), a target that was there before this cluster
             // used the load balancer is not changed.
             let is_of_another = self.balancer.is_some_and(|balancer| {
@@ -676,6 +681,16 @@ impl Diff<'_, '_> {
 /// Returns text for messages about the kind of address by which a target is reached.
 fn by(private: bool) -> &'static str {
     if private { "by private IP" } else { "by public IP" }
+}
+
+/// Returns the targets on whose machines it is not certain that a node of the cluster runs.
+fn doubtful_targets(nodes: &[OfferedNode]) -> BTreeSet<TargetId> {
+    let doubtful = nodes.iter().filter(|node| node.reach == Reach::Doubtful);
+    let target = |node: &OfferedNode| match node.provider_id {
+        ProviderId::Ours(InstanceId::Cloud(id)) => Some(TargetId::Server(id)),
+        _ => node.dedicated_ipv4.map(|ip| TargetId::Address(ip.into())),
+    };
+    doubtful.filter_map(target).collect()
 }
 
 /// Returns, for each node on a cloud server, what the list of servers says about the server: whether it exists, and by

@@ -180,6 +180,11 @@ impl TargetId {
         }
     }
 
+    /// Whether the target's machine has a node of this cluster that is not a node of another provider.
+    pub(crate) fn is_claimed(self, cluster: &Cluster) -> bool {
+        self.node(cluster).is_some_and(|node| !cluster.target_only.contains(node))
+    }
+
     /// Whether data from Hetzner prove that the target is a node of this cluster. An address that only a kubelet
     /// reports is no proof, because a kubelet can report any address.
     pub(crate) fn is_proven(self, cluster: &Cluster) -> bool {

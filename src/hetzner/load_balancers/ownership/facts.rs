@@ -147,7 +147,7 @@ pub(crate) fn other_cluster<'a>(balancer: Labelled<'a>, cluster: &Cluster) -> Op
 
 /// Whether at least one target of the load balancer is a node of this cluster.
 fn has_node(balancer: Labelled, cluster: &Cluster) -> bool {
-    balancer.single_targets().any(|(target, _)| target.node(cluster).is_some())
+    balancer.single_targets().any(|(target, _)| target.is_claimed(cluster))
 }
 
 /// Returns the UID of another Service of this cluster that exists, and that owns the load balancer or one of its ports,
@@ -185,7 +185,7 @@ pub(crate) fn foreign_targets<'a>(
 
 fn foreign_part(target: &ApiTarget, cluster: &Cluster) -> Option<String> {
     let foreign_server = |id: u64| {
-        let is_node = cluster.servers.contains_key(&InstanceId::Cloud(id));
+        let is_node = cluster.has_claimed(InstanceId::Cloud(id));
         (!is_node).then(|| format!("server {id} is no node of this cluster"))
     };
     match target {
