@@ -274,52 +274,42 @@ impl<'a> MatchIndex<'a> {
         address: Option<IpAddr>,
         reported: &[IpAddr],
     ) -> Option<Finding> {
-        let stays =
-            "the node does not become a target of load balancers, and stays one where it is one";
         if let Some(error) = self.servers.error() {
             let message = format!("it is not known which servers have the node's name: {error}");
             return Some(Finding::warning(Reason::InstanceLookupFailed, message));
         }
-        let (reason, message, fix) = match *named {
-            [] => (
-                Reason::ForeignNodeNotMatched,
-                format!("no server is named {:?}, so the node is no target of load balancers", node.name()),
-                "rename its server to the node's name, or set a token of the project that has the server".to_owned(),
-            ),
-            [server] => {
-                let (name, id) = (&server.name, server.id);
-                let of_another = self.claims.of(id).iter().find(|other| other.name() != node.name());
-                let second = || {
-                    let mut others = self.servers.iter().filter(|other| other.id != id);
-                    others.find_map(|other| Some((other, self.address_of(other, reported)?)))
-                };
-                if let Some(other) = of_another {
-                    (
-                        Reason::ServerClaimedTwice,
-                        format!("server {name} ({id}) has the node's name, but the provider ID of node {:?} names it, too: {stays}", other.name()),
-                        "delete the node that does not run on the server".to_owned(),
-                    )
-                } else if address.is_none() {
-                    (
-                        Reason::ForeignNodeNotMatched,
-                        format!("server {name} ({id}) has the node's name, but the node reports no address of it, so the server may belong to another cluster: {stays}"),
-                        format!("let the kubelet report one of {}, e.g. by node-external-ip of k3s", self.addresses_shown(server)),
-                    )
-                } else {
-                    let (other, ip) = second()?;
-                    (
-                        Reason::InstanceLookupFailed,
-                        format!("server {name} ({id}) has the node's name, but the node also reports {ip}, an address of server {} ({}): {stays}", other.name, other.id),
-                        "correct the addresses that its kubelet reports".to_owned(),
-                    )
-                }
-            }
-            _ => (
-                Reason::InstanceLookupFailed,
-                format!("several servers are named {:?}: {stays}", node.name()),
-                "give this name only to the server of this node; hcloud server list shows the servers".to_owned(),
-            ),
+        let [server] = *named else {
+            return Some(not_one(node, named));
         };
+        let mut claimants = self.claims.of(server.id).iter();
+        let (reason, why, fix) = if let Some(other) = claimants.find(|it| it.name() != node.name())
+        {
+            let why = format!("the provider ID of node {:?} names it, too", other.name());
+            let fix = "delete the node that does not run on the server".to_owned();
+            (Reason::ServerClaimedTwice, why, fix)
+        } else if address.is_none() {
+            let why =
+                "the node reports no address of it, so the server may belong to another cluster"
+                    .to_owned();
+            let addresses = self.addresses_shown(server);
+            let fix = format!(
+                "let the kubelet report one of {addresses}, e.g. by node-external-ip of k3s"
+            );
+            (Reason::ForeignNodeNotMatched, why, fix)
+        } else {
+            let mut others = self.servers.iter().filter(|other| other.id != server.id);
+            let second = others.find_map(|other| Some((other, self.address_of(other, reported)?)));
+            let (other, ip) = second?;
+            let (name, id) = (&other.name, other.id);
+            let why = format!("the node also reports {ip}, an address of server {name} ({id})");
+            let fix = "correct the addresses that its kubelet reports".to_owned();
+            (Reason::InstanceLookupFailed, why, fix)
+        };
+        let (name, id) = (&server.name, server.id);
+        let message = format!(
+            "server {name} ({id}) has the node's name, but {why}: the node does not become a target of load balancers, \
+             and stays one where it is one"
+        );
         Some(Finding::warning(reason, message).with_fix(fix))
     }
 
@@ -543,6 +533,25 @@ fn annotated_ips(node: &KubeNode, annotation: &str) -> impl Iterator<Item = IpAd
 
 fn reported_ips(node: &KubeNode) -> Vec<IpAddr> {
     node.status.addresses.iter().filter_map(NodeAddress::ip).collect()
+}
+
+/// Returns a finding (a message for the operator) about a node of another provider whose name no server has, or several
+/// servers have.
+fn not_one(node: &KubeNode, named: &[&Instance]) -> Finding {
+    let name = node.name();
+    if named.is_empty() {
+        let message =
+            format!("no server is named {name:?}, so the node is no target of load balancers");
+        let fix = "rename its server to the node's name, or set a token of the project that has the server";
+        return Finding::warning(Reason::ForeignNodeNotMatched, message).with_fix(fix);
+    }
+    let message = format!(
+        "several servers are named {name:?}: the node does not become a target of load balancers, and stays one where \
+         it is one"
+    );
+    let fix =
+        "give this name only to the server of this node; hcloud server list shows the servers";
+    Finding::warning(Reason::InstanceLookupFailed, message).with_fix(fix)
 }
 
 fn ambiguous(node: &KubeNode, candidates: &[(&Instance, IpAddr)]) -> Finding {

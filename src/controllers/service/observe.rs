@@ -363,8 +363,8 @@ pub(super) fn observe(
     let snapshot = apis.load_balancers(&for_cloud, reads.max_age, reads.urgency)?;
     let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
     // The servers come from the last list, which another controller may have read. Plans that need a newer list get it
-    // from `ObservedServices::read_needs`. A node of another provider is matched with a server of a list that is as new as
-    // the list of load balancers.
+    // from `ObservedServices::read_needs`. A node of another provider is matched with a server of a list that is as new
+    // as the list of load balancers.
     let provider = &*apis.provider;
     let is_matched = |node: &Arc<KubeNode>| is_foreign(node, provider);
     let servers = if provider.matches_foreign_nodes() && seen.nodes.iter().any(is_matched) {
