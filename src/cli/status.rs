@@ -63,6 +63,16 @@ struct Screen<'a> {
     /// with its interval. Lists that `ccm status` did not read are left out.
     refreshes: &'a [Refresh],
     nodes: Option<Count>,
+    #[serde(flatten)]
+    special: SpecialNodes,
+    load_balancers: Option<Count>,
+    routes: Option<Count>,
+}
+
+/// How many nodes differ from others. A number is `None` when the nodes could not be read.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SpecialNodes {
     /// How many nodes will stop soon, e.g. because the cluster autoscaler is about to delete them. A taint or a
     /// condition of the node says this. With `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`, each cordoned node counts as
     /// well.
@@ -72,8 +82,6 @@ struct Screen<'a> {
     target_only_nodes: Option<usize>,
     /// The number of nodes that have a taint `out-of-service`.
     out_of_service_nodes: Option<usize>,
-    load_balancers: Option<Count>,
-    routes: Option<Count>,
 }
 
 /// The number of objects of a kind, and how many of them are healthy.
@@ -106,16 +114,18 @@ impl<'a> Screen<'a> {
             calls_an_hour,
             refreshes: &view.refreshes,
             nodes: nodes.map(|nodes| Count::of(nodes.iter().map(|plan| plan.node.is_ready()))),
-            departing_nodes: nodes.map(|nodes| {
-                let is_enough = view.settings.load_balancers_departing_cordoned.value;
-                nodes.iter().filter(|plan| service::departs(&plan.node, is_enough)).count()
-            }),
-            target_only_nodes: nodes
-                .map(|nodes| target_only(nodes).count())
-                .filter(|count| *count > 0),
-            out_of_service_nodes: nodes.map(|nodes| {
-                nodes.iter().filter(|plan| plan.node.taint(OUT_OF_SERVICE).is_some()).count()
-            }),
+            special: SpecialNodes {
+                departing_nodes: nodes.map(|nodes| {
+                    let is_enough = view.settings.load_balancers_departing_cordoned.value;
+                    nodes.iter().filter(|plan| service::departs(&plan.node, is_enough)).count()
+                }),
+                target_only_nodes: nodes
+                    .map(|nodes| target_only(nodes).count())
+                    .filter(|count| *count > 0),
+                out_of_service_nodes: nodes.map(|nodes| {
+                    nodes.iter().filter(|plan| plan.node.taint(OUT_OF_SERVICE).is_some()).count()
+                }),
+            },
             load_balancers: load_balancers(view),
             routes: view.routes.as_ref().ok().map(|plan| {
                 let all = plan.rows.iter().map(|row| row.state);
@@ -149,17 +159,17 @@ impl<'a> Screen<'a> {
             None => why.map_or("?".into(), unread),
         };
         let balancers = count(&self.load_balancers, "serving", gap(&view.services.plans));
-        let departing = match self.departing_nodes {
+        let departing = match self.special.departing_nodes {
             Some(count @ 1..) => format!(", {count} will stop soon"),
             _ => String::new(),
         };
-        let out = self.out_of_service_nodes.filter(|count| *count > 0);
+        let out = self.special.out_of_service_nodes.filter(|count| *count > 0);
         let out =
             out.map(|count| format!(", {count} with the taint out-of-service")).unwrap_or_default();
         let nodes = view.nodes.iter().flatten();
         let schemes: BTreeSet<&str> =
             nodes.flat_map(|plan| target_only(std::slice::from_ref(plan))).collect();
-        let targets = self.target_only_nodes.map(|count| {
+        let targets = self.special.target_only_nodes.map(|count| {
             let of = schemes.into_iter().collect::<Vec<_>>().join(", ");
             format!(", {count} of {of} are targets only")
         });

@@ -322,10 +322,9 @@ impl<'a> MatchIndex<'a> {
     /// Returns the addresses of a server for a message.
     fn addresses_shown(&self, server: &Instance) -> String {
         let nets = self.provider.instances().map(|instances| instances.addresses_of(server));
-        let shown = |net: &IpNet| match net.prefix_len() == net.max_prefix_len() {
-            true => net.addr().to_string(),
-            false => net.to_string(),
-        };
+        let is_one = |net: &IpNet| net.prefix_len() == net.max_prefix_len();
+        let shown =
+            |net: &IpNet| if is_one(net) { net.addr().to_string() } else { net.to_string() };
         nets.unwrap_or_default().iter().map(shown).collect::<Vec<_>>().join(", ")
     }
 

@@ -81,8 +81,8 @@ pub fn plan(
             }
             plan_taint(&mut plan, node, id, off);
         }
-        // For a dedicated server, `is_off: false` can also mean that Robot does not know whether the server is off. The
-        // taint is therefore removed only for a cloud server.
+        // The value `is_off: false` can also mean that Robot does not know whether a dedicated server is off. The taint
+        // is therefore removed only for a cloud server.
         Some(Fact::Exists { is_off: false, .. }) if id.cloud().is_some() => {
             plan.changes.extend(out_of_service::removal(node));
         }

@@ -362,9 +362,8 @@ impl ServiceSync<'_> {
         seen.nodes = Arc::default();
         let is_taken_up = |plan: &mut ServicePlan| plan.is_taken_up();
         let mut to_do: Vec<_> = in_order.extract_if(.., is_taken_up).collect();
-        // The list of all Services has shown that the Services together take too much memory, and that this Service has
-        // lost its large fields for that reason. A new read of this Service alone could not change this, so no new plan
-        // is made.
+        // All Services together take too much memory, so this Service has lost its large fields when they were listed. A
+        // new read of this Service alone could not change that, so no new plan is made.
         let is_above =
             |plan: &mut ServicePlan| plan.service.above.is_some() && plan.obstacle.is_some();
         for plan in to_do.extract_if(.., is_above) {
