@@ -560,7 +560,7 @@ fn impairment(server: &Instance) -> Option<Finding> {
 pub fn join_anew(node: &KubeNode) -> String {
     let name = node.name();
     format!(
-        "drain the node ({}), delete it ({}), and let it join again, so that it gets a new provider ID",
+        "drain the node ({}), delete it ({}), and let it join again, so that it gets a new providerID",
         shell_command("kubectl drain", &[&name]),
         shell_command(DELETE_NODE, &[&name])
     )

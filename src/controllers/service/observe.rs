@@ -164,7 +164,7 @@ impl ObservedServices {
             self.offer(
                 apis,
                 nodes,
-                ListedServers { list: Some(&servers.value), is_certain: true },
+                ServerList { list: Some(&servers.value), is_certain: true },
                 departure,
             );
             let is_own = |server: &Instance| self.is_own(server.id);
@@ -188,7 +188,7 @@ impl ObservedServices {
         &mut self,
         apis: &Apis,
         nodes: &[Arc<KubeNode>],
-        servers: ListedServers,
+        servers: ServerList,
         departure: impl Fn(&KubeNode) -> Departure,
     ) {
         let dedicated = DedicatedServers::of(apis);
@@ -387,7 +387,7 @@ pub(super) fn observe(
         management: Management::Usual,
         waiting: HashSet::new(),
     };
-    let servers = ListedServers { list: servers, is_certain: false };
+    let servers = ServerList { list: servers, is_certain: false };
     observed.offer(apis, &seen.nodes, servers, |node| departures.of(node));
     observed.cluster.untouched = untouched;
     observed.set_groups(groups);
@@ -564,7 +564,7 @@ pub(super) fn cluster(
 
 /// The list of all cloud servers, if it was read.
 #[derive(Clone, Copy)]
-struct ListedServers<'a> {
+struct ServerList<'a> {
     list: Option<&'a [Instance]>,
     /// Whether the list was requested after this sync pass began.
     is_certain: bool,

@@ -20,7 +20,7 @@ fn broken_nodes_are_reported_with_the_fix() {
         ("another cloud's node",
             |world| { world.edit_node("worker-2", |node| node["spec"]["providerID"] = json!("aws:///a/i-0")); },
             "provider-ids: warn", &["does not change this node", "node/worker-2: provider ID \"aws:///a/i-0\""],
-            "delete it (kubectl delete node worker-2), and let it join again, so that it gets a new provider ID"),
+            "delete it (kubectl delete node worker-2), and let it join again, so that it gets a new providerID"),
         ("a kubelet without --cloud-provider=external", |world| {
             world.register("plain", None, "");
             world.edit_node("plain", |node| node["spec"]["taints"] = json!([]));
@@ -42,7 +42,7 @@ fn broken_nodes_are_reported_with_the_fix() {
             world.edit_node("worker-2", |node| {
                 node["spec"]["providerID"] = json!("ccm-from-scratch://x");
             });
-        }, "nodes: warn", &["worker-2"], "delete it (kubectl delete node worker-2), and let it join again, so that it gets a new provider ID"),
+        }, "nodes: warn", &["worker-2"], "delete it (kubectl delete node worker-2), and let it join again, so that it gets a new providerID"),
         ("a node that waits", |world| {
             world.join_node("new");
             world.edit_node("new", |node| {
