@@ -272,10 +272,10 @@ fn only_daemon(command: Command, kube: &kube::KubeClient) -> Result<Option<Daemo
     }
 }
 
-/// Returns the settings of the command, completed by those of the daemon. Also returns a text that names settings of
-/// the daemon that could not be read. The command's own settings have priority. A wrong setting of the daemon is an
-/// error, e.g. when the daemon has another version. `doctor` and `status` get no error, because they report wrong
-/// settings in their output.
+/// Returns the settings of the command. For a setting that the command does not have, the value of the daemon is used.
+/// Also returns a text that names the daemon's settings whose values could not be read, e.g. because they are in a file
+/// of the daemon. A value of the daemon that is not valid here is an error, e.g. when the daemon has another version.
+/// `doctor` and `status` get no error, because they report such values in their output.
 fn both(
     command: Command,
     words: Vec<OsString>,

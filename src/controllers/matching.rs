@@ -48,12 +48,12 @@ pub(super) fn server_of(node: &KubeNode, provider: &dyn Provider) -> Option<Inst
     provider.parse_provider_id(&node.spec.provider_id).ours()
 }
 
-/// Returns the node that keeps a server or an address which all these nodes name, or `None` when it can't be decided. A
-/// kubelet itself writes the provider ID and the addresses of its node, so these prove nothing.
+/// Returns the node that keeps a server, or an address, which all these nodes name. Returns `None` when it can't be
+/// decided. A kubelet itself writes the provider ID and the addresses of its node, so these prove nothing.
 ///
 /// The oldest initialised node is chosen, because a kubelet can't change the creation time. Between nodes that were
 /// created in the same second, the UID decides, because nobody can choose a UID. When no node is initialised, a single
-/// node in the list is chosen, and of several nodes the one with this `name`.
+/// node in the list is chosen, and of several nodes the one with this `name`, which is the name of the server.
 fn keeper<'a>(nodes: &[&'a KubeNode], name: Option<&str>) -> Option<&'a KubeNode> {
     fn age(node: &KubeNode) -> impl Ord {
         let created = node.metadata.creation_timestamp;

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 /// Cloud project has 3,600 calls an hour, which all programs share.
 const AT_ONCE: u32 = 900;
 
-/// The time in which a namespace's share of API calls that is not full gets one call back. That is 900 calls an hour.
+/// Each namespace can make a limited number of API calls, its share. A used call comes back after this time, so that
+/// 900 calls come back in an hour.
 const REFILL: Duration = Duration::from_secs(4);
 
 /// The calls that the next plan will need for its reads are estimated: as many as the last plan needed, but at most

@@ -552,8 +552,9 @@ pub fn simulated_cluster(nodes: usize) -> Arc<Sandbox> {
 /// Chooses how a test runs programs such as `ccm`: either simulated, as a part of the test's own thread, or as
 /// processes of their own.
 pub trait Simulate {
-    /// Starts the sandbox in memory, so that `ccm` runs simulated in the thread of the test. When [`REAL_CLUSTER`] or
-    /// `CCM_TEST_PROCESSES` is set, the APIs of the sandbox listen on sockets instead, and `ccm` runs as a process.
+    /// Starts the sandbox in memory. `ccm` then runs in the thread of the test, with simulated time and without
+    /// sockets. When [`REAL_CLUSTER`] or `CCM_TEST_PROCESSES` is set, the APIs of the sandbox listen on sockets
+    /// instead, and `ccm` runs as a process.
     fn simulated(self) -> Arc<Sandbox>;
 }
 

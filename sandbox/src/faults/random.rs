@@ -143,7 +143,8 @@ mod tests {
         );
     }
 
-    /// Returns the random effects on 1,000 calls to 100 paths. `order` is the order in which the paths are called.
+    /// Makes a call to each of these paths, in this `order`. Returns the random faults that the calls got, each with
+    /// its path, sorted by path.
     fn random_faults(
         seed: u64,
         rate: f64,

@@ -231,8 +231,8 @@ impl Sandbox {
         self.tls.is_none()
     }
 
-    /// Returns the address on which an API listens, or on which it listened before it was stopped. The port is 0 when
-    /// the API was never served.
+    /// Returns the address on which this API (Hetzner, Robot or Kubernetes) listens, or on which it listened before it
+    /// was stopped. The port is 0 when the API was never served.
     pub fn address(&self, half: Half) -> SocketAddr {
         let ports = self.ports();
         SocketAddr::new(ports.address, ports.of(half))

@@ -29,8 +29,8 @@ pub(super) enum Caller {
     Owner,
     /// A user with this name. The request is sent with the credentials of the kubeconfig and impersonates the user.
     User(String),
-    /// A caller whom the sandbox does not know. The request is sent without the credentials of the kubeconfig, but with
-    /// this `Authorization` header if there is one.
+    /// A caller who does not use the credentials of the kubeconfig. The request is sent with this `Authorization`
+    /// header, or without one.
     Header(Option<String>),
 }
 

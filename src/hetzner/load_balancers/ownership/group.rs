@@ -736,10 +736,10 @@ impl<'a> Group<'a> {
         let is_ours = |port| matches!(self.owner(balancer, port), Owner::This | Owner::Member);
         let targets = balancer.single_targets().map(|(target, _)| in_label(target));
         let all = targets.collect::<Vec<_>>().join("_");
-        // The label lists the targets that the load balancer had before this cluster used it. It gets the value `ALL`
-        // instead in two cases. In the first, this cluster already has a port here: the label existed and was removed,
-        // and it is not known any more which targets were there before. In the second, the list has a form that is not
-        // allowed for a label.
+        // The label lists the targets that the load balancer had before this cluster used it. The value `ALL` means
+        // that they are not known. It is used when this cluster already has a port here, because the label was then
+        // removed after it had been set. It is also used when the list is too long for a label or has a character that
+        // no label can have.
         if balancer.services.iter().any(is_ours) || all.len() > LONGEST || all.contains(':') {
             ALL.to_owned()
         } else if all.is_empty() {
