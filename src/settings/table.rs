@@ -143,8 +143,8 @@ settings! {
     (Group::Hetzner, Command::ALL, by variable)
 
     // When a command other than `lint` has no token, this field is `None`, and the list of problems says so.
-    /// Token of the Hetzner Cloud project's API, read & write. Required. The file form is read again whenever the file
-    /// changes, so a rotated token needs no restart.
+    /// Token of the Hetzner Cloud project's API, read & write. Required. A file (HCLOUD_TOKEN_FILE) is read again
+    /// whenever it changes, so a rotated token needs no restart.
     HCLOUD_TOKEN token: Option<SecretSource> = token => {
         variables: &[Value(variables::HCLOUD_TOKEN), File(variables::HCLOUD_TOKEN_FILE)],
         kind: ValueKind::Text("TOKEN"),
@@ -236,17 +236,16 @@ settings! {
 
     // When `robot_enabled` is true, user and password are either both set or both unset. Otherwise the module `resolve`
     // reports a problem.
-    /// User of the Robot web service (Robot → Settings → Web service and app settings). The file form is read again
-    /// whenever the file changes; a file that is missing or empty at the start leaves the setting unset. Refused
-    /// credentials are not tried again for ten minutes, because three failed logins block the IP of this machine.
+    /// User of the Robot web service (Robot → Settings → Web service and app settings). A file (ROBOT_USER_FILE) is
+    /// read again whenever it changes; if it is missing or empty at the start, the setting is unset. Refused credentials are not tried again for ten minutes, because three failed logins block the IP of this machine.
     ROBOT_USER robot_user: Option<SecretSource> = user => {
         variables: &[Value(variables::ROBOT_USER), OptionalFile(variables::ROBOT_USER_FILE)],
         kind: ValueKind::Text("USER"),
         secret: true,
     }
 
-    /// Password of that user. The file form is read again whenever the file changes; other credentials are tried at
-    /// once.
+    /// Password of that user. A file (ROBOT_PASSWORD_FILE) is read again whenever it changes; other credentials are
+    /// tried at once.
     ROBOT_PASSWORD robot_password: Option<SecretSource> = password => {
         variables: &[Value(variables::ROBOT_PASSWORD), OptionalFile(variables::ROBOT_PASSWORD_FILE)],
         kind: ValueKind::Text("PASSWORD"),
