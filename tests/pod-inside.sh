@@ -88,8 +88,11 @@ kubeconfig "$place/admin.kubeconfig" https://10.96.0.1 "$admin"
 kubeconfig "$place/kubelet.kubeconfig" https://10.96.0.1 "$of_kubelet"
 export KUBECONFIG="$place/admin.kubeconfig" PATH="$kubernetes:$tools:$PWD/target/tools:$PWD/target/debug:$PATH"
 eventually 60 "an API server" kubectl get service kubernetes
+# The authority that signs the serving certificates of kubelets.
+openssl req -x509 -newkey rsa:2048 -nodes -keyout "$place/ca.key" -out "$place/ca.crt" -days 2 -subj /CN=kubelets 2>/dev/null
 in_background manager kube-controller-manager --kubeconfig "$KUBECONFIG" --leader-elect=false \
-    --service-account-private-key-file "$place/account.key" --root-ca-file "$place/apiserver.crt"
+    --service-account-private-key-file "$place/account.key" --root-ca-file "$place/apiserver.crt" \
+    --cluster-signing-cert-file "$place/ca.crt" --cluster-signing-key-file "$place/ca.key"
 in_background scheduler kube-scheduler --kubeconfig "$KUBECONFIG" --leader-elect=false
 
 # --- the node ---
@@ -465,6 +468,34 @@ installed "helm install with controlPlaneOnly=false, hostNetwork=false, networkP
 k get networkpolicy ccm-from-scratch >/dev/null || failed "a NetworkPolicy"
 helm uninstall ccm --namespace $namespace --wait >"$log/helm" || failed "helm uninstall"
 eventually 60 "the end of its Pods" is_gone app.kubernetes.io/instance=ccm
+
+# The kubelet has no serving certificate until somebody approves its request.
+echo "manifests/README.md: kubelet-certificates"
+echo "serverTLSBootstrap: true" >>"$place/kubelet.yaml"
+rm -f /var/lib/kubelet/pki/kubelet-server* /var/lib/kubelet/pki/kubelet.crt /var/lib/kubelet/pki/kubelet.key
+requests() { kubectl get certificatesigningrequests -o jsonpath="{.items[*].$1}"; }
+new_node
+kustomized manifests any-node
+installed "without kubelet-certificates" ccm-from-scratch
+is_asked() { [ -n "$(requests metadata.name)" ]; }
+eventually 60 "a request for a serving certificate" is_asked
+sleep 20
+[ -z "$(requests 'status.conditions[*].type')" ] || failed "a request that nobody approves"
+k exec deployment/ccm-from-scratch -- /ccm version >/dev/null 2>&1 && failed "a kubelet without a serving certificate"
+seen "its request stays pending, and kubectl exec does not work"
+removed
+kustomized manifests any-node kubelet-certificates
+k patch deployment ccm-from-scratch --type json --patch \
+    '[{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--controllers=*,node-csr-approval"}]' >/dev/null
+is_signed() { [ -n "$(requests status.certificate)" ]; }
+eventually 90 "a request that is approved and signed" is_signed
+has "$(requests 'status.conditions[*].reason')" AddressesProven "the reason of the approval"
+works() { k logs deployment/ccm-from-scratch --tail 1; }
+eventually 60 "kubectl logs" works
+curl -s --cacert "$place/ca.crt" https://10.0.0.2:10250/healthz >/dev/null || failed "a certificate for the address of the node"
+seen "kubelet-certificates: its request is approved and signed, and kubectl logs works"
+removed
+sed -i '/serverTLSBootstrap/d' "$place/kubelet.yaml"
 
 # The Deployment of hcloud-cloud-controller-manager, with a stand-in for its program.
 echo "ccm help migrate: only the image"

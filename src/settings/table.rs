@@ -237,7 +237,8 @@ settings! {
     // When `robot_enabled` is true, user and password are either both set or both unset. Otherwise the module `resolve`
     // reports a problem.
     /// User of the Robot web service (Robot → Settings → Web service and app settings). A file (ROBOT_USER_FILE) is
-    /// read again whenever it changes; if it is missing or empty at the start, the setting is unset. Refused credentials are not tried again for ten minutes, because three failed logins block the IP of this machine.
+    /// read again whenever it changes; if it is missing or empty at the start, the setting is unset. Refused credentials
+    /// are not tried again for ten minutes, because three failed logins block the IP of this machine.
     ROBOT_USER robot_user: Option<SecretSource> = user => {
         variables: &[Value(variables::ROBOT_USER), OptionalFile(variables::ROBOT_USER_FILE)],
         kind: ValueKind::Text("USER"),

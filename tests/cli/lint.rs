@@ -32,7 +32,7 @@ const CASES: &[Case] = &[
     // Unknown and misspelt.
     (&[80], &[("protcol", "http")], plain, &["annotation load-balancer.hetzner.cloud/protcol is unknown; did you mean load-balancer.hetzner.cloud/protocol?"]),
     (&[80], &[("whatever", "x")], plain, &["whatever is unknown"]),
-    (&[80], &[("protocol.htpp", "http")], plain, &["no port \"htpp\"; it has p80 (80)"]),
+    (&[80], &[("protocol.htpp", "http")], plain, &["no port \"htpp\"; its ports are p80 (80)"]),
     (&[80], &[("type.p80", "lb11")], plain, &["type holds for the whole load balancer"]),
     // Wrong values.
     (&[80], &[("protocol", "ftp"), ("algorithm-type", "random"), ("use-private-ip", "maybe")], plain,

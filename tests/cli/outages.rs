@@ -62,8 +62,8 @@ const OUTAGES: &[Outage] = &[
     Outage { what: "all servers are off", begin: |world| turn_off(world, &["worker-1", "worker-2", "worker-3"]),
         targets: ["0/1", "0/3"], serving: Some([0, 2]),
         doctor: [
-            ("fail", "0 of 1 targets healthy; worker-3: its server is off (the check \"servers\" says how to switch it on)"),
-            ("fail", "0 of 3 targets healthy; worker-1, worker-2, worker-3: its server is off (the check \"servers\" says how to switch it on)"),
+            ("fail", "0 of 1 targets healthy; worker-3: the server is off (the check \"servers\" says how to switch it on)"),
+            ("fail", "0 of 3 targets healthy; worker-1, worker-2, worker-3: the server is off (the check \"servers\" says how to switch it on)"),
         ], has_event: [true, true] },
     Outage { what: "all servers of new Services are off", begin: |world| {
             for name in SERVICES {
@@ -76,18 +76,18 @@ const OUTAGES: &[Outage] = &[
         },
         targets: ["0/1", "0/3"], serving: Some([0, 2]),
         doctor: [
-            ("warn", "0 of 1 targets healthy; worker-3: its server is off (the check \"servers\" says how to switch it on); the Service is younger than 3 minutes"),
-            ("warn", "0 of 3 targets healthy; worker-1, worker-2, worker-3: its server is off (the check \"servers\" says how to switch it on); the Service is"),
+            ("warn", "0 of 1 targets healthy; worker-3: the server is off (the check \"servers\" says how to switch it on); the Service is younger than 3 minutes"),
+            ("warn", "0 of 3 targets healthy; worker-1, worker-2, worker-3: the server is off (the check \"servers\" says how to switch it on); the Service is"),
         ], has_event: [false, false] },
     Outage { what: "one server of three is off", begin: |world| turn_off(world, &["worker-1"]),
         targets: ["1/1", "2/3"], serving: Some([2, 2]),
-        doctor: [("ok", ""), ("warn", "2 of 3 targets healthy; worker-1: its server is off (the check \"servers\" says how to switch it on)")],
+        doctor: [("ok", ""), ("warn", "2 of 3 targets healthy; worker-1: the server is off (the check \"servers\" says how to switch it on)")],
         has_event: [false, false] },
     Outage { what: "one load balancer of two serves nothing", begin: |world| turn_off(world, &["worker-3"]),
         targets: ["0/1", "2/3"], serving: Some([1, 2]),
         doctor: [
-            ("fail", "0 of 1 targets healthy; worker-3: its server is off"),
-            ("warn", "2 of 3 targets healthy; worker-3: its server is off"),
+            ("fail", "0 of 1 targets healthy; worker-3: the server is off"),
+            ("warn", "2 of 3 targets healthy; worker-3: the server is off"),
         ], has_event: [true, false] },
     Outage { what: "the Cloud API does not answer", begin: |world| world.sandbox.stop(Half::Hetzner),
         targets: ["?", "?"], serving: None, doctor: [("skipped", ""), ("skipped", "")], has_event: [false, false] },

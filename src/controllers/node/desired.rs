@@ -95,8 +95,8 @@ fn not_among(ip: IpAddr, instance: &Instance, addresses: &[Sourced<NodeAddress>]
     let list = addresses.iter().map(|address| address.value.to_string());
     let list = text::some_of(&list.collect::<Vec<_>>());
     let message = format!(
-        "{ip} is not an address of server {name:?} ({id}), which has {list}: correct --node-ip, or, if it is an \
-         address of a VPN, set {HCLOUD_INSTANCES_INTERNAL_IP_FROM}=kubelet"
+        "{ip} is not an address of server {name:?} ({id}), which has {list}. Correct the flag --node-ip. If the address \
+         is one of a VPN, set {HCLOUD_INSTANCES_INTERNAL_IP_FROM}=kubelet instead"
     );
     Finding::warning(Reason::InvalidProvidedNodeIP, message)
 }
@@ -104,8 +104,7 @@ fn not_among(ip: IpAddr, instance: &Instance, addresses: &[Sourced<NodeAddress>]
 fn with_annotation(mut finding: Finding) -> Finding {
     let why = &finding.message;
     finding.message = format!(
-        "annotation {PROVIDED_NODE_IP} (the kubelet's --node-ip): {why}; until this is corrected, the node's addresses \
-         stay unchanged"
+        "the kubelet's --node-ip (annotation {PROVIDED_NODE_IP}): {why}. Until then the node's addresses stay unchanged"
     );
     finding
 }

@@ -61,7 +61,7 @@ pub(super) fn explain(apis: &Apis, nodes: &[Arc<KubeNode>], plans: &mut [Service
                     health.cause = Some(match server_off {
                         Some(server) => Cause {
                             kind: CauseKind::ServerOff,
-                            message: "its server is off".into(),
+                            message: "the server is off".into(),
                             remedy: switch_on(server),
                         },
                         None => cloud.cause(health, &service),

@@ -151,7 +151,7 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
         Ok(_) => (String::new(), "ccm lb sync --delete-orphans deletes it"),
     };
     let message = format!(
-        "load balancer {:?} ({}), {}, was made for {}, and costs money{stays}",
+        "load balancer {:?} ({}), {}, costs money, but was made for {}{stays}",
         balancer.name,
         balancer.id,
         text::some_of(&addresses.collect::<Vec<_>>()),

@@ -154,9 +154,9 @@ impl BalancerSnapshot {
             }
             (_, Some(other), _) if other.id != id => {
                 return refuse(format!(
-                    "load balancer {id} can't be adopted for the Service, because the Service already has load balancer \
-                     {:?} ({}). If annotation {} or {} is the cause, remove it. If not, delete \
-                     load balancer {} first: this interrupts the traffic, and its addresses are lost",
+                    "load balancer {id} can't be adopted for the Service, because the Service already uses load \
+                     balancer {:?} ({}). If it uses that one by annotation {} or {}, remove the annotation. Otherwise \
+                     delete load balancer {} first: this interrupts the traffic, and its addresses are lost",
                     other.name,
                     other.id,
                     a::SHARE.key(),

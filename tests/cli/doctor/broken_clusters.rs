@@ -62,7 +62,7 @@ const WORLDS: &[Broken] = &[
         unhealthy(world, "worker-1", Health::unhealthy("layer4_timeout"));
         unhealthy(world, "worker-2", Health::unhealthy("layer4_timeout"));
     }, cause: "is off; the node is not ready", fix: "switch the server on (hcloud server poweron 100",
-        lists: &[(NODES, "NotReady"), (NODES, " off "), (SERVICES, "0/2"), (&["lb", "inspect", "default/web"], "its server is off")] },
+        lists: &[(NODES, "NotReady"), (NODES, " off "), (SERVICES, "0/2"), (&["lb", "inspect", "default/web"], "the server is off")] },
     Broken { what: "half the targets are unhealthy", break_it: |world| {
         unhealthy(world, "worker-2", Health::unhealthy("layer4_timeout"));
     }, cause: "service/default/web: 1 of 2 targets healthy; worker-2: no answer: is the node port blocked? (layer4_timeout)",
@@ -169,7 +169,7 @@ fn servers_that_are_off_hide_no_other_cause() {
     }
     let check = world.check("targets");
     for part in
-        ["worker-1, worker-2: its server is off", "worker-3: no answer: is the node port blocked?"]
+        ["worker-1, worker-2: the server is off", "worker-3: no answer: is the node port blocked?"]
     {
         assert!(check.message.contains(part), "{check:?}");
     }

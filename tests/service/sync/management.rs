@@ -74,7 +74,7 @@ fn a_wrong_adopt_or_release_is_explained_and_nothing_is_written() {
     // The Service has a load balancer already.
     let other = create_as_terraform(&world, "other");
     let ran = adopt(&world, "--yes", other, "default/web").with_code(1);
-    ran.prints("because the Service already has load balancer \"kubernetes-default-web\"");
+    ran.prints("because the Service already uses load balancer \"kubernetes-default-web\"");
     assert_eq!(world.writes(mark), Vec::<String>::new());
 }
 

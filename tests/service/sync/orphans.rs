@@ -111,7 +111,7 @@ fn a_load_balancer_of_a_service_that_lost_its_finalizer_is_reported_and_stays() 
         ran.stdout.contains("orphan, stays")
     };
     assert!(is_shown());
-    let why = "was made for Service default/web, which is of another type and has no finalizer, and costs money; its \
+    let why = "costs money, but was made for Service default/web, which is of another type and has no finalizer; its \
                Service exists, so ccm does not delete it. Fix: delete it yourself when it is not needed";
     let log = daemon_deletes(&world);
     assert_eq!(log.matches(why).count(), 1, "{log}");

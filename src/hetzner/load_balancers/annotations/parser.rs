@@ -320,7 +320,7 @@ impl<'a> AnnotationParser<'a> {
         let Some(port) = find_port(self.service, suffix) else {
             let there: Vec<String> = self.service.ports.iter().map(shown).collect();
             self.problem(format!(
-                "annotation {key}: the Service has no port {suffix:?}; it has {}",
+                "annotation {key}: the Service has no port {suffix:?}; its ports are {}",
                 text::some_of(&there)
             ));
             return None;

@@ -130,11 +130,12 @@ fn wanted(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<WantedCer
                 same.ports.extend(one.ports);
             }
             Some(other) => parser.problem(format!(
-                "ports {} and {} ask for different managed certificates with the same name, {:?}: give one of them \
-                 another name in annotation {}.{}",
+                "ports {} and {} ask for different managed certificates with the same name, {:?}: give the \
+                 certificate of port {} another name in annotation {}.{}",
                 shown(&other.ports),
                 shown(&one.ports),
                 one.name,
+                port.port,
                 a::HTTP_MANAGED_CERTIFICATE_NAME.key(),
                 port.port
             )),
