@@ -143,6 +143,7 @@ fn run_command(entry: &CommandEntry, words: Vec<OsString>) -> Exit {
         CommandKind::Flags(Command::NodeList) => node::list(words),
         CommandKind::Flags(Command::NodeInspect) => node::inspect(words),
         CommandKind::Flags(Command::NodeSync) => node::sync(words),
+        CommandKind::Flags(Command::NodeRelabel) => node::relabel(words),
         CommandKind::Flags(Command::LbList) => lb::list(words),
         CommandKind::Flags(Command::LbInspect) => lb::inspect(words),
         CommandKind::Flags(Command::LbSync) => lb::sync(words),

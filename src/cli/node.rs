@@ -1,5 +1,9 @@
-//! `ccm node list | inspect | sync`: the commands that show and do the work of the node controller and of the node
-//! lifecycle controller.
+//! `ccm node list | inspect | sync | relabel`: the commands that show and do the work of the node controller and of the
+//! node lifecycle controller.
+
+mod relabel;
+
+pub(super) use relabel::relabel;
 
 use super::lists::{List, Table};
 use super::names::{self, KnownObject, Word};
@@ -461,7 +465,8 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
         of_node += &listed("CONDITIONS", conditions);
         of_node += &listed("LABELS", labels);
     }
-    let fields: String = plans.node.fields().map(|value| field(value, false)).collect();
+    let fields = plans.node.fields().map(|value| field(value, false));
+    let fields: String = fields.chain(zone_of_new_node(&plans.node)).collect();
     let findings = cancelled(&plans.node.server).into_iter();
     let findings: String = findings.chain(plans.findings().map(finding)).collect();
     [
@@ -479,6 +484,14 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
         would_do(&plans.proposal().changes, known.or_unknown("change nothing")),
     ]
     .concat()
+}
+
+/// Returns the lines about the zone label that a new node on the server would get. `None` when the node is not
+/// initialised, because its own labels show this.
+fn zone_of_new_node(plan: &NodePlan) -> Option<String> {
+    let [beta, _] = &plan.zone.as_ref()?.fields;
+    let (want, source) = (beta.want.clone(), beta.source.clone());
+    Some(field(&Field::new("zone label of a new node", want.clone(), want, source), true))
 }
 
 /// Returns the line of a rule for the taint `out-of-service`.

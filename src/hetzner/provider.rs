@@ -16,7 +16,7 @@ use crate::provider::{
     InternalIpFrom, KeptObject, LabelPrefixes, LoadBalancers, Metadata, Network as PrivateNetwork,
     NetworkSelector, Node, Permission, Profile, Provider, ProviderError, ProviderId, Reason,
     RouteChange, Routes, Service, Snapshot, Source, Sourced, TargetHealth, Urgency, Usage, Write,
-    lock,
+    ZoneSettings, ZoneValues, lock,
 };
 use crate::text::shell_command;
 use ipnet::IpNet;
@@ -74,8 +74,7 @@ pub struct NodeSettings {
     /// (`HCLOUD_INSTANCES_INTERNAL_IP_RANGES`). When the list is empty, every address is allowed.
     pub internal_ip_ranges: Vec<IpNet>,
     pub label_prefixes: LabelPrefixes,
-    /// Whether nodes get a zone label (`HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`).
-    pub zone_label: Sourced<bool>,
+    pub zone: ZoneSettings,
 }
 
 /// The provider for a project of Hetzner Cloud.
@@ -454,10 +453,14 @@ impl Instances for Hetzner {
         Ok(Metadata {
             provider_id: Sourced::new(profile.provider_id(instance.id), by_profile),
             addresses,
-            topology: profile.topology(instance, &self.settings.nodes.zone_label),
+            topology: profile.topology(instance, self.settings.nodes.zone),
             extra_labels: profile.extra_labels(instance.id),
             findings,
         })
+    }
+
+    fn zone(&self, instance: &Instance) -> ZoneValues {
+        self.settings.profile.zone(instance, self.settings.nodes.zone)
     }
 
     /// Returns the addresses by which a node is recognised as running on this cloud server. These are the server's

@@ -6,15 +6,19 @@
 //! `note` reports the outcome. `plan` decides what should be done, `desired` which addresses and labels a node should
 //! have.
 //!
+//! `relabel` belongs to the command `ccm node relabel` alone.
+//!
 //! Addresses are written first. The removal of the `uninitialized` taint is the last write, because pods must not be
 //! scheduled to a node that has no addresses yet.
 
 mod desired;
 mod plan;
+mod relabel;
 
 pub use super::matching::{UNINITIALIZED, is_uninitialized};
 pub use crate::provider::PROVIDED_NODE_IP;
 pub use plan::{NodePlan, ServerMatch, join_anew, plan};
+pub use relabel::{Dependent, Relabelling, ZoneState};
 
 use super::backoff::Backoff;
 use super::controller::{self, Controller, Outage, Progress, Proposal, Report, Selection};

@@ -1,0 +1,209 @@
+//! Plans and makes the change of the zone labels of initialised nodes, for the command `ccm node relabel`. The daemon
+//! never makes this change.
+//!
+//! A changed label can cut a volume off, because the node affinity of a PersistentVolume can't be changed. So nothing is
+//! written while such a volume exists, or while it is not known whether one exists.
+
+use super::plan::{NodePlan, ServerMatch, describe};
+use super::{NAME, NodeController};
+use crate::cache::{Apis, CacheError};
+use crate::controllers::node_writes::{AppliedPlan, Values, apply};
+use crate::controllers::parallel::in_parallel;
+use crate::controllers::{NodeChange, Progress, Report, Selection};
+use crate::kube::{KubeClient, KubeNode, PlacedKind, PlacedObject};
+use crate::provider::{Field, Finding, Reason, TopologyLabel, ZoneValues};
+
+/// The two keys of the zone label. Controllers give the stable key the value of the beta key.
+const KEYS: [&str; 2] = [TopologyLabel::Zone.beta_key(), TopologyLabel::Zone.stable_key()];
+
+/// How many objects of a kind are listed that depend on the present zone labels.
+const LISTED_AT_MOST: usize = 20;
+
+/// The zone labels of an initialised node, compared with those of a new node on the same server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneState {
+    /// The beta label and the stable label, each with its present value and the value for a new node.
+    pub fields: [Field; 2],
+    /// The reason why `ccm node relabel` does not change the labels although they differ.
+    pub stays: Option<String>,
+}
+
+impl ZoneState {
+    pub(super) fn new(node: &KubeNode, zone: &ZoneValues) -> ZoneState {
+        let wanted = &zone.wanted;
+        let label = |key: &str| node.metadata.labels.get(key);
+        let field = |key: &str| {
+            let have = label(key).map(str::to_owned);
+            Field::new(format!("label {key}"), have, wanted.value.clone(), wanted.source.clone())
+        };
+        let ([beta, _], [datacenter, location]) = (KEYS, &zone.possible);
+        let stays = match label(beta) {
+            _ if KEYS.iter().all(|key| label(key) == wanted.value.as_deref()) => None,
+            None => Some(format!("the node has no label {beta}, so its zone label stays")),
+            Some(_) if datacenter.is_empty() || location.is_empty() => {
+                Some("the place of the node's server is not known, so its zone label stays".into())
+            }
+            Some(value) if value == datacenter || value == location => None,
+            Some(value) => Some(format!(
+                "label {beta} is {value:?}, and ccm sets {datacenter} or {location}: a person set it, so it stays"
+            )),
+        };
+        ZoneState { fields: KEYS.map(field), stays }
+    }
+
+    /// Whether `ccm node relabel` would change the labels.
+    pub fn is_to_change(&self) -> bool {
+        self.stays.is_none() && self.fields.iter().any(|field| field.have != field.want)
+    }
+}
+
+/// The plans of `ccm node relabel`, and the objects that depend on the labels that the plans change.
+pub struct Relabelling {
+    pub plans: Vec<NodePlan>,
+    pub dependents: Vec<Dependent>,
+}
+
+/// An object whose rules allow a planned node now and not afterwards.
+pub struct Dependent {
+    /// The object, e.g. `pod/shop/db-0`, or the kind of the objects that are counted or could not be read.
+    pub object: String,
+    /// What the change means for the object.
+    pub why: String,
+    /// Whether nothing must be written because of this object.
+    pub is_obstacle: bool,
+}
+
+impl Relabelling {
+    /// Whether there is something to write, and nothing prevents it. A volume prevents it, and so does an API that did
+    /// not answer.
+    pub fn may_be_written(&self) -> bool {
+        let is_unclear = |plan: &NodePlan| plan.server == ServerMatch::Unclear;
+        self.plans.iter().any(NodePlan::has_writes)
+            && !self.plans.iter().any(is_unclear)
+            && !self.dependents.iter().any(|dependent| dependent.is_obstacle)
+    }
+}
+
+impl NodeController {
+    /// Plans the zone labels of the selected nodes, and reads which objects depend on the present labels.
+    pub fn evaluate_relabelling(
+        &self,
+        apis: &Apis,
+        selection: &Selection,
+    ) -> Result<Relabelling, CacheError> {
+        let plans = self.evaluate(apis, selection)?;
+        let plans: Vec<NodePlan> = plans.into_iter().map(relabelled).collect();
+        let dependents = dependents(&apis.kube, &plans);
+        Ok(Relabelling { plans, dependents })
+    }
+
+    /// Carries out the plans, several nodes at a time, unless something prevents it. No other node is begun after the
+    /// first failure. Returns the plans of the nodes that were begun.
+    pub fn relabel(&self, apis: &Apis, relabelling: &Relabelling) -> (Report, Vec<NodePlan>) {
+        let plans = if relabelling.may_be_written() { &relabelling.plans[..] } else { &[] };
+        let write = |plan: &NodePlan| {
+            apply(apis, NAME, plan.clone(), false, |node| with_version_of(plan, node))
+        };
+        let is_failed = |applied: &AppliedPlan<_>| !applied.is_made();
+        let begun = in_parallel(plans, apis.concurrent_nodes, write, is_failed);
+        let mut report = Report::default();
+        for plan in &plans[begun.len()..] {
+            report.note(plan.name(), Progress::Unreached);
+        }
+        let note = |(applied, plan): (AppliedPlan<_>, &NodePlan)| {
+            applied.note_in(&mut report, plan.name(), None);
+            applied.plan
+        };
+        let plans = begun.into_iter().zip(plans).filter_map(note).collect();
+        (report, plans)
+    }
+}
+
+/// Turns the plan of a sync into the plan of `ccm node relabel`, which changes only the zone labels. When the node has
+/// no zone labels to compare, the findings of the sync say why.
+fn relabelled(mut plan: NodePlan) -> NodePlan {
+    plan.changes.clear();
+    plan.address_fields.clear();
+    plan.other_fields.clear();
+    let obstacle = plan.obstacle.take();
+    let Some(zone) = plan.zone.clone() else {
+        plan.findings.extend(obstacle);
+        return plan;
+    };
+    let is_to_change = zone.is_to_change();
+    let stays = zone.stays.map(|why| Finding::warning(Reason::ZoneLabelDiffers, why));
+    plan.findings = stays.into_iter().collect();
+    if is_to_change {
+        let wanted = zone.fields.iter().map(|field| field.want.clone());
+        plan.changes.push(NodeChange::Update {
+            labels: KEYS.map(str::to_owned).into_iter().zip(wanted).collect(),
+            annotations: Values::new(),
+            provider_id: None,
+            taints: None,
+            description: describe(&zone.fields),
+        });
+        plan.other_fields = zone.fields.into();
+    }
+    plan
+}
+
+/// Returns the plan for the node as it is now, after another program has changed the node. The dependent objects were
+/// read for the earlier labels, so the plan is only right while no label has changed.
+fn with_version_of(plan: &NodePlan, node: &KubeNode) -> Result<NodePlan, &'static str> {
+    let (before, now) = (&plan.node.metadata, &node.metadata);
+    let is_same = before.labels == now.labels && now.deletion_timestamp.is_none();
+    let plan = || NodePlan { version: now.resource_version.clone(), ..plan.clone() };
+    is_same.then(plan).ok_or("its labels were changed after the plan was made; repeat the command")
+}
+
+/// The kinds of objects that are read: the word for an object, what the change means for it, and whether it prevents the
+/// change.
+#[rustfmt::skip] // A row has the kind, the word and the answer, and then the text.
+const READ: [(PlacedKind, &str, bool, &str); 3] = [
+    (PlacedKind::VOLUMES, "persistentvolume", true,
+        "its node affinity or zone label allows a node now and not afterwards; nothing is written while such a volume exists"),
+    (PlacedKind::DAEMON_SETS, "daemonset", false,
+        "it requires a present zone label; its pods on these nodes will be deleted at once"),
+    (PlacedKind::PODS, "pod", false,
+        "it requires a present zone label; if it runs it goes on, but it can't be scheduled to these nodes again"),
+];
+
+fn dependents(kube: &KubeClient, plans: &[NodePlan]) -> Vec<Dependent> {
+    let planned: Vec<&NodePlan> = plans.iter().filter(|plan| plan.has_writes()).collect();
+    let depends = |object: &PlacedObject| planned.iter().any(|plan| depends_on(object, plan));
+    let mut all = Vec::new();
+    for (kind, word, is_obstacle, why) in READ.iter().filter(|_| !planned.is_empty()) {
+        let mut add = |object: String, why: String, is_obstacle| {
+            all.push(Dependent { object, why, is_obstacle });
+        };
+        match kube.placed(*kind, depends) {
+            Ok(names) => {
+                for name in names.iter().take(LISTED_AT_MOST) {
+                    add(format!("{word}/{name}"), (*why).to_owned(), *is_obstacle);
+                }
+                if names.len() > LISTED_AT_MOST {
+                    let count = names.len();
+                    let why = format!("{count} such objects, of which {LISTED_AT_MOST} are listed");
+                    add(format!("{word}s"), why, *is_obstacle);
+                }
+            }
+            Err(error) => {
+                let why = format!(
+                    "{error}. Nothing is written until they are known: use an account that may list persistentvolumes, \
+                     daemonsets and pods in all namespaces"
+                );
+                add(format!("{word}s"), why, true);
+            }
+        }
+    }
+    all
+}
+
+/// Whether the object's rules allow the node of the plan now, and do not allow it after the plan was carried out.
+fn depends_on(object: &PlacedObject, plan: &NodePlan) -> bool {
+    let now = |key: &str| plan.node.metadata.labels.get(key);
+    let wanted = plan.other_fields.first().and_then(|field| field.want.as_deref());
+    let then = |key: &str| if KEYS.contains(&key) { wanted } else { now(key) };
+    let name = plan.node.name();
+    object.allows(name, now) && !object.allows(name, then)
+}
