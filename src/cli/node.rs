@@ -1,9 +1,5 @@
-//! `ccm node list | inspect | sync | relabel`: the commands that show and do the work of the node controller and of the
-//! node lifecycle controller.
-
-mod relabel;
-
-pub(super) use relabel::relabel;
+//! `ccm node list | inspect | sync`: the commands that show and do the work of the node controller and of the node
+//! lifecycle controller. `ccm node relabel` is in `relabel.rs`.
 
 use super::lists::{List, Table};
 use super::names::{self, KnownObject, Word};
@@ -83,21 +79,21 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 /// The data that all commands `ccm node …` work with: the settings and API clients in `context`, and the two
 /// controllers of nodes.
-struct NodeCommands {
-    context: CommandContext,
-    nodes: NodeController,
+pub(super) struct NodeCommands {
+    pub(super) context: CommandContext,
+    pub(super) nodes: NodeController,
     lifecycle: LifecycleController,
 }
 
 /// The plans of the node controller and of the node lifecycle controller for one node.
-struct NodePlans {
+pub(super) struct NodePlans {
     node: NodePlan,
     /// The plan of the node lifecycle controller. `None` when that controller does not check this node.
     lifecycle: Option<LifecyclePlan>,
 }
 
 impl NodeCommands {
-    fn start(command: Command, words: Vec<OsString>) -> Result<NodeCommands, Exit> {
+    pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<NodeCommands, Exit> {
         let context = CommandContext::new(startup::start(command, words)?)?;
         Ok(NodeCommands {
             nodes: NodeController::new(wire::node_settings(&context.settings)),
@@ -108,7 +104,7 @@ impl NodeCommands {
 
     /// Returns the nodes that the user named, or all nodes when the user named none. Returns an error when a word does
     /// not name a node.
-    fn selection(&self) -> Result<Selection, CommandFailure> {
+    pub(super) fn selection(&self) -> Result<Selection, CommandFailure> {
         if self.context.names.is_empty() {
             return Ok(Selection::All);
         }
@@ -188,7 +184,7 @@ fn called_in_cloud(plans: &NodePlans) -> KnownObject {
     KnownObject { name: plan.object.name.clone(), others }
 }
 
-fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<NodePlans> {
+pub(super) fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<NodePlans> {
     let lifecycle = lifecycle.into_iter().map(|plan| (plan.object.uid.clone(), plan));
     let mut by_uid: HashMap<String, LifecyclePlan> = lifecycle.collect();
     let with = |node: NodePlan| NodePlans { lifecycle: by_uid.remove(&node.object.uid), node };

@@ -66,8 +66,8 @@ impl Profile {
             let zone = Sourced::new(value, zone.source);
             (TopologyLabel::Zone, zone)
         }));
-        let region = Sourced::new(region, self.decides(region_field));
-        labels.push((TopologyLabel::Region, region));
+        let source = Source::server_because(region_field, format_args!("profile {}", self.name()));
+        labels.push((TopologyLabel::Region, Sourced::new(region, source)));
         labels
     }
 
@@ -91,18 +91,13 @@ impl Profile {
                 Source::Environment(HCLOUD_INSTANCES_ZONE_LABEL_ENABLED.to_string())
             }
             Some(_) => Source::server_because(field, HCLOUD_INSTANCES_ZONE_LABEL),
-            None => self.decides(field),
+            None => Source::server_because(field, format_args!("profile {}", self.name())),
         };
         ZoneValues {
             wanted: Sourced::new(settings.is_enabled.then_some(value), source),
             possible: [datacenter, location],
             is_chosen: settings.label.is_some(),
         }
-    }
-
-    /// Returns the source of a value from this field of the server, when the profile has chosen the field.
-    fn decides(self, field: &'static str) -> Source {
-        Source::server_because(field, format_args!("profile {}", self.name()))
     }
 
     pub(super) fn extra_labels(self, id: InstanceId) -> BTreeMap<String, Sourced<String>> {

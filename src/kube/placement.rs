@@ -42,12 +42,12 @@ struct PlacedMeta {
     namespace: Option<String>,
     name: String,
     labels: Option<BTreeMap<String, String>>,
-    owner_references: Option<Vec<Reference>>,
+    owner_references: Option<Vec<PlacedReference>>,
 }
 
 /// A reference to the owner of an object, or to the claim of a volume.
 #[derive(Deserialize)]
-struct Reference {
+struct PlacedReference {
     #[serde(default)]
     kind: String,
     #[serde(default)]
@@ -65,7 +65,7 @@ struct PlacedSpec {
     template: Option<Template>,
     /// The affinity of a PersistentVolume.
     node_affinity: Option<NodeAffinity>,
-    claim_ref: Option<Reference>,
+    claim_ref: Option<PlacedReference>,
 }
 
 #[derive(Deserialize)]
@@ -97,13 +97,13 @@ struct Terms {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Term {
-    match_expressions: Option<Vec<Requirement>>,
+    match_expressions: Option<Vec<NodeRequirement>>,
     /// Requirements for `metadata.name` of the node, the only field that Kubernetes allows.
-    match_fields: Option<Vec<Requirement>>,
+    match_fields: Option<Vec<NodeRequirement>>,
 }
 
 #[derive(Deserialize)]
-struct Requirement {
+struct NodeRequirement {
     key: String,
     operator: Operator,
     values: Option<Vec<String>>,
@@ -165,7 +165,7 @@ impl PlacedObject {
     }
 }
 
-impl Requirement {
+impl NodeRequirement {
     fn allows(&self, value: Option<&str>) -> bool {
         let values = items(&self.values);
         let is_listed = values.iter().any(|listed| Some(listed.as_str()) == value);

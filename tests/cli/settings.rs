@@ -103,6 +103,7 @@ fn settings_that_are_not_set_have_the_documented_defaults() {
     assert_eq!(settings.network.value, None);
     assert_eq!(settings.address_family.value, AddressFamily::Ipv4);
     assert!(settings.zone_label_enabled.value);
+    assert_eq!(settings.zone_label.value, None);
     assert_eq!(settings.server_cache_max_age.value, Duration::from_secs(10));
     assert!(!settings.robot_enabled.value);
     assert!(settings.kubeconfig.value.is_empty());

@@ -8,7 +8,9 @@ use ccm::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile, robot
 use ccm::http::{self, Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube;
 use ccm::kube::config::{self, Access};
-use ccm::provider::{self, Gate, InternalIpFrom, LabelPrefixes, Refused, Source, clock};
+use ccm::provider::{
+    self, Gate, InternalIpFrom, LabelPrefixes, Refused, Source, ZoneLabel, ZoneSettings, clock,
+};
 use sandbox::robot::Sees;
 use sandbox::{Half, Sandbox};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -29,6 +31,8 @@ pub struct SandboxAccess {
     endpoint: String,
     network: Option<u64>,
     token: Mutex<String>,
+    /// The zone label that the next clients give to new nodes. With `None` the profile decides.
+    pub zone_label: Mutex<Option<ZoneLabel>>,
     /// The API token of another Hetzner Cloud project.
     pub other_token: String,
     /// The URL of the Robot web service. `None` when the sandbox does not serve Robot.
@@ -130,6 +134,7 @@ impl SandboxAccess {
             endpoint: sandbox.hetzner_url(),
             network: sandbox.network(),
             token: Mutex::new(sandbox.projects().token.clone()),
+            zone_label: Mutex::default(),
             other_token: sandbox.projects().foreign_token.clone(),
             robot: sandbox.serves(Half::Robot).then(|| sandbox.robot_url()),
             logins: logins(sandbox),
@@ -229,7 +234,7 @@ impl SandboxAccess {
                 internal_ip_from: InternalIpFrom::Network,
                 internal_ip_ranges: Vec::new(),
                 label_prefixes: LabelPrefixes(vec!["node.example.com/".into()]),
-                zone_label: provider::Sourced::new(true, Source::Rule("test")),
+                zone: ZoneSettings { is_enabled: true, label: *self.zone_label.lock().unwrap() },
             },
             load_balancers: load_balancers.map(Arc::new),
             robot: endpoint.map(|endpoint| {

@@ -19,8 +19,8 @@ pub struct Resource {
     pub verbs: &'static [&'static str],
     /// Whether the resource has a `status` subresource.
     pub status: bool,
-    /// The schema of the objects. `None` means that no such object can be created, so that lists are always empty. When
-    /// there is a schema but `verbs` allows only reading, tests create the objects directly.
+    /// The schema of the objects. When there is a schema but `verbs` allows only reading, tests create the objects
+    /// directly. `None` means that no such object can be created.
     pub schema: Option<&'static Object>,
     pub rules: &'static dyn Rules,
     /// The prefix of the resource's keys in the etcd of kube-apiserver. The error for a PUT with a wrong UID shows this
@@ -118,12 +118,25 @@ pub static RESOURCES: &[Resource] = &[
         ..DEFAULT
     },
     Resource {
+        plural: "persistentvolumes",
+        singular: "persistentvolume",
+        kind: "PersistentVolume",
+        short_names: &["pv"],
+        namespaced: false,
+        verbs: READ_VERBS,
+        schema: Some(&schema::PERSISTENT_VOLUME),
+        storage_prefix: "/registry/persistentvolumes",
+        ..DEFAULT
+    },
+    Resource {
         plural: "pods",
         singular: "pod",
         kind: "Pod",
         short_names: &["po"],
         categories: &["all"],
         verbs: READ_VERBS,
+        schema: Some(&schema::POD),
+        storage_prefix: "/registry/pods",
         selectable_fields: &[
             "spec.nodeName",
             "spec.restartPolicy",

@@ -148,18 +148,17 @@ pub(super) fn zone_labels(view: &DoctorView) -> CheckResult {
     let zones: Vec<&ZoneState> = nodes.iter().filter_map(|plan| plan.zone.as_ref()).collect();
     let to_change = zones.iter().filter(|zone| zone.is_to_change()).count();
     let others = counted(zones.len() - to_change, "node");
-    Ok(vec![if to_change == 0 {
-        CheckOutcome::ok(format!("no zone label of {others} differs from that of a new node"))
-    } else {
-        let to_change = counted(to_change, "node");
-        CheckOutcome::warn(
-            format!(
-                "the zone label of {to_change} is not the one that a new node would get, and that of {others} stays \
-                 as it is; the daemon never changes the zone label of an initialised node"
-            ),
-            "ccm node relabel --dry-run shows the change, and ccm node relabel makes it",
-        )
-    }])
+    if to_change == 0 {
+        let ok = format!("none of {others} has a zone label that ccm node relabel would change");
+        return Ok(vec![CheckOutcome::ok(ok)]);
+    }
+    let message = format!(
+        "the zone label of {} differs from that of a new node, and that of {others} is right or was set by a person; \
+         the daemon never changes the zone label of an initialised node",
+        counted(to_change, "node")
+    );
+    let fix = "ccm node relabel --dry-run shows the change, and ccm node relabel makes it";
+    Ok(vec![CheckOutcome::warn(message, fix)])
 }
 
 /// Reports nodes that are not ready although their server exists and runs, and ready nodes that still have a taint of a

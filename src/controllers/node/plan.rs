@@ -2,7 +2,7 @@
 //! writes, and for each field of the node the present and the desired value.
 
 use super::desired::{self, FromServer};
-use super::relabel::ZoneState;
+use super::zone::ZoneState;
 use crate::cache::{Covers, ServerNeeds};
 use crate::controllers::matching::{
     MatchIndex, MatchOutcome, MatchedBy, UNINITIALIZED, is_uninitialized,

@@ -5,57 +5,16 @@
 //! written while such a volume exists, or while it is not known whether one exists.
 
 use super::plan::{NodePlan, ServerMatch, describe};
-use super::{NAME, NodeController};
-use crate::cache::{Apis, CacheError};
+use super::zone::ZONE_KEYS;
+use crate::cache::Apis;
 use crate::controllers::node_writes::{AppliedPlan, Values, apply};
 use crate::controllers::parallel::in_parallel;
-use crate::controllers::{NodeChange, Progress, Report, Selection};
+use crate::controllers::{NodeChange, Progress, Report};
 use crate::kube::{KubeClient, KubeNode, PlacedKind, PlacedObject};
-use crate::provider::{Field, Finding, Reason, TopologyLabel, ZoneValues};
-
-/// The two keys of the zone label. Controllers give the stable key the value of the beta key.
-const KEYS: [&str; 2] = [TopologyLabel::Zone.beta_key(), TopologyLabel::Zone.stable_key()];
+use crate::provider::{Finding, Reason};
 
 /// How many objects of a kind are listed that depend on the present zone labels.
 const LISTED_AT_MOST: usize = 20;
-
-/// The zone labels of an initialised node, compared with those of a new node on the same server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZoneState {
-    /// The beta label and the stable label, each with its present value and the value for a new node.
-    pub fields: [Field; 2],
-    /// The reason why `ccm node relabel` does not change the labels although they differ.
-    pub stays: Option<String>,
-}
-
-impl ZoneState {
-    pub(super) fn new(node: &KubeNode, zone: &ZoneValues) -> ZoneState {
-        let wanted = &zone.wanted;
-        let label = |key: &str| node.metadata.labels.get(key);
-        let field = |key: &str| {
-            let have = label(key).map(str::to_owned);
-            Field::new(format!("label {key}"), have, wanted.value.clone(), wanted.source.clone())
-        };
-        let ([beta, _], [datacenter, location]) = (KEYS, &zone.possible);
-        let stays = match label(beta) {
-            _ if KEYS.iter().all(|key| label(key) == wanted.value.as_deref()) => None,
-            None => Some(format!("the node has no label {beta}, so its zone label stays")),
-            Some(_) if datacenter.is_empty() || location.is_empty() => {
-                Some("the place of the node's server is not known, so its zone label stays".into())
-            }
-            Some(value) if value == datacenter || value == location => None,
-            Some(value) => Some(format!(
-                "label {beta} is {value:?}, and ccm sets {datacenter} or {location}: a person set it, so it stays"
-            )),
-        };
-        ZoneState { fields: KEYS.map(field), stays }
-    }
-
-    /// Whether `ccm node relabel` would change the labels.
-    pub fn is_to_change(&self) -> bool {
-        self.stays.is_none() && self.fields.iter().any(|field| field.have != field.want)
-    }
-}
 
 /// The plans of `ccm node relabel`, and the objects that depend on the labels that the plans change.
 pub struct Relabelling {
@@ -82,27 +41,20 @@ impl Relabelling {
             && !self.plans.iter().any(is_unclear)
             && !self.dependents.iter().any(|dependent| dependent.is_obstacle)
     }
-}
 
-impl NodeController {
-    /// Plans the zone labels of the selected nodes, and reads which objects depend on the present labels.
-    pub fn evaluate_relabelling(
-        &self,
-        apis: &Apis,
-        selection: &Selection,
-    ) -> Result<Relabelling, CacheError> {
-        let plans = self.evaluate(apis, selection)?;
+    /// Turns the plans of a sync into those of `ccm node relabel`, and reads which objects depend on the present labels.
+    pub(super) fn of(kube: &KubeClient, plans: Vec<NodePlan>) -> Relabelling {
         let plans: Vec<NodePlan> = plans.into_iter().map(relabelled).collect();
-        let dependents = dependents(&apis.kube, &plans);
-        Ok(Relabelling { plans, dependents })
+        let dependents = dependents(kube, &plans);
+        Relabelling { plans, dependents }
     }
 
     /// Carries out the plans, several nodes at a time, unless something prevents it. No other node is begun after the
     /// first failure. Returns the plans of the nodes that were begun.
-    pub fn relabel(&self, apis: &Apis, relabelling: &Relabelling) -> (Report, Vec<NodePlan>) {
-        let plans = if relabelling.may_be_written() { &relabelling.plans[..] } else { &[] };
+    pub fn apply(&self, apis: &Apis, controller: &'static str) -> (Report, Vec<NodePlan>) {
+        let plans = if self.may_be_written() { &self.plans[..] } else { &[] };
         let write = |plan: &NodePlan| {
-            apply(apis, NAME, plan.clone(), false, |node| with_version_of(plan, node))
+            apply(apis, controller, plan.clone(), false, |node| with_version_of(plan, node))
         };
         let is_failed = |applied: &AppliedPlan<_>| !applied.is_made();
         let begun = in_parallel(plans, apis.concurrent_nodes, write, is_failed);
@@ -136,7 +88,7 @@ fn relabelled(mut plan: NodePlan) -> NodePlan {
     if is_to_change {
         let wanted = zone.fields.iter().map(|field| field.want.clone());
         plan.changes.push(NodeChange::Update {
-            labels: KEYS.map(str::to_owned).into_iter().zip(wanted).collect(),
+            labels: ZONE_KEYS.map(str::to_owned).into_iter().zip(wanted).collect(),
             annotations: Values::new(),
             provider_id: None,
             taints: None,
@@ -203,7 +155,7 @@ fn dependents(kube: &KubeClient, plans: &[NodePlan]) -> Vec<Dependent> {
 fn depends_on(object: &PlacedObject, plan: &NodePlan) -> bool {
     let now = |key: &str| plan.node.metadata.labels.get(key);
     let wanted = plan.other_fields.first().and_then(|field| field.want.as_deref());
-    let then = |key: &str| if KEYS.contains(&key) { wanted } else { now(key) };
+    let then = |key: &str| if ZONE_KEYS.contains(&key) { wanted } else { now(key) };
     let name = plan.node.name();
     object.allows(name, now) && !object.allows(name, then)
 }

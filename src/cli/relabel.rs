@@ -1,9 +1,9 @@
 //! `ccm node relabel` gives initialised nodes the zone label that a new node would get. It shows the plan and asks.
 
-use super::{NodeCommands, NodePlans, together};
-use crate::cli::objects::{PlannedObjects, about};
-use crate::cli::output::{CommandFailure, Exit, Printer};
-use crate::controllers::node::Relabelling;
+use super::node::{NodeCommands, NodePlans, together};
+use super::objects::{PlannedObjects, about};
+use super::output::{CommandFailure, Exit, Printer};
+use crate::controllers::node::{self, Relabelling};
 use crate::controllers::{Proposal, Report, Selection};
 use crate::provider::Description;
 use crate::settings::Command;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 
-pub(in crate::cli) fn relabel(words: Vec<OsString>) -> Result<Exit, Exit> {
+pub(super) fn relabel(words: Vec<OsString>) -> Result<Exit, Exit> {
     let nodes = NodeCommands::start(Command::NodeRelabel, words)?;
     let context = &nodes.context;
     context.check_profile()?;
@@ -34,7 +34,7 @@ pub(in crate::cli) fn relabel(words: Vec<OsString>) -> Result<Exit, Exit> {
         return Ok(context.would_do(&planned));
     }
     Ok(context.do_now(|| {
-        let (report, plans) = nodes.nodes.relabel(&context.apis, &planned.relabelling);
+        let (report, plans) = planned.relabelling.apply(&context.apis, node::NAME);
         (report, together(plans, Vec::new()))
     }))
 }
@@ -42,8 +42,7 @@ pub(in crate::cli) fn relabel(words: Vec<OsString>) -> Result<Exit, Exit> {
 impl NodeCommands {
     fn relabelling(&self, selection: &Selection) -> Result<PlannedLabels, CommandFailure> {
         let relabelling = self.nodes.evaluate_relabelling(&self.context.apis, selection)?;
-        let plans = together(relabelling.plans.clone(), Vec::new());
-        Ok(PlannedLabels { plans, relabelling })
+        Ok(PlannedLabels { plans: together(relabelling.plans.clone(), Vec::new()), relabelling })
     }
 }
 
@@ -58,9 +57,11 @@ impl PlannedObjects for PlannedLabels {
 
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize> {
         let nodes = self.plans.items(report).into_iter().map(|item| json!(item));
-        let dependents = self.relabelling.dependents.iter().map(|dependent| {
-            let key = if dependent.is_obstacle { "error" } else { "warning" };
-            json!({ "object": { "name": dependent.object }, key: dependent.why })
+        let dependents = self.relabelling.dependents.iter().map(|it| {
+            json!({
+                "object": { "kind": "Dependent", "name": it.object }, "cloud": null, "differences": [], "changes": [],
+                "findings": [{ "severity": "warning", "message": it.why }], "error": it.is_obstacle.then_some(&it.why),
+            })
         });
         nodes.chain(dependents).collect::<Vec<Value>>()
     }
