@@ -334,6 +334,34 @@ fn many_pods_are_read_in_pages_of_500() {
     assert_eq!(sandbox.calls().count(|call| call.path == "/api/v1/pods"), 3);
 }
 
+#[test]
+fn what_the_command_prints_is_the_snapshot() {
+    let sandbox = taken_over(3);
+    if sandbox.cluster().is_real() {
+        return;
+    }
+    let env = person(&sandbox, "location");
+    let (cluster, mut text) = (sandbox.cluster(), String::new());
+    let mut show = |words: &[&str]| {
+        let ran = hcloud(&env, words);
+        let words = words.join(" ");
+        text += &format!("$ ccm {words}\n{}{}(exit {})\n\n", ran.stdout, ran.stderr, ran.code);
+    };
+    sandbox.edit_node("worker-3", |node| node["metadata"]["labels"][BETA] = json!("rack-7"));
+    create_pod(&sandbox, "db-0", "fsn1-dc14", json!({}));
+    let agent = json!({ "metadata": { "name": "agent" }, "spec": { "template": { "spec": bound_to("fsn1-dc14") } } });
+    cluster.create("daemonsets", Some("kube-system"), agent);
+    cluster.create("persistentvolumes", None, volume("pv-1", STABLE, "fsn1-dc14"));
+    show(RELABEL);
+    show(&["node", "relabel", "worker-1", "--dry-run", "-o", "yaml"]);
+    cluster.delete("persistentvolumes", None, "pv-1");
+    show(&["node", "relabel", "--dry-run"]);
+    show(&["node", "relabel", "--yes", "worker-1"]);
+    show(RELABEL);
+    show(RELABEL);
+    common::snapshot("node-relabel.txt", &text);
+}
+
 /// Without the right to list one of the kinds, or when a list fails, nothing is written.
 #[test]
 fn without_a_complete_list_nothing_is_written() {
@@ -443,6 +471,59 @@ fn without_a_terminal_the_command_needs_yes_and_unknown_names_are_errors() {
     contains(&ran.stderr, "there is no node \"worker-9\"");
     hcloud(&env, &["node", "relabel", "--yes", "--detailed-exitcode"]).with_code(2);
     assert_eq!(writes(&sandbox), Vec::<String>::new());
+}
+
+/// Runs a command with util-linux's `script`, so that it sees a terminal. When it asks, `answer` returns the answer.
+fn at_terminal(env: &Env, answer: impl FnOnce() -> &'static str) -> Option<String> {
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
+    let words = format!("{} node relabel --cloud-provider=hcloud", common::binary().display());
+    let child = Command::new("script")
+        .args(["--quiet", "--return", "--command", &words, "/dev/null"])
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .envs(env.iter().cloned())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = child else {
+        sandbox::skipped::skip("asking at a terminal", "script", "there is no `script` here");
+        return None;
+    };
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut shown, mut byte) = (Vec::new(), [0]);
+    while !shown.ends_with(b"[y/N] ") && stdout.read(&mut byte).unwrap() == 1 {
+        shown.push(byte[0]);
+    }
+    writeln!(stdin, "{}", answer()).unwrap();
+    stdout.read_to_end(&mut shown).unwrap();
+    child.wait().unwrap();
+    Some(String::from_utf8(shown).unwrap())
+}
+
+/// A person who answers late gets no write that rests on old lists.
+#[test]
+fn the_command_asks_at_a_terminal_and_reads_everything_again_after_the_answer() {
+    let sandbox = common::builder().nodes(1).start();
+    hcloud(&env(&sandbox), &["node", "sync"]).with_code(0);
+    let env = person(&sandbox, "location");
+    let volume_appears = || {
+        let volume = volume("late", STABLE, "fsn1-dc14");
+        sandbox.cluster().create("persistentvolumes", None, volume);
+        "y"
+    };
+    let Some(shown) = at_terminal(&env, || "n") else {
+        return;
+    };
+    contains(&shown, "Change the zone labels of these nodes? [y/N]");
+    contains(&shown, "ccm: nothing was changed");
+    let shown = at_terminal(&env, volume_appears).unwrap();
+    contains(&shown, "persistentvolume/late");
+    assert_eq!(zones(&sandbox, "worker-1"), ["fsn1-dc14"; 2]);
+    sandbox.cluster().delete("persistentvolumes", None, "late");
+    let shown = at_terminal(&env, || "y").unwrap();
+    contains(&shown, "1 changed, 0 unchanged, 0 failed");
+    assert_eq!(zones(&sandbox, "worker-1"), ["fsn1"; 2]);
 }
 
 #[test]
