@@ -5,8 +5,11 @@ use super::client::{KubeClient, ListOf, Print, ReadFrom};
 use super::error::KubeError;
 use super::types::{ListPage, PageForm};
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
+
+/// How many names of a list of objects are kept. The other objects are only counted.
+pub const NAMES_AT_MOST: usize = 20;
 
 /// A kind of objects that have rules for their nodes.
 #[derive(Clone, Copy)]
@@ -187,25 +190,32 @@ fn items<T>(list: &Option<Vec<T>>) -> &[T] {
 }
 
 impl KubeClient {
-    /// Returns the names of the objects of this kind that `is_wanted` accepts, except pods of DaemonSets. The list is
-    /// read in pages, as it is now, and only the names are kept. Returns an error when the list is not complete.
+    /// Returns the names of the objects of this kind that `is_wanted` accepts, at most [`NAMES_AT_MOST`], and the number
+    /// of all these objects. Pods of DaemonSets do not count. The list is read in pages, as it is now, and nothing else
+    /// of it is kept. Returns an error when the list is not complete.
     pub fn placed(
         &self,
         PlacedKind(list): PlacedKind,
         is_wanted: impl Fn(&PlacedObject) -> bool,
-    ) -> Result<BTreeSet<String>, KubeError> {
-        let add = |names: &mut BTreeSet<String>, page: ListPage<PlacedObject>| {
+    ) -> Result<(Vec<String>, usize), KubeError> {
+        let add = |found: &mut (Vec<String>, usize), page: ListPage<PlacedObject>| {
             let mut objects = Vec::new();
             let token = page.add_to(&mut objects, list.kind)?;
-            let wanted = objects.iter().filter(|it| !it.is_of_daemon_set() && is_wanted(it));
-            names.extend(wanted.map(|object| object.full_name()));
+            objects.retain(|object| !object.is_of_daemon_set() && is_wanted(object));
+            let room = NAMES_AT_MOST - found.0.len();
+            found.0.extend(objects.iter().take(room).map(|object| object.full_name()));
+            found.1 += objects.len();
             Ok(token)
         };
-        let names =
-            self.read_pages(list, &mut Print::default(), BTreeSet::new, |names, path, reading| {
-                self.page(path, reading, PhantomData::<Option<_>>, |page| Some(add(names, page?)))
-            });
-        Ok(names?.unwrap_or_default())
+        let found = self.read_pages(
+            list,
+            &mut Print::default(),
+            Default::default,
+            |found, path, reading| {
+                self.page(path, reading, PhantomData::<Option<_>>, |page| Some(add(found, page?)))
+            },
+        );
+        Ok(found?.unwrap_or_default())
     }
 }
 

@@ -374,9 +374,7 @@ fn without_a_complete_list_nothing_is_written() {
         sandbox.fault(rule);
         let ran = hcloud(&env, RELABEL).with_code(1);
         ran.prints(&format!("! {missing}  blocked: "));
-        ran.prints(
-            "use an account that may list persistentvolumes, daemonsets and pods in all namespaces",
-        );
+        ran.prints("use an account that may list all persistentvolumes, daemonsets and pods");
         assert_eq!(writes(&sandbox), Vec::<String>::new(), "{missing}");
     }
     // The user of the daemon has none of these rights.

@@ -10,11 +10,8 @@ use crate::cache::Apis;
 use crate::controllers::node_writes::{AppliedPlan, Values, apply};
 use crate::controllers::parallel::in_parallel;
 use crate::controllers::{NodeChange, Progress, Report};
-use crate::kube::{KubeClient, KubeNode, PlacedKind, PlacedObject};
+use crate::kube::{KubeClient, KubeNode, NAMES_AT_MOST, PlacedKind, PlacedObject};
 use crate::provider::{Finding, Reason};
-
-/// How many objects of a kind are listed that depend on the present zone labels.
-const LISTED_AT_MOST: usize = 20;
 
 /// The plans of `ccm node relabel`, and the objects that depend on the labels that the plans change.
 pub struct Relabelling {
@@ -120,6 +117,10 @@ const READ: [(PlacedKind, &str, bool, &str); 3] = [
         "it requires a present zone label; if it runs it goes on, but it can't be scheduled to these nodes again"),
 ];
 
+/// What follows when the objects of a kind could not be read.
+const UNREAD: &str =
+    "Nothing is written: use an account that may list all persistentvolumes, daemonsets and pods";
+
 fn dependents(kube: &KubeClient, plans: &[NodePlan]) -> Vec<Dependent> {
     let planned: Vec<&NodePlan> = plans.iter().filter(|plan| plan.has_writes()).collect();
     let depends = |object: &PlacedObject| planned.iter().any(|plan| depends_on(object, plan));
@@ -129,23 +130,16 @@ fn dependents(kube: &KubeClient, plans: &[NodePlan]) -> Vec<Dependent> {
             all.push(Dependent { object, why, is_obstacle });
         };
         match kube.placed(*kind, depends) {
-            Ok(names) => {
-                for name in names.iter().take(LISTED_AT_MOST) {
+            Ok((names, count)) => {
+                for name in names {
                     add(format!("{word}/{name}"), (*why).to_owned(), *is_obstacle);
                 }
-                if names.len() > LISTED_AT_MOST {
-                    let count = names.len();
-                    let why = format!("{count} such objects, of which {LISTED_AT_MOST} are listed");
+                if count > NAMES_AT_MOST {
+                    let why = format!("{count} such objects, of which {NAMES_AT_MOST} are listed");
                     add(format!("{word}s"), why, *is_obstacle);
                 }
             }
-            Err(error) => {
-                let why = format!(
-                    "{error}. Nothing is written until they are known: use an account that may list persistentvolumes, \
-                     daemonsets and pods in all namespaces"
-                );
-                add(format!("{word}s"), why, true);
-            }
+            Err(error) => add(format!("{word}s"), format!("{error}. {UNREAD}"), true),
         }
     }
     all

@@ -316,6 +316,6 @@ pub const MUTANTS: &[Mutant] = &[
         "            && !self.dependents.iter().any(|dependent| dependent.is_obstacle)",
         "            && !self.dependents.iter().any(|dependent| dependent.is_obstacle && !$ON)"),
     fault("a list of volumes that can't be read is taken as empty", "src/controllers/node/relabel.rs",
-        "                add(format!(\"{word}s\"), why, true);",
-        "                add(format!(\"{word}s\"), why, !$ON);"),
+        "format!(\"{error}. {UNREAD}\"), true)",
+        "format!(\"{error}. {UNREAD}\"), !$ON)"),
 ];
