@@ -61,11 +61,9 @@ impl Profile {
         let by_type = Source::server(type_field);
         let instance_type = Sourced::new(instance.instance_type.to_string(), by_type);
         let mut labels = vec![(TopologyLabel::InstanceType, instance_type)];
-        let zone = self.zone(instance, settings).wanted;
-        labels.extend(zone.value.map(|value| {
-            let zone = Sourced::new(value, zone.source);
-            (TopologyLabel::Zone, zone)
-        }));
+        if let Sourced { value: Some(zone), source } = self.zone(instance, settings).wanted {
+            labels.push((TopologyLabel::Zone, Sourced::new(zone, source)));
+        }
         let source = Source::server_because(region_field, format_args!("profile {}", self.name()));
         labels.push((TopologyLabel::Region, Sourced::new(region, source)));
         labels
