@@ -190,8 +190,9 @@ fn zone(location: &str, setting: ZoneLabel) -> String {
 /// Returns the location of the node's server. `None` when the provider ID is not ours.
 fn location(sandbox: &Sandbox, node: &Value) -> Option<String> {
     let id = node["spec"]["providerID"].as_str()?.strip_prefix(PREFIX)?;
+    let id: u64 = id.parse().ok()?;
     let servers = sandbox.cloud().servers(sandbox.project());
-    let server = servers.iter().find(|server| server["id"].to_string() == id)?;
+    let server = servers.iter().find(|server| server["id"] == id)?;
     Some(location_of(server).to_owned())
 }
 
