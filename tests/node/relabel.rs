@@ -68,6 +68,14 @@ fn volume(name: &str, key: &str, zone: &str) -> Value {
     })
 }
 
+/// Deletes a volume. A real API server keeps it until some controller has removed its finalizer.
+fn delete_volume(sandbox: &Sandbox, name: &str) {
+    sandbox.cluster().edit("persistentvolumes", None, name, |volume| {
+        volume["metadata"].as_object_mut().unwrap().remove("finalizers");
+    });
+    sandbox.cluster().delete("persistentvolumes", None, name);
+}
+
 /// Creates the template of a pod that requires this zone.
 fn bound_to(zone: &str) -> Value {
     json!({
@@ -250,11 +258,7 @@ fn a_volume_with_a_zone_prevents_every_write() {
             ran.prints(&format!("! persistentvolume/{name} (claim shop/data-{name})  blocked: "));
             assert!(!ran.stdout.contains("pv-new") && !ran.stdout.contains("csi"), "{ran:?}");
         }
-        // A real API server keeps the volume until some controller has removed its finalizer.
-        cluster.edit("persistentvolumes", None, &name, |volume| {
-            volume["metadata"].as_object_mut().unwrap().remove("finalizers");
-        });
-        cluster.delete("persistentvolumes", None, &name);
+        delete_volume(&sandbox, &name);
     }
     // Twenty are listed, and all are counted.
     for n in 10..35 {
@@ -518,7 +522,7 @@ fn the_command_asks_at_a_terminal_and_reads_everything_again_after_the_answer() 
     let shown = at_terminal(&env, volume_appears).unwrap();
     contains(&shown, "persistentvolume/late");
     assert_eq!(zones(&sandbox, "worker-1"), ["fsn1-dc14"; 2]);
-    sandbox.cluster().delete("persistentvolumes", None, "late");
+    delete_volume(&sandbox, "late");
     let shown = at_terminal(&env, || "y").unwrap();
     contains(&shown, "1 changed, 0 unchanged, 0 failed");
     assert_eq!(zones(&sandbox, "worker-1"), ["fsn1"; 2]);
