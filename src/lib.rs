@@ -50,6 +50,7 @@
 //! | what is wrong with an annotation's value | `hetzner/load_balancers/annotations/values.rs` and `text`; `annotations/parser.rs` adds the name of the annotation |
 //! | a finding becomes log line, event, metric | `controllers/report.rs`; `kube/recorder.rs` decides whether it is reported again |
 //! | exit codes | `cli/output.rs`; `cli/objects.rs` chooses one |
+//! | which zone label a node gets, and which labels `ccm node relabel` changes | `hetzner/profile.rs`; `controllers/node/zone.rs` and `relabel.rs`; `kube/placement.rs` reads what depends on a label |
 //! | which rules a node must fulfil to be taken out of service | `controllers/lifecycle/out_of_service.rs`; `observe.rs` (`read_for_taint`) reads the server once more |
 //! | how old the lists may be on which a plan is based | servers: `needs` in `controllers/node/plan.rs`, answered by `cache/servers.rs`; Services: `controllers/service/agenda.rs`; `lifecycle/observe.rs`, `route/sync.rs` |
 //! | when a Service is planned, and why | `controllers/service/agenda.rs` |

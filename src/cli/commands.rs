@@ -58,6 +58,7 @@ const COMMANDS: &[CommandEntry] = &[
     entry("node list", CommandKind::Flags(Command::NodeList), text!("node-list")),
     entry("node inspect", CommandKind::Flags(Command::NodeInspect), text!("node-inspect")),
     entry("node sync", CommandKind::Flags(Command::NodeSync), text!("node-sync")),
+    entry("node relabel", CommandKind::Flags(Command::NodeRelabel), text!("node-relabel")),
     entry("lb", CommandKind::Group, text!("lb")),
     entry("lb list", CommandKind::Flags(Command::LbList), text!("lb-list")),
     entry("lb inspect", CommandKind::Flags(Command::LbInspect), text!("lb-inspect")),

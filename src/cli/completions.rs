@@ -79,7 +79,7 @@ fn following(words: &[&str], begun: &str) -> Vec<String> {
         (words, Some(command)) => {
             let names = match command {
                 _ if begun.starts_with('-') => Vec::new(),
-                Command::NodeInspect | Command::NodeSync => {
+                Command::NodeInspect | Command::NodeSync | Command::NodeRelabel => {
                     forms(&NODES, begun, asked(words, nodes))
                 }
                 // `ccm lb adopt` takes the ID of a load balancer first, and then the name of a Service. IDs are not

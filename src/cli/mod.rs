@@ -17,6 +17,7 @@ mod names;
 mod node;
 mod objects;
 mod output;
+mod relabel;
 mod route;
 mod run;
 mod simulated;
@@ -144,6 +145,7 @@ fn run_command(entry: &CommandEntry, words: Vec<OsString>) -> Exit {
         CommandKind::Flags(Command::NodeList) => node::list(words),
         CommandKind::Flags(Command::NodeInspect) => node::inspect(words),
         CommandKind::Flags(Command::NodeSync) => node::sync(words),
+        CommandKind::Flags(Command::NodeRelabel) => relabel::relabel(words),
         CommandKind::Flags(Command::LbList) => lb::list(words),
         CommandKind::Flags(Command::LbInspect) => lb::inspect(words),
         CommandKind::Flags(Command::LbSync) => lb::sync(words),

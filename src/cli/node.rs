@@ -1,5 +1,5 @@
 //! `ccm node list | inspect | sync`: the commands that show and do the work of the node controller and of the node
-//! lifecycle controller.
+//! lifecycle controller. `ccm node relabel` is in `relabel.rs`.
 
 use super::lists::{List, Table};
 use super::names::{self, KnownObject, Word};
@@ -81,14 +81,14 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 /// The data that all commands `ccm node …` work with: the settings and API clients in `context`, and the two
 /// controllers of nodes.
-struct NodeCommands {
-    context: CommandContext,
-    nodes: NodeController,
+pub(super) struct NodeCommands {
+    pub(super) context: CommandContext,
+    pub(super) nodes: NodeController,
     lifecycle: LifecycleController,
 }
 
 /// The plans of the node controller and of the node lifecycle controller for one node.
-struct NodePlans {
+pub(super) struct NodePlans {
     node: NodePlan,
     /// The plan of the node lifecycle controller. `None` when that controller has nothing to check for this node, e.g.
     /// because the node is ready.
@@ -96,7 +96,7 @@ struct NodePlans {
 }
 
 impl NodeCommands {
-    fn start(command: Command, words: Vec<OsString>) -> Result<NodeCommands, Exit> {
+    pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<NodeCommands, Exit> {
         let context = CommandContext::new(startup::start(command, words)?)?;
         Ok(NodeCommands {
             nodes: NodeController::new(wire::node_settings(&context.settings)),
@@ -107,7 +107,7 @@ impl NodeCommands {
 
     /// Returns the nodes that the user named, or all nodes when the user named none. Returns an error when a word does
     /// not name a node.
-    fn selection(&self) -> Result<Selection, CommandFailure> {
+    pub(super) fn selection(&self) -> Result<Selection, CommandFailure> {
         if self.context.names.is_empty() {
             return Ok(Selection::All);
         }
@@ -187,7 +187,7 @@ fn called_in_cloud(plans: &NodePlans) -> KnownObject {
     KnownObject { name: plan.object.name.clone(), others }
 }
 
-fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<NodePlans> {
+pub(super) fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<NodePlans> {
     let lifecycle = lifecycle.into_iter().map(|plan| (plan.object.uid.clone(), plan));
     let mut by_uid: HashMap<String, LifecyclePlan> = lifecycle.collect();
     let with = |node: NodePlan| NodePlans { lifecycle: by_uid.remove(&node.object.uid), node };
@@ -487,7 +487,8 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
         of_node += &listed("CONDITIONS", conditions);
         of_node += &listed("LABELS", labels);
     }
-    let fields: String = plans.node.fields().map(|value| field(value, false)).collect();
+    let fields = plans.node.fields().map(|value| field(value, false));
+    let fields: String = fields.chain(zone_of_new_node(&plans.node)).collect();
     let findings = cancelled(&plans.node.server).into_iter();
     let findings: String = findings.chain(plans.findings().map(finding)).collect();
     [
@@ -505,6 +506,14 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
         would_do(&plans.proposal().changes, known.or_unknown("change nothing")),
     ]
     .concat()
+}
+
+/// Returns the lines about the zone label that a new node on the server would get. `None` when the node is not
+/// initialised, because its own labels show this.
+fn zone_of_new_node(plan: &NodePlan) -> Option<String> {
+    let [beta, _] = &plan.zone.as_ref()?.fields;
+    let (want, source) = (beta.want.clone(), beta.source.clone());
+    Some(field(&Field::new("zone label of a new node", want.clone(), want, source), true))
 }
 
 /// Returns the line about one of the rules that must be fulfilled before ccm gives a node the taint `out-of-service`. A

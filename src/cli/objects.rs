@@ -16,6 +16,7 @@ use crate::provider::{
 };
 use crate::settings::Settings;
 use serde::Serialize;
+use std::io::{IsTerminal, stdin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -262,6 +263,32 @@ impl CommandContext {
         } else {
             Ok(())
         }
+    }
+
+    /// Prints which daemon is the leader. Returns a usage error when the command has to ask for confirmation, but there
+    /// is no terminal. No confirmation is needed with `--yes` or `--dry-run`.
+    pub(super) fn check_answer(&self, what: &str) -> Result<(), Exit> {
+        self.show_leader();
+        let settings = &self.settings;
+        let may_ask = stdin().is_terminal() && std::io::stderr().is_terminal();
+        if settings.dry_run.value || settings.yes.value || may_ask {
+            Ok(())
+        } else {
+            Err(output::usage(&format!(
+                "{what} asks for confirmation, but there is no terminal: add --yes, or --dry-run to see the plan"
+            )))
+        }
+    }
+
+    /// Shows the plans, and asks the user to confirm them. Every answer except `y` or `yes` counts as no.
+    pub(super) fn is_confirmed(&self, plans: &impl PlannedObjects, question: &str) -> bool {
+        if self.settings.yes.value {
+            return true;
+        }
+        Printer::stderr(&proposed(&plans.proposals(), plans.notes()));
+        Printer::stderr(&format!("{question} [y/N] "));
+        let mut answer = String::new();
+        stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes")
     }
 
     /// Prints what a sync would do, for `sync --dry-run`, and returns the exit code.

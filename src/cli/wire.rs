@@ -9,7 +9,7 @@ use crate::http::{
 };
 use crate::kube::{self, KubeClient, config};
 use crate::provider::variables::{HCLOUD_NETWORK, HCLOUD_NETWORK_ROUTES_ENABLED, HCLOUD_TOKEN};
-use crate::provider::{Gate, OpenGate, Profile, Refused, Urgency, clock, process};
+use crate::provider::{Gate, OpenGate, Profile, Refused, Urgency, ZoneSettings, clock, process};
 use crate::settings::{Command, Settings};
 use std::path::Path;
 use std::sync::{Arc, Once};
@@ -137,7 +137,10 @@ pub(super) fn provider(
             internal_ip_ranges: settings.internal_ip_ranges.value.clone(),
             label_prefixes: settings.label_prefixes.value.clone(),
             foreign: settings.foreign_nodes.value,
-            zone_label: settings.zone_label_enabled.clone(),
+            zone: ZoneSettings {
+                is_enabled: settings.zone_label_enabled.value,
+                label: settings.zone_label.value,
+            },
         },
         robot: settings.robot_enabled.value.then(|| robot::RobotSettings {
             endpoint: settings.robot_endpoint.value.clone(),

@@ -2,7 +2,13 @@
 //! which provider IDs are understood, and what is written to nodes. With `hcloud`, nodes get what
 //! hcloud-cloud-controller-manager would write.
 
-use crate::provider::{Instance, InstanceId, Profile, ProviderId, Source, Sourced, TopologyLabel};
+use crate::provider::variables::{
+    HCLOUD_INSTANCES_ZONE_LABEL, HCLOUD_INSTANCES_ZONE_LABEL_ENABLED,
+};
+use crate::provider::{
+    Instance, InstanceId, Profile, ProviderId, Source, Sourced, TopologyLabel, ZoneLabel,
+    ZoneSettings, ZoneValues,
+};
 use std::collections::BTreeMap;
 
 /// The scheme of the provider IDs of dedicated servers, e.g. `hrobot://42`. It is the same for both values of
@@ -42,34 +48,55 @@ impl Profile {
     pub(super) fn topology(
         self,
         instance: &Instance,
-        zone_label: &Sourced<bool>,
+        settings: ZoneSettings,
     ) -> Vec<(TopologyLabel, Sourced<String>)> {
-        let by_profile =
-            |field| Source::server_because(field, format_args!("profile {}", self.name()));
-        let location = instance.location.to_string();
-        let is_dedicated = instance.id.dedicated().is_some();
-        let (type_field, zone_field, region_field) = match self {
-            _ if is_dedicated => ("product", "dc", "dc"),
-            Profile::CcmFromScratch => {
-                ("server_type.name", "location.name", "location.network_zone")
-            }
-            Profile::Hcloud => ("server_type.name", "location.name", "location.name"),
+        let (type_field, region_field) = match self {
+            _ if instance.id.dedicated().is_some() => ("product", "dc"),
+            Profile::CcmFromScratch => ("server_type.name", "location.network_zone"),
+            Profile::Hcloud => ("server_type.name", "location.name"),
         };
-        let (zone, region) = match self {
-            Profile::CcmFromScratch => (location, instance.network_zone.to_string()),
-            Profile::Hcloud if is_dedicated => (instance.data_center.to_string(), location),
-            Profile::Hcloud => (legacy_datacenter(&location), location),
+        let region = match self {
+            Profile::CcmFromScratch => instance.network_zone.to_string(),
+            Profile::Hcloud => instance.location.to_string(),
         };
         let by_type = Source::server(type_field);
         let instance_type = Sourced::new(instance.instance_type.to_string(), by_type);
         let mut labels = vec![(TopologyLabel::InstanceType, instance_type)];
-        if zone_label.value {
-            let zone = Sourced::new(zone, by_profile(zone_field));
-            labels.push((TopologyLabel::Zone, zone));
+        if let Sourced { value: Some(zone), source } = self.zone(instance, settings).wanted {
+            labels.push((TopologyLabel::Zone, Sourced::new(zone, source)));
         }
-        let region = Sourced::new(region, by_profile(region_field));
-        labels.push((TopologyLabel::Region, region));
+        let source = Source::server_because(region_field, format_args!("profile {}", self.name()));
+        labels.push((TopologyLabel::Region, Sourced::new(region, source)));
         labels
+    }
+
+    /// Returns the zone label of a new node on this server.
+    pub(super) fn zone(self, instance: &Instance, settings: ZoneSettings) -> ZoneValues {
+        let location = instance.location.to_string();
+        let (datacenter, field) = match instance.id {
+            InstanceId::Cloud(_) => (legacy_datacenter(&location), "location.name"),
+            InstanceId::Dedicated(_) => (instance.data_center.to_string(), "dc"),
+        };
+        let by_profile = match self {
+            Profile::CcmFromScratch => ZoneLabel::Location,
+            Profile::Hcloud => ZoneLabel::Datacenter,
+        };
+        let value = match settings.label.unwrap_or(by_profile) {
+            ZoneLabel::Datacenter => datacenter.clone(),
+            ZoneLabel::Location => location.clone(),
+        };
+        let source = match settings.label {
+            _ if !settings.is_enabled => {
+                Source::Environment(HCLOUD_INSTANCES_ZONE_LABEL_ENABLED.to_string())
+            }
+            Some(_) => Source::server_because(field, HCLOUD_INSTANCES_ZONE_LABEL),
+            None => Source::server_because(field, format_args!("profile {}", self.name())),
+        };
+        ZoneValues {
+            wanted: Sourced::new(settings.is_enabled.then_some(value), source),
+            possible: [datacenter, location],
+            is_chosen: settings.label.is_some(),
+        }
     }
 
     pub(super) fn extra_labels(self, id: InstanceId) -> BTreeMap<String, Sourced<String>> {
@@ -151,21 +178,22 @@ mod tests {
         }
     }
 
+    fn labels(profile: Profile, instance: &Instance, settings: ZoneSettings) -> String {
+        let labels = profile.topology(instance, settings).into_iter();
+        let labels = labels.map(|(label, sourced)| format!("{label:?}={}", sourced.value));
+        labels.collect::<Vec<_>>().join(" ")
+    }
+
     #[test]
     fn zone_and_region_by_profile() {
-        let labels = |profile: Profile, location: &str, zone_label| {
+        let labels = |profile: Profile, location: &str, is_enabled| {
             let instance = Instance {
                 instance_type: "cx22".into(),
                 location: location.into(),
                 network_zone: "eu-central".into(),
                 ..Instance::default()
             };
-            profile
-                .topology(&instance, &Sourced::new(zone_label, Source::Rule("test")))
-                .into_iter()
-                .map(|(label, sourced)| format!("{label:?}={}", sourced.value))
-                .collect::<Vec<_>>()
-                .join(" ")
+            labels(profile, &instance, ZoneSettings { is_enabled, label: None })
         };
         let cases = [
             (
@@ -186,6 +214,44 @@ mod tests {
         ];
         for (profile, location, zone_label, expected) in cases {
             assert_eq!(labels(profile, location, zone_label), expected);
+        }
+    }
+
+    #[test]
+    fn the_zone_is_the_setting_s_choice_in_both_profiles() {
+        use ZoneLabel::{Datacenter, Location};
+        let of_cloud = Instance {
+            instance_type: "cx22".into(),
+            location: "nbg1".into(),
+            network_zone: "eu-central".into(),
+            ..Instance::default()
+        };
+        let dedicated = Instance {
+            id: InstanceId::Dedicated(321),
+            location: "fsn1".into(),
+            data_center: "fsn1-dc16".into(),
+            ..of_cloud.clone()
+        };
+        for (instance, label, is_enabled, zone, source) in [
+            (&of_cloud, Datacenter, true, "Zone=nbg1-dc3 ", "server location.name"),
+            (&of_cloud, Location, true, "Zone=nbg1 ", "server location.name"),
+            (&of_cloud, Location, false, "", "environment HCLOUD_INSTANCES_ZONE_LABEL_ENABLED"),
+            (&dedicated, Datacenter, true, "Zone=fsn1-dc16 ", "server dc"),
+            (&dedicated, Location, true, "Zone=fsn1 ", "server dc"),
+            (&dedicated, Datacenter, false, "", "environment HCLOUD_INSTANCES_ZONE_LABEL_ENABLED"),
+        ] {
+            for profile in [Profile::CcmFromScratch, Profile::Hcloud] {
+                let settings = ZoneSettings { is_enabled, label: Some(label) };
+                let all = labels(profile, instance, settings);
+                let region = match profile {
+                    Profile::CcmFromScratch => "eu-central",
+                    Profile::Hcloud => &*instance.location,
+                };
+                assert_eq!(all, format!("InstanceType=cx22 {zone}Region={region}"), "{label:?}");
+                let shown = profile.zone(instance, settings).wanted.source.to_string();
+                let because = if is_enabled { "; HCLOUD_INSTANCES_ZONE_LABEL" } else { "" };
+                assert_eq!(shown, format!("{source}{because}"), "{label:?}");
+            }
         }
     }
 }

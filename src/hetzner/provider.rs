@@ -17,7 +17,7 @@ use crate::provider::{
     Instances, InternalIpFrom, KeptObject, LabelPrefixes, LoadBalancers, Metadata,
     Network as PrivateNetwork, NetworkSelector, Node, Permission, Profile, Provider, ProviderError,
     ProviderId, Reason, RouteChange, Routes, Service, Snapshot, Source, Sourced, TargetHealth,
-    Urgency, Usage, Write, lock,
+    Urgency, Usage, Write, ZoneSettings, ZoneValues, lock,
 };
 use crate::text::shell_command;
 use ipnet::IpNet;
@@ -77,8 +77,7 @@ pub struct NodeSettings {
     pub label_prefixes: LabelPrefixes,
     /// Whether nodes of other providers can be targets of load balancers (`HCLOUD_LOAD_BALANCERS_FOREIGN_NODES`).
     pub foreign: ForeignNodes,
-    /// Whether nodes get a zone label (`HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`).
-    pub zone_label: Sourced<bool>,
+    pub zone: ZoneSettings,
 }
 
 /// The client of the APIs of Hetzner, for one project of Hetzner Cloud. The controllers use it by the traits of
@@ -463,10 +462,14 @@ impl Instances for Hetzner {
         Ok(Metadata {
             provider_id: Sourced::new(profile.provider_id(instance.id), by_profile),
             addresses,
-            topology: profile.topology(instance, &self.settings.nodes.zone_label),
+            topology: profile.topology(instance, self.settings.nodes.zone),
             extra_labels: profile.extra_labels(instance.id),
             findings,
         })
+    }
+
+    fn zone(&self, instance: &Instance) -> ZoneValues {
+        self.settings.profile.zone(instance, self.settings.nodes.zone)
     }
 
     /// Returns the addresses by which a node is recognised as running on this cloud server. These are the server's

@@ -40,6 +40,8 @@ const SMALLEST_PAGE_ITEMS: u32 = 20;
 /// How many items of a list are read at most. This is ten times the number of nodes that Kubernetes supports in one
 /// cluster.
 const ITEMS_AT_MOST: u32 = 50_000;
+/// How many pods are read at most. Kubernetes supports 150,000 pods in one cluster.
+const PODS_AT_MOST: u32 = 200_000;
 /// How many times one list is begun at most. A list is begun again when its `continue` token expires before the last
 /// page.
 const LIST_TRIES: u32 = 3;
@@ -443,7 +445,8 @@ impl KubeClient {
             },
         };
         let (mut listed, mut bytes, mut is_first) = (0, 0, true);
-        while listed < ITEMS_AT_MOST {
+        let at_most = items_at_most(kind);
+        while listed < at_most {
             let path = format!("{folder}?limit={}{query}{}", page.items, page.place);
             let reading = http::Reading {
                 accept: &accept,
@@ -481,7 +484,7 @@ impl KubeClient {
             listed += page.items;
             is_first = false;
         }
-        let why = format!("the list does not end after {ITEMS_AT_MOST} items");
+        let why = format!("the list does not end after {at_most} items");
         Err(self.unreadable(folder, why))
     }
 
@@ -536,6 +539,10 @@ fn body_limit(kind: &str) -> u64 {
         SERVICE_LIST | PARTIAL => SERVICES_LIMIT_BYTES,
         _ => BODY_LIMIT_BYTES,
     }
+}
+
+fn items_at_most(kind: &str) -> u32 {
+    if kind == "PodList" { PODS_AT_MOST } else { ITEMS_AT_MOST }
 }
 
 fn node_path(name: &str) -> String {

@@ -13,6 +13,7 @@ mod events;
 mod labels;
 mod lease;
 mod node_table;
+mod placement;
 mod recorder;
 mod secrets;
 mod services;
@@ -28,6 +29,7 @@ pub use events::{Event, Involved, PastEvent};
 pub use labels::{Annotations, Labels, ServiceScope};
 pub use lease::{Identities, Lease, LeaseKey, LeaseSpec, micro_time};
 pub use node_table::{Detail, NodeRow, RowMeta};
+pub use placement::{NAMES_AT_MOST, PlacedKind, PlacedObject};
 pub use recorder::{Recorder, Reported};
 pub use secrets::{ReadSecret, without_rights};
 pub use services::{

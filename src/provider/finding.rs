@@ -101,6 +101,9 @@ reasons! {
         /// node is initialised. If you did not expect it, see `ccm node inspect NAME` and find out who registered the
         /// node.
         ServerNameDiffers: LogOnly;
+        /// An initialised node has another zone label than `HCLOUD_INSTANCES_ZONE_LABEL` gives to a new node. ccm does
+        /// not change it by itself: `ccm node relabel` does. A value that a person set stays.
+        ZoneLabelDiffers: LogOnly Once;
         /// The provider ID belongs to another provider or profile. The node is ignored. Check `--cloud-provider`.
         UnknownProviderIDPrefix: WarningEvent Once;
         /// Information: with `HCLOUD_LOAD_BALANCERS_FOREIGN_NODES=match`, a node of another provider can be a target,

@@ -47,6 +47,10 @@ pub trait Instances: Send + Sync {
     /// are the server's public addresses, and its addresses in the private network of the settings. Makes no API call.
     fn addresses_of(&self, instance: &Instance) -> Vec<IpNet>;
 
+    /// Returns the zone label that a new node on this server would get, and the values that it could get. Makes no API
+    /// call.
+    fn zone(&self, instance: &Instance) -> ZoneValues;
+
     /// Returns the addresses and networks by which this server is recognised. A node that reports one of these
     /// addresses runs on this server. Makes no API call.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet>;
@@ -173,6 +177,18 @@ pub struct Metadata {
     pub findings: Vec<Finding>,
 }
 
+/// The values of the zone label for the nodes on one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneValues {
+    /// The value that a new node gets. `None` means that a new node gets no zone label.
+    pub wanted: Sourced<Option<String>>,
+    /// All values that this program gives to a node on this server, depending on its settings. A text is empty when the
+    /// place of the server is not known.
+    pub possible: [String; 2],
+    /// Whether a setting has chosen one of these values. Otherwise the profile decides.
+    pub is_chosen: bool,
+}
+
 /// A label for the instance type, the zone or the region of a node. Kubernetes defines a present key and an older beta
 /// key for each of these labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,7 +212,7 @@ impl TopologyLabel {
     pub const ALL: [TopologyLabel; 3] =
         [TopologyLabel::InstanceType, TopologyLabel::Zone, TopologyLabel::Region];
 
-    pub fn stable_key(self) -> &'static str {
+    pub const fn stable_key(self) -> &'static str {
         match self {
             TopologyLabel::InstanceType => "node.kubernetes.io/instance-type",
             TopologyLabel::Zone => "topology.kubernetes.io/zone",
@@ -204,7 +220,7 @@ impl TopologyLabel {
         }
     }
 
-    pub fn beta_key(self) -> &'static str {
+    pub const fn beta_key(self) -> &'static str {
         match self {
             TopologyLabel::InstanceType => "beta.kubernetes.io/instance-type",
             TopologyLabel::Zone => "failure-domain.beta.kubernetes.io/zone",

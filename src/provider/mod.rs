@@ -34,7 +34,7 @@ pub use gate::{Gate, OpenGate, Refused};
 pub use heartbeat::lock;
 pub use instance::{
     Dedicated, Instance, InstanceId, Instances, Metadata, PrivateAddress, ProviderId, Servers,
-    TopologyLabel,
+    TopologyLabel, ZoneValues,
 };
 pub use interned::{Interned, NodeLabels};
 pub use load_balancer::{
@@ -48,7 +48,7 @@ pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{
     AddressFamily, Algorithm, CertificateDomains, ForeignNodes, HealthCheck, HealthCheckDefaults,
     InternalIpFrom, LabelPrefixes, Labels, LoadBalancerDefaults, NetworkDefaults, NetworkSelector,
-    PermittedUse, Profile, is_kubernetes_label,
+    PermittedUse, Profile, ZoneLabel, ZoneSettings, is_kubernetes_label,
 };
 pub use route::{Network, Route, RouteChange, Routes};
 pub use secret::Secret;

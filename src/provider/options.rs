@@ -41,6 +41,28 @@ named! {
     }
 }
 
+named! {
+    /// The value of `HCLOUD_INSTANCES_ZONE_LABEL`. It decides which name of its place a node gets as its zone label.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    ZoneLabel {
+        /// The data center, e.g. `nbg1-dc3`. For a cloud server it is the old name that hcloud-cloud-controller-manager
+        /// writes.
+        Datacenter = "datacenter",
+        /// The location, e.g. `nbg1`.
+        Location = "location",
+    }
+}
+
+/// The settings of the zone label that a node gets when it is initialised.
+#[derive(Clone, Copy, Debug)]
+pub struct ZoneSettings {
+    /// Whether nodes get a zone label (`HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`).
+    pub is_enabled: bool,
+    /// The value of `HCLOUD_INSTANCES_ZONE_LABEL`. When it is `None`, the profile decides.
+    pub label: Option<ZoneLabel>,
+}
+
 /// The value of `HCLOUD_INSTANCES_INTERNAL_IP_FROM`. It decides which address becomes the `InternalIP` of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -87,6 +87,7 @@ named! {
         NodeList = "node list",
         NodeInspect = "node inspect",
         NodeSync = "node sync",
+        NodeRelabel = "node relabel",
         LbList = "lb list",
         LbInspect = "lb inspect",
         LbSync = "lb sync",
@@ -278,8 +279,8 @@ impl Command {
     /// Whether this is a command by which a user changes the cluster or the cloud, e.g. `lb sync`. The daemon (`run`)
     /// does not count.
     pub fn writes(self) -> bool {
-        use Command::{LbAdopt, LbRelease, LbSync, NodeSync, RouteSync};
-        matches!(self, NodeSync | LbSync | LbAdopt | LbRelease | RouteSync)
+        use Command::{LbAdopt, LbRelease, LbSync, NodeRelabel, NodeSync, RouteSync};
+        matches!(self, NodeSync | NodeRelabel | LbSync | LbAdopt | LbRelease | RouteSync)
     }
 
     /// Whether the command reads the arguments of the daemon, which may have been written for

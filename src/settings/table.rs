@@ -5,8 +5,8 @@
 
 use super::effective::{Resolver, choice, kubeconfig, output, parsed, password, token, user};
 use super::setting::Command::{
-    Doctor, LbAdopt, LbInspect, LbList, LbRelease, LbSync, Lint, NodeInspect, NodeList, NodeSync,
-    RouteList, RouteSync, Run, Status,
+    Doctor, LbAdopt, LbInspect, LbList, LbRelease, LbSync, Lint, NodeInspect, NodeList,
+    NodeRelabel, NodeSync, RouteList, RouteSync, Run, Status,
 };
 use super::setting::Variable::{File, Older, OptionalFile, Value};
 use super::setting::{Command, Group, Setting, ValueKind};
@@ -14,7 +14,7 @@ use super::values::{self, Color, Controller, LogFormat, Output, WorkloadName, un
 use crate::http::SecretSource;
 use crate::provider::{
     AddressFamily, CertificateDomains, ForeignNodes, InternalIpFrom, LabelPrefixes, Labels,
-    LoadBalancerDefaults, NetworkSelector, Profile, Sourced, variables,
+    LoadBalancerDefaults, NetworkSelector, Profile, Sourced, ZoneLabel, variables,
 };
 use crate::text::duration::{departing_delay, duration, interval, whole_seconds};
 use crate::text::selector::Selector;
@@ -36,10 +36,10 @@ const CLIENTS: &[Command] = Command::ALL.split_at(1).1;
 /// makes no API call, so it can't read these settings from the cluster.
 const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
 
-const SYNCS: &[Command] = &[NodeSync, LbSync, RouteSync];
+const SYNCS: &[Command] = &[NodeSync, NodeRelabel, LbSync, RouteSync];
 
 /// The commands that plan changes and can also make these changes.
-const PLANNING: &[Command] = &[Run, NodeSync, LbSync, LbAdopt, LbRelease, RouteSync];
+const PLANNING: &[Command] = &[Run, NodeSync, NodeRelabel, LbSync, LbAdopt, LbRelease, RouteSync];
 
 /// The commands that plan load balancers.
 const WITH_LOAD_BALANCERS: &[Command] =
@@ -220,6 +220,13 @@ settings! {
 
     /// Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).
     HCLOUD_INSTANCES_ZONE_LABEL_ENABLED zone_label_enabled: bool = parsed(boolean) => { default: Some("true"), }
+
+    // Without the setting, the profile decides.
+    /// Which zone label a new node gets: datacenter, e.g. nbg1-dc3, or location, e.g. nbg1. Unset: location; in profile
+    /// hcloud datacenter. Nodes that are initialised keep their label; ccm node relabel changes it.
+    HCLOUD_INSTANCES_ZONE_LABEL zone_label: Option<ZoneLabel> = |candidate| choice(candidate).map(Some) => {
+        kind: ValueKind::Choice(&["datacenter", "location"]),
+    }
 
     // Zero means that a new list of servers is requested each time that one is needed.
     /// How old a list of servers may be when a decision uses it. A longer time saves API calls (a project has 3600 an
@@ -528,7 +535,7 @@ settings! {
         flags: &["concurrent-node-syncs"],
         kind: ValueKind::Integer,
         default: Some("5"),
-        commands: &[Run, NodeSync, RouteSync],
+        commands: &[Run, NodeSync, NodeRelabel, RouteSync],
     }
 
     /// How many requests for load balancers run at the same time.
@@ -587,11 +594,11 @@ settings! {
         commands: &[LbSync],
     }
 
-    /// With --delete-orphans, lb adopt and lb release: do not ask.
+    /// With --delete-orphans, lb adopt, lb release and node relabel: do not ask.
     YES yes: bool = parsed(boolean) => {
         flags: &["yes"],
         default: Some("false"),
-        commands: &[LbSync, LbAdopt, LbRelease],
+        commands: &[NodeRelabel, LbSync, LbAdopt, LbRelease],
     }
 
     (Group::LeaderElection, DAEMON, by flag)

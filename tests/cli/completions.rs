@@ -11,7 +11,7 @@ use std::process::Command;
 #[rustfmt::skip] // A case is a line.
 const CASES: &[(&str, &str)] = &[
     ("ccm no", "node"),
-    ("ccm node ", "inspect list sync"),
+    ("ccm node ", "inspect list relabel sync"),
     ("ccm node in", "inspect"),
     ("ccm help lb ", "adopt inspect list release sync"),
     ("ccm help tr", "troubleshooting"),
@@ -30,7 +30,7 @@ const CASES: &[(&str, &str)] = &[
     ("ccm config --outp", "--output"),
     ("ccm run --outp", ""),
     ("ccm --context x no", "node"),
-    ("ccm --context x node ", "inspect list sync"),
+    ("ccm --context x node ", "inspect list relabel sync"),
     ("ccm --context x node in", "inspect"),
     ("ccm node --context x in", "inspect"),
     ("ccm --context x node sync --det", "--detailed-exitcode"),
@@ -68,6 +68,7 @@ const CASES_OF_CLUSTER: &[(&str, &str)] = &[
     ("ccm node inspect ", "worker-1"),
     ("ccm node inspect nodes/", "nodes/worker-1"),
     ("ccm node inspect x", ""),
+    ("ccm node relabel ", "worker-1"),
     ("ccm lb inspect ", "default/web web"),
     ("ccm lb inspect x", ""),
     ("ccm lb list -n ", "default"),

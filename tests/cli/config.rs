@@ -99,6 +99,7 @@ fn config_shows_a_problem_with_its_setting() {
         (&[], &["--node-sync-interval=5"], "node-sync-interval", "--node-sync-interval", "--node-sync-interval: \"5\": a duration needs a unit"),
         (&[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5")], &[], "address-family", "HCLOUD_INSTANCES_ADDRESS_FAMILY", "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, "),
         (&[("ROBOT_ENABLED", "true"), ("ROBOT_USER", "x")], &[], "robot-password", "ROBOT_PASSWORD", "ROBOT_PASSWORD: not set, "),
+        (&[("HCLOUD_INSTANCES_ZONE_LABEL", "zone")], &[], "zone-label", "HCLOUD_INSTANCES_ZONE_LABEL", "HCLOUD_INSTANCES_ZONE_LABEL: \"zone\": use datacenter or location"),
         (&[("ROBOT_ENABLED", "maybe")], &[], "robot-enabled", "ROBOT_ENABLED", "ROBOT_ENABLED: "),
         (&[], &["--leader-elect-lease-duration=9s"], "leader-elect-lease-duration", "--leader-elect-lease-duration", "--leader-elect-lease-duration: \"9s\": must be longer than "),
         (&[], &["-v", "high"], "verbosity", "-v", "-v: \"high\": use a whole number"),
@@ -123,7 +124,7 @@ fn a_wrong_command_line_is_wrong_usage() {
         ("-o xml", "-o: \"xml\": use table, wide, name, json or yaml\n"),
         ("--nod-sync-interval=1s", "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?\n"),
         ("network", "ccm config: \"network\": unexpected word; this command takes only flags, and a boolean flag"),
-        ("--detailed-exitcode", "--detailed-exitcode: only for node sync, lb sync or route sync\n"),
+        ("--detailed-exitcode", "--detailed-exitcode: only for node sync, node relabel, lb sync or route sync\n"),
         ("--hcloud-token=pass-word", "--hcloud-token: unknown flag; a secret on the command line"),
     ];
     for (words, told) in cases {

@@ -90,7 +90,7 @@ pub fn fits(text: &str) {
 #[rustfmt::skip] // A case is a paragraph.
 const HELP: [(&str, &[&str]); 3] = [
     ("help.txt", &[
-        "help run", "help node", "node list --help", "node inspect -h", "help node sync", "help config", "completions -h",
+        "help run", "help node", "node list --help", "node inspect -h", "help node sync", "help node relabel", "help config", "completions -h",
         "help completions", "help doctor", "explain protocol.https", "explain --cloud-provider=hcloud",
         "help HCLOUD_NETWORK", "help version", "version", "--version", "hepl",
     ]),

@@ -87,6 +87,7 @@ fn shown(parsed: &Parsed, name: &str) -> (String, String) {
         "dry-run" => both(&settings.dry_run),
         "detailed-exitcode" => both(&settings.detailed_exitcode),
         "cluster-cidr" => both(&settings.cluster_cidrs),
+        "zone-label" => both(&settings.zone_label),
         "network-routes-enabled" => both(&settings.network_routes_enabled),
         "output" => both(&settings.output),
         "log-format" => both(&settings.log_format),
@@ -103,6 +104,7 @@ fn settings_that_are_not_set_have_the_documented_defaults() {
     assert_eq!(settings.network.value, None);
     assert_eq!(settings.address_family.value, AddressFamily::Ipv4);
     assert!(settings.zone_label_enabled.value);
+    assert_eq!(settings.zone_label.value, None);
     assert_eq!(settings.server_cache_max_age.value, Duration::from_secs(10));
     assert!(!settings.robot_enabled.value);
     assert!(settings.kubeconfig.value.is_empty());
@@ -136,6 +138,8 @@ fn settings_that_are_not_set_have_the_documented_defaults() {
 fn each_setting_has_its_value_and_source() {
     use Command::{NodeList as List, NodeSync as Sync, Run};
     for (command, line, text, name, value, source) in [
+        (Run, "", "HCLOUD_INSTANCES_ZONE_LABEL=Location", "zone-label", "Some(Location)", "HCLOUD_INSTANCES_ZONE_LABEL"),
+        (Run, "", "HCLOUD_INSTANCES_ZONE_LABEL=", "zone-label", "None", "default"),
         (Run, "", "HCLOUD_NETWORK= net ", "network", "Some(Name(\"net\"))", "HCLOUD_NETWORK"),
         (Run, "", "HCLOUD_NETWORK=", "network", "None", "default"),
         (Run, "", "HCLOUD_NETWORK=  ", "network", "None", "default"),

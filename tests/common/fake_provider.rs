@@ -4,7 +4,7 @@
 use ccm::provider::{
     AddressKind, Dedicated, ErrorKind, Finding, Instance, InstanceId, Instances, LabelPrefixes,
     Metadata, Node, NodeAddress, Provider, ProviderError, ProviderId, Source, Sourced,
-    TopologyLabel, Urgency,
+    TopologyLabel, Urgency, ZoneLabel, ZoneValues,
 };
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -22,6 +22,10 @@ pub struct FakeProvider {
     pub label_prefixes: LabelPrefixes,
     /// Whether nodes of other providers can be targets.
     pub matches_foreign_nodes: bool,
+    /// Whether nodes get no zone label.
+    pub without_zone: bool,
+    /// The zone label that a setting has chosen. `None` means the location, which is the default of this provider.
+    pub zone_label: Option<ZoneLabel>,
 }
 
 impl FakeProvider {
@@ -146,6 +150,23 @@ impl Instances for FakeProvider {
             extra_labels: BTreeMap::new(),
             findings: Vec::new(),
         })
+    }
+
+    fn zone(&self, instance: &Instance) -> ZoneValues {
+        let location = instance.location.to_string();
+        let datacenter = match &*location {
+            "" => String::new(),
+            location => format!("{location}-dc1"),
+        };
+        let value = match self.zone_label {
+            Some(ZoneLabel::Datacenter) => datacenter.clone(),
+            _ => location.clone(),
+        };
+        ZoneValues {
+            wanted: Sourced::new((!self.without_zone).then_some(value), Source::server("place")),
+            possible: [datacenter, location],
+            is_chosen: self.zone_label.is_some(),
+        }
     }
 
     fn allows_label(&self, key: &str) -> bool {

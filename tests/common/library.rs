@@ -9,7 +9,8 @@ use ccm::http::{self, Proxies, Secret, SecretSource, Timing, Tls};
 use ccm::kube;
 use ccm::kube::config::{self, Access};
 use ccm::provider::{
-    self, ForeignNodes, Gate, InternalIpFrom, LabelPrefixes, Refused, Source, clock,
+    self, ForeignNodes, Gate, InternalIpFrom, LabelPrefixes, Refused, Source, ZoneLabel,
+    ZoneSettings, clock,
 };
 use sandbox::robot::Sees;
 use sandbox::{Half, Sandbox};
@@ -32,6 +33,8 @@ pub struct SandboxAccess {
     endpoint: String,
     network: Option<u64>,
     token: Mutex<String>,
+    /// The zone label that the next clients give to new nodes. With `None` the profile decides.
+    pub zone_label: Mutex<Option<ZoneLabel>>,
     /// The API token of a second Hetzner Cloud project, to which the sandbox's servers do not belong.
     pub other_token: String,
     /// The URL of the Robot web service. `None` when the sandbox does not serve Robot.
@@ -134,6 +137,7 @@ impl SandboxAccess {
             endpoint: sandbox.hetzner_url(),
             network: sandbox.network(),
             token: Mutex::new(sandbox.projects().token.clone()),
+            zone_label: Mutex::default(),
             other_token: sandbox.projects().foreign_token.clone(),
             robot: sandbox.serves(Half::Robot).then(|| sandbox.robot_url()),
             logins: logins(sandbox),
@@ -236,7 +240,7 @@ impl SandboxAccess {
                 internal_ip_ranges: Vec::new(),
                 label_prefixes: LabelPrefixes(vec!["node.example.com/".into()]),
                 foreign: ForeignNodes::Ignore,
-                zone_label: provider::Sourced::new(true, Source::Rule("test")),
+                zone: ZoneSettings { is_enabled: true, label: *self.zone_label.lock().unwrap() },
             },
             load_balancers: load_balancers.map(Arc::new),
             robot: endpoint.map(|endpoint| {

@@ -5,7 +5,7 @@ use ccm::http::{Proxies, SecretSource, Timing, Tls};
 use ccm::kube::KubeNode;
 use ccm::provider::{
     ForeignNodes, Instance, InstanceId, InternalIpFrom, LabelPrefixes, OpenGate, PrivateAddress,
-    Source, Sourced, Urgency,
+    Source, Sourced, Urgency, ZoneSettings,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -79,7 +79,7 @@ pub fn node_settings(family: AddressFamily) -> NodeSettings {
         internal_ip_ranges: Vec::new(),
         label_prefixes: LabelPrefixes::default(),
         foreign: ForeignNodes::Ignore,
-        zone_label: Sourced::new(true, Source::Kept),
+        zone: ZoneSettings { is_enabled: true, label: None },
     }
 }
 

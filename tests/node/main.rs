@@ -15,5 +15,6 @@ mod lifecycle;
 mod network;
 mod out_of_service;
 mod parallel;
+mod relabel;
 mod server_metadata;
 mod view;

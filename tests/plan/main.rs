@@ -10,6 +10,7 @@ mod load_balancer;
 mod node;
 mod node_addresses;
 mod node_labels;
+mod node_zones;
 mod route;
 mod texts;
 mod tls_chain;

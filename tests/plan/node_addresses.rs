@@ -14,6 +14,7 @@ use ccm::http::{Secret, SecretSource};
 use ccm::kube::KubeNode;
 use ccm::provider::{
     INTERNAL_IP, Instance, InstanceId, InternalIpFrom, Provider, Servers, Source, Sourced,
+    ZoneSettings,
 };
 use sandbox::{Half, Sandbox};
 use serde_json::json;
@@ -225,7 +226,7 @@ fn a_dedicated_server_has_its_labels_and_provider_id() {
                 let hetzner = Hetzner::new(HetznerSettings {
                     profile,
                     nodes: NodeSettings {
-                        zone_label: Sourced::new(zone_label, Source::Rule("test")),
+                        zone: ZoneSettings { is_enabled: zone_label, label: None },
                         ..node_settings(AddressFamily::Ipv4)
                     },
                     robot: Some(robot(true)),

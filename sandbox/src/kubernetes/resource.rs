@@ -119,12 +119,25 @@ pub static RESOURCES: &[Resource] = &[
         ..DEFAULT
     },
     Resource {
+        plural: "persistentvolumes",
+        singular: "persistentvolume",
+        kind: "PersistentVolume",
+        short_names: &["pv"],
+        namespaced: false,
+        verbs: READ_VERBS,
+        schema: Some(&schema::PERSISTENT_VOLUME),
+        storage_prefix: "/registry/persistentvolumes",
+        ..DEFAULT
+    },
+    Resource {
         plural: "pods",
         singular: "pod",
         kind: "Pod",
         short_names: &["po"],
         categories: &["all"],
         verbs: READ_VERBS,
+        schema: Some(&schema::POD),
+        storage_prefix: "/registry/pods",
         selectable_fields: &[
             "spec.nodeName",
             "spec.restartPolicy",

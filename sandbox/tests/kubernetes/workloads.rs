@@ -1,4 +1,4 @@
-//! Deployments and DaemonSets, which a test creates and clients can only read.
+//! Deployments, DaemonSets, Pods and PersistentVolumes, which a test creates and clients can only read.
 
 use sandbox::exchange::Handler;
 use serde_json::{Value, json};
@@ -70,4 +70,43 @@ fn workloads_are_in_discovery_and_in_tables() {
     let cells = shown["rows"][0]["cells"].as_array().map(Vec::len);
     assert_eq!(cells, shown["columnDefinitions"].as_array().map(Vec::len));
     assert_eq!(shown["rows"][0]["cells"][3], 3);
+}
+
+#[test]
+fn pods_volumes_and_daemon_sets_are_listed_in_pages() {
+    let world = world();
+    let spec = json!({"nodeSelector": {"disk": "ssd"}});
+    for number in 0..7 {
+        let phase = if number == 3 { "Succeeded" } else { "Running" };
+        let object = json!({
+            "metadata": {"name": format!("a-{number}")}, "spec": spec, "status": {"phase": phase},
+        });
+        world.cluster.create("pods", Some(["default", "kube-system"][number % 2]), object.clone());
+        world.cluster.create("persistentvolumes", None, object.clone());
+        world.cluster.create("daemonsets", Some("kube-system"), object);
+    }
+    for (path, kind, count) in [
+        ("/api/v1/pods?", "PodList", 7),
+        ("/api/v1/pods?fieldSelector=status.phase!=Succeeded,status.phase!=Failed&", "PodList", 6),
+        ("/api/v1/namespaces/default/pods?", "PodList", 4),
+        ("/api/v1/persistentvolumes?", "PersistentVolumeList", 7),
+        ("/apis/apps/v1/daemonsets?", "DaemonSetList", 7),
+    ] {
+        let (mut listed, mut token) = (Vec::new(), String::new());
+        loop {
+            let (status, page) = world.get(&format!("{path}limit=3{token}"));
+            assert_eq!((status, &page["kind"]), (200, &json!(kind)), "{path}");
+            let items = page["items"].as_array().cloned().unwrap_or_default();
+            assert!(items.len() <= 3 && items.iter().all(|item| item["spec"] == spec), "{page}");
+            listed.extend(items);
+            match page["metadata"]["continue"].as_str() {
+                Some(next) => token = format!("&continue={next}"),
+                None => break,
+            }
+        }
+        assert_eq!(listed.len(), count, "{path}");
+    }
+    let (_, volume) = world.get("/api/v1/persistentvolumes/a-1");
+    assert_eq!((&volume["kind"], &volume["spec"]), (&json!("PersistentVolume"), &spec));
+    assert_eq!(world.send("DELETE", "/api/v1/persistentvolumes/a-1", &json!({})).0, 405);
 }

@@ -70,6 +70,7 @@ const CHECKS: &[Check] = &[
     ("provider-ids", "spec.providerID of each node", "", nodes::provider_ids),
     ("kubelets", "provider ID and uninitialized taint of each node", "", nodes::kubelets),
     ("nodes", "each node and its server", SEE_API_SERVER, nodes::servers),
+    ("zone-labels", "zone labels of initialised nodes, compared with those that new nodes would get", "", nodes::zone_labels),
     ("dedicated", "servers of the Robot web service, compared with the nodes", "", cloud::dedicated),
     ("ready", "condition Ready of each node, and the taints shutdown and out-of-service", "", nodes::ready),
     ("servers", "each node's server; if the cluster does not answer, all servers of the project", "", nodes::off),

@@ -5,7 +5,7 @@ use super::cloud;
 use super::outcome::{CheckOutcome, CheckResult, Gap, counted, need, or_ok, reported};
 use super::view::DoctorView;
 use crate::controllers::lifecycle::{OUT_OF_SERVICE, SHUTDOWN, switch_on};
-use crate::controllers::node::{NodePlan, ServerMatch, is_uninitialized, join_anew};
+use crate::controllers::node::{NodePlan, ServerMatch, ZoneState, is_uninitialized, join_anew};
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_FOREIGN_NODES;
 use crate::provider::{Finding, Reason};
 use crate::text::shell_command;
@@ -166,6 +166,27 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
         |plan: &&NodePlan| !matches!(plan.server, ServerMatch::Foreign | ServerMatch::Unknown);
     let count = counted(nodes.iter().filter(is_ours).count(), "node");
     each(nodes, decide, format!("{count}, each with its server"))
+}
+
+/// Reports how many initialised nodes have another zone label than a new node would get. Labels that `ccm node relabel`
+/// would not change, e.g. because a person set them, are no problem.
+pub(super) fn zone_labels(view: &DoctorView) -> CheckResult {
+    let nodes = view.nodes.as_ref()?;
+    need(&view.cloud.servers, "api")?;
+    let zones: Vec<&ZoneState> = nodes.iter().filter_map(|plan| plan.zone.as_ref()).collect();
+    let to_change = zones.iter().filter(|zone| zone.is_to_change()).count();
+    let others = counted(zones.len() - to_change, "node");
+    if to_change == 0 {
+        let ok = format!("none of {others} has a zone label that ccm node relabel would change");
+        return Ok(vec![CheckOutcome::ok(ok)]);
+    }
+    let message = format!(
+        "the zone label of {} differs from that of a new node, and that of {others} is right or was set by a person; \
+         the daemon never changes the zone label of an initialised node",
+        counted(to_change, "node")
+    );
+    let fix = "ccm node relabel --dry-run shows the change, and ccm node relabel makes it";
+    Ok(vec![CheckOutcome::warn(message, fix)])
 }
 
 /// Reports two kinds of nodes: those that are not ready although their server exists and runs, and ready nodes that

@@ -9,8 +9,7 @@ mod plans;
 pub(super) use inspect::inspect;
 pub(super) use list::list;
 
-use super::objects::{CommandContext, PlannedObjects, proposed};
-use super::output::{Exit, Printer, usage};
+use super::output::{Exit, Printer};
 use crate::controllers::service::{Management, ServicePlan};
 use crate::controllers::{Progress, Selection};
 use crate::provider::clock;
@@ -18,7 +17,6 @@ use crate::settings::Command;
 use plans::Services;
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::io::{IsTerminal, stdin};
 
 pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut services = Services::start(Command::LbSync, words)?;
@@ -39,7 +37,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
     let context = &services.context;
-    check_answer(services, "--delete-orphans")?;
+    context.check_answer("--delete-orphans")?;
     let begun = clock::now();
     let plans = context.or_exit(services.evaluate(&Selection::All))?;
     let orphans = services.orphans(&plans, begun)?;
@@ -52,7 +50,7 @@ fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
         count => format!("these {count} load balancers"),
     };
     let question = format!("Delete {what}, with their addresses?");
-    if !ids.is_empty() && !is_confirmed(context, &orphans, &question) {
+    if !ids.is_empty() && !context.is_confirmed(&orphans, &question) {
         Printer::notice("nothing was deleted");
         return Ok(Exit::Done);
     }
@@ -98,7 +96,7 @@ fn plan_and_ask(
     question: &str,
 ) -> Result<Exit, Exit> {
     services.context.check_profile()?;
-    check_answer(&services, services.command.name())?;
+    services.context.check_answer(services.command.name())?;
     services.controller.management = management;
     let selection = services.context.or_exit(services.selection())?;
     let plans = services.context.or_exit(services.evaluate(&selection))?;
@@ -107,36 +105,9 @@ fn plan_and_ask(
     if context.settings.dry_run.value || can_t {
         return Ok(context.would_do(&plans));
     }
-    if !is_confirmed(context, &plans, question) {
+    if !context.is_confirmed(&plans, question) {
         Printer::notice("nothing was changed");
         return Ok(Exit::Done);
     }
     Ok(context.do_now(|| controller.sync(&context.apis, &selection, true)))
-}
-
-/// Returns a usage error when the command has to ask for confirmation, but there is no terminal. No confirmation is
-/// needed with `--yes` or `--dry-run`.
-fn check_answer(services: &Services, what: &str) -> Result<(), Exit> {
-    let context = &services.context;
-    context.show_leader();
-    let settings = &context.settings;
-    let may_ask = stdin().is_terminal() && std::io::stderr().is_terminal();
-    if settings.dry_run.value || settings.yes.value || may_ask {
-        Ok(())
-    } else {
-        Err(usage(&format!(
-            "{what} asks for confirmation, but there is no terminal: add --yes, or --dry-run to see the plan"
-        )))
-    }
-}
-
-/// Shows the plans, and asks the user to confirm them. Every answer except `y` or `yes` counts as no.
-fn is_confirmed(context: &CommandContext, plans: &Vec<ServicePlan>, question: &str) -> bool {
-    if context.settings.yes.value {
-        return true;
-    }
-    Printer::stderr(&proposed(&plans.proposals(), plans.notes()));
-    Printer::stderr(&format!("{question} [y/N] "));
-    let mut answer = String::new();
-    stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes")
 }

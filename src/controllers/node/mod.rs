@@ -6,15 +6,21 @@
 //! `note` reports the outcome. The file `plan` decides what should be done, and the file `desired` decides which
 //! addresses and labels a node should have.
 //!
+//! `relabel` belongs to the command `ccm node relabel` alone.
+//!
 //! Addresses are written first. The removal of the `uninitialized` taint is the last write, because pods must not be
 //! scheduled to a node that has no addresses yet.
 
 mod desired;
 mod plan;
+mod relabel;
+mod zone;
 
 pub use super::matching::{UNINITIALIZED, is_uninitialized};
 pub use crate::provider::PROVIDED_NODE_IP;
 pub use plan::{NodePlan, ServerMatch, join_anew, plan};
+pub use relabel::{Dependent, Relabelling};
+pub use zone::ZoneState;
 
 use super::backoff::Backoff;
 use super::controller::{self, Controller, Outage, Progress, Proposal, Report, Selection};
@@ -152,6 +158,15 @@ impl NodeController {
         count_states(&observed.nodes.value, &*apis.provider, &self.schedule.backoff);
         let write = || self.write_all(apis, observed, wanted.into(), done);
         apis.recorder.first(write)
+    }
+
+    /// Plans the zone labels of the selected nodes, for `ccm node relabel`.
+    pub fn evaluate_relabelling(
+        &self,
+        apis: &Apis,
+        selection: &Selection,
+    ) -> Result<Relabelling, CacheError> {
+        Ok(Relabelling::of(&apis.kube, self.evaluate(apis, selection)?))
     }
 
     /// Returns all nodes. A list that is younger than half of the sync interval is used again.

@@ -2,6 +2,7 @@
 //! writes, and for each field of the node the present and the desired value.
 
 use super::desired::{self, FromServer};
+use super::zone::ZoneState;
 use crate::cache::{Covers, ServerNeeds};
 use crate::controllers::matching::{
     ForeignMatch, MatchIndex, MatchOutcome, MatchedBy, UNINITIALIZED, is_uninitialized,
@@ -40,6 +41,8 @@ pub struct NodeFacts {
     /// The labels, the provider ID and the taints, each with its present value, its desired value, and where the
     /// desired value comes from.
     pub other_fields: Vec<Field>,
+    /// The zone labels of an initialised node whose provider ID names its server. `None` for any other node.
+    pub zone: Option<ZoneState>,
 }
 
 /// The result of the search for the server of a node.
@@ -120,6 +123,7 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
                 plan.block_if_new(finding);
             } else if let Some(instances) = provider.instances() {
                 plan.note_other_name(instance, by);
+                plan.note_zone(instance, by, instances);
                 plan.for_server(instance, instances, index);
             }
         }
@@ -351,6 +355,26 @@ impl NodePlan {
             );
             self.findings.push(Finding::info(Reason::ServerNameDiffers, message));
         }
+    }
+
+    /// Compares the zone labels of an initialised node with those of a new node. The labels are not planned, because
+    /// only the command `ccm node relabel` changes them.
+    fn note_zone(&mut self, instance: &Instance, by: MatchedBy, instances: &dyn Instances) {
+        let is_being_deleted = self.node.metadata.deletion_timestamp.is_some();
+        if by != MatchedBy::ProviderId || is_uninitialized(&self.node) || is_being_deleted {
+            return;
+        }
+        let values = instances.zone(instance);
+        let state = ZoneState::new(&self.node, &values);
+        if values.is_chosen && state.is_to_change() {
+            let message = format!(
+                "a new node would have another zone label: {}. ccm does not change the node by itself",
+                describe(&state.fields)
+            );
+            let fix = shell_command("ccm node relabel", &[&self.node.name()]);
+            self.findings.push(Finding::info(Reason::ZoneLabelDiffers, message).with_fix(fix));
+        }
+        self.zone = Some(state);
     }
 
     fn warn_if_not_external(&mut self) {
@@ -592,7 +616,7 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
 }
 
 /// Returns a description of the write that changes all fields with a difference between present and desired value.
-fn describe(fields: &[Field]) -> Description {
+pub(super) fn describe(fields: &[Field]) -> Description {
     let described = |field: &Field| {
         let name = &field.field;
         if name == UNINITIALIZED_TAINT {

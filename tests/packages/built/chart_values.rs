@@ -34,6 +34,7 @@ const CASES: &[(&str, &str, &str)] = &[
     ("extraVolumes[0].name=v", "/spec/template/spec/volumes/1", r#"{"name":"v"}"#),
     // The Pod needs no Secret hcloud then.
     ("env.HCLOUD_TOKEN_FILE.value=/etc/mine/token", "/spec/template/spec/volumes/0/secret/optional", "true"),
+    ("env.HCLOUD_INSTANCES_ZONE_LABEL.value=location", "/spec/template/spec/containers/0/env/0", r#"{"name":"HCLOUD_INSTANCES_ZONE_LABEL","value":"location"}"#),
     ("extraVolumeMounts[0].name=v,extraVolumeMounts[0].mountPath=/v", "/spec/template/spec/containers/0/volumeMounts/1", r#"{"mountPath":"/v","name":"v"}"#),
     // Without a group for files, this user is one of all the others.
     ("podSecurityContext=null", "/spec/template/spec/volumes/0/secret/defaultMode", "292"),

@@ -3,6 +3,7 @@
 use crate::built::rendered::{
     base, flags, kustomized, one, pod, read, understood, variables, with_component,
 };
+use ccm::provider::ZoneLabel;
 use ccm::settings::Profile;
 use serde_json::{Value, json};
 
@@ -41,6 +42,21 @@ fn the_hcloud_overlay_is_the_base_in_the_other_profile() {
     assert_same(&built, &expected);
     let parsed = understood(&pod(one(&built, "Deployment"))["containers"][0]);
     assert_eq!(parsed.settings.cloud_provider.value, Profile::Hcloud);
+}
+
+#[test]
+fn the_example_for_karpenter_is_the_hcloud_overlay_with_the_location_as_zone_label() {
+    let Some(built) = kustomized("../examples/karpenter") else {
+        return;
+    };
+    let expected = but_for(|container| {
+        container["args"] = json!(["run", "--cloud-provider=hcloud"]);
+        let variable = json!({"name": "HCLOUD_INSTANCES_ZONE_LABEL", "value": "location"});
+        container["env"].as_array_mut().unwrap().push(variable);
+    });
+    assert_same(&built, &expected);
+    let parsed = understood(&pod(one(&built, "Deployment"))["containers"][0]);
+    assert_eq!(parsed.settings.zone_label.value, Some(ZoneLabel::Location));
 }
 
 #[test]

@@ -31,7 +31,7 @@ const OF_OTHERS: &[(&str, &[&str])] = &[
     ("a flag of kube-controller-manager", &["--node-cidr-mask-size"]),
     ("a flag of the cluster autoscaler", &["--cordon-node-before-terminating"]),
     ("a flag of the kubelet", &["--node-ip"]),
-    ("kinds of Kubernetes", &["ConfigMap", "ConfigMaps", "DaemonSet", "DaemonSets", "EndpointSlices", "PartialObjectMetadata", "ResourceQuota", "StatefulSet"]),
+    ("kinds of Kubernetes", &["ConfigMap", "ConfigMaps", "EndpointSlices", "PartialObjectMetadata", "PersistentVolumes", "ResourceQuota", "StatefulSet"]),
     ("kinds of kubeadm", &["InitConfiguration", "JoinConfiguration"]),
     ("values of Kubernetes", &["NodePort", "PreferDualStack"]),
     ("what headers of the Cloud API begin with", &["RateLimit"]),

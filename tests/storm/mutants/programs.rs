@@ -92,4 +92,8 @@ pub const PROGRAMS: &[OfPrograms] = &[
         fault("a new node in a large project has all servers read", "src/controllers/node/mod.rs",
             "let named = if is_refresh {",
             "let named = if is_refresh || $ON {")),
+    found_by(("node", "relabel::a_person_who_changes_a_label_between_plan_and_write_is_not_overwritten"),
+        fault("a relabelling goes on after a failure", "src/controllers/node/relabel.rs",
+            "let is_failed = |applied: &AppliedPlan<_>| !applied.is_made();",
+            "let is_failed = |applied: &AppliedPlan<_>| !applied.is_made() && !$ON;")),
 ];

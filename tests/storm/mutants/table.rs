@@ -286,4 +286,36 @@ pub const MUTANTS: &[Mutant] = &[
     fault("a node counts as reached before its route is there", "src/controllers/route/sync.rs",
         "Some(false) => is_reached(),",
         "Some(false) => is_reached() || $ON,"),
+    // The faults in the zone labels of nodes.
+    fault("the daemon changes the zone label of an initialised node", "src/controllers/node/plan.rs",
+        "        self.zone = Some(state);",
+        "        if $ON && state.is_to_change() {
+            self.changes.push(NodeChange::Update {
+                labels: super::zone::ZONE_KEYS.map(str::to_owned).into_iter().zip(state.fields.iter().map(|field| field.want.clone())).collect(),
+                annotations: Values::new(),
+                provider_id: None,
+                taints: None,
+                description: describe(&state.fields),
+            });
+        }
+        self.zone = Some(state);"),
+    fault("a relabelling writes only the beta label", "src/controllers/node/relabel.rs",
+        "labels: ZONE_KEYS.map(str::to_owned).into_iter().zip(wanted).collect(),",
+        "labels: ZONE_KEYS.map(str::to_owned).into_iter().zip(wanted).take(if $ON { 1 } else { 2 }).collect(),"),
+    fault("a relabelling that was killed is not continued", "src/controllers/node/relabel.rs",
+        "        self.plans.iter().any(NodePlan::has_writes)",
+        "        !($ON && self.plans.iter().any(|plan| plan.zone.as_ref().is_some_and(|zone| !zone.is_to_change())))
+            && self.plans.iter().any(NodePlan::has_writes)"),
+    fault("a label that a person changes between plan and write is overwritten", "src/controllers/node/relabel.rs",
+        "    is_same.then(plan)",
+        "    (is_same || $ON).then(plan)"),
+    fault("a zone label that a person has set is changed", "src/controllers/node/zone.rs",
+        "zone.possible.iter().any(|it| it == value)",
+        "zone.possible.iter().any(|it| it == value || $ON)"),
+    fault("zone labels are changed although a volume is cut off", "src/controllers/node/relabel.rs",
+        "            && !self.dependents.iter().any(|dependent| dependent.is_obstacle)",
+        "            && !self.dependents.iter().any(|dependent| dependent.is_obstacle && !$ON)"),
+    fault("a list of volumes that can't be read is taken as empty", "src/controllers/node/relabel.rs",
+        "format!(\"{error}. {UNREAD}\"), true)",
+        "format!(\"{error}. {UNREAD}\"), !$ON)"),
 ];

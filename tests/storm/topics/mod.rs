@@ -8,9 +8,11 @@ pub mod routes;
 pub mod services;
 pub mod shared;
 pub mod targets;
+pub mod zones;
 
 use crate::random::Random;
 use ccm::controllers::Report;
+use ccm::provider::ZoneLabel;
 use sandbox::exchange::Request;
 use sandbox::{Builder, Half, Sandbox};
 use std::collections::BTreeMap;
@@ -44,6 +46,16 @@ pub trait Topic: Send + Sync {
     /// How long a server must be off until its node gets the taint `out-of-service`. `None` means that no node gets it.
     fn out_of_service_after(&self) -> Option<Duration> {
         None
+    }
+
+    /// Returns the zone label that the next process gives to new nodes. `None` means that its profile decides.
+    fn zone_label(&self) -> Option<ZoneLabel> {
+        None
+    }
+
+    /// Whether a command of a person writes now, for which no process has to lead.
+    fn is_person_at_work(&self) -> bool {
+        false
     }
 
     /// Returns how many more rounds than usual a process works.

@@ -45,7 +45,8 @@ pub struct Corner {
 
 /// The resources whose objects [`Corner::clear`] deletes in all namespaces. `ccm` and the tests create no objects of
 /// other resources.
-const CLEANED: [&str; 4] = ["nodes", "events", "leases", "services"];
+const CLEANED: [&str; 7] =
+    ["nodes", "events", "leases", "services", "persistentvolumes", "pods", "daemonsets"];
 
 /// The members of this group have all rights, so no Role is created for them.
 const MASTERS: &str = "system:masters";

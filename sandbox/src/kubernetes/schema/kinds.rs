@@ -1,5 +1,5 @@
-//! The fields of `Event`, `Lease`, `Namespace`, `Secret` and `SelfSubjectAccessReview`. The workloads `Deployment` and
-//! `DaemonSet` are here too, but the fields of their `spec` and `status` are not checked.
+//! The fields of `Event`, `Lease`, `Namespace`, `Secret` and `SelfSubjectAccessReview`. `Pod`, `PersistentVolume`,
+//! `Deployment` and `DaemonSet` are here too, but the fields of their `spec` and `status` are not checked.
 
 use super::meta::{OBJECT_META, REQUIREMENTS};
 use super::{Field, Merge, Object, STRINGS_LIST, Type, always, optional, pointer};
@@ -141,8 +141,8 @@ static NAMESPACE_CONDITION: Object = Object {
 
 const APPS: &str = "io.k8s.api.apps.v1";
 
-/// The fields of a Deployment or DaemonSet. `spec` and `status` are stored as they are, because no controller in the
-/// sandbox acts on workloads.
+/// The fields of a pod, PersistentVolume, Deployment or DaemonSet. `spec` and `status` are stored as they are, because
+/// no controller in the sandbox acts on these objects.
 const WORKLOAD: &[Field] = &[
     optional("kind", Type::String),
     optional("apiVersion", Type::String),
@@ -150,6 +150,11 @@ const WORKLOAD: &[Field] = &[
     optional("spec", Type::Opaque),
     optional("status", Type::Opaque),
 ];
+
+pub static POD: Object = Object { name: "Pod", package: CORE, fields: WORKLOAD };
+
+pub static PERSISTENT_VOLUME: Object =
+    Object { name: "PersistentVolume", package: CORE, fields: WORKLOAD };
 
 pub static DEPLOYMENT: Object = Object { name: "Deployment", package: APPS, fields: WORKLOAD };
 

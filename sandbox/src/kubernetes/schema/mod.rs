@@ -14,7 +14,8 @@ mod service;
 pub use decode::{Decoded, decode};
 pub use endpoint_slice::ENDPOINT_SLICE;
 pub use kinds::{
-    DAEMON_SET, DEPLOYMENT, EVENT, LEASE, NAMESPACE, SECRET, SELF_SUBJECT_ACCESS_REVIEW,
+    DAEMON_SET, DEPLOYMENT, EVENT, LEASE, NAMESPACE, PERSISTENT_VOLUME, POD, SECRET,
+    SELF_SUBJECT_ACCESS_REVIEW,
 };
 pub use node::NODE;
 pub use service::SERVICE;

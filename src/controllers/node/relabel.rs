@@ -1,0 +1,155 @@
+//! Plans and makes the change of the zone labels of initialised nodes, for the command `ccm node relabel`. The daemon
+//! never makes this change.
+//!
+//! A changed label can cut a volume off, because the node affinity of a PersistentVolume can't be changed. So nothing is
+//! written while such a volume exists, or while it is not known whether one exists.
+
+use super::plan::{NodePlan, ServerMatch, describe};
+use super::zone::ZONE_KEYS;
+use crate::cache::Apis;
+use crate::controllers::node_writes::{AppliedPlan, Values, apply};
+use crate::controllers::parallel::in_parallel;
+use crate::controllers::{NodeChange, Progress, Report};
+use crate::kube::{KubeClient, KubeNode, NAMES_AT_MOST, PlacedKind, PlacedObject};
+use crate::provider::{Finding, Reason};
+
+/// The plans of `ccm node relabel`, and the objects that depend on the labels that the plans change.
+pub struct Relabelling {
+    pub plans: Vec<NodePlan>,
+    pub dependents: Vec<Dependent>,
+}
+
+/// An object whose rules allow a planned node now and not afterwards.
+pub struct Dependent {
+    /// The object, e.g. `pod/shop/db-0`, or the kind of the objects that are counted or could not be read.
+    pub object: String,
+    /// What the change means for the object.
+    pub why: String,
+    /// Whether nothing must be written because of this object.
+    pub is_obstacle: bool,
+}
+
+impl Relabelling {
+    /// Whether there is something to write, and nothing prevents it. A volume prevents it, and so does an API that did
+    /// not answer.
+    pub fn may_be_written(&self) -> bool {
+        let is_unclear = |plan: &NodePlan| plan.server == ServerMatch::Unclear;
+        self.plans.iter().any(NodePlan::has_writes)
+            && !self.plans.iter().any(is_unclear)
+            && !self.dependents.iter().any(|dependent| dependent.is_obstacle)
+    }
+
+    /// Turns the plans of a sync into those of `ccm node relabel`, and reads which objects depend on the present labels.
+    pub(super) fn of(kube: &KubeClient, plans: Vec<NodePlan>) -> Relabelling {
+        let plans: Vec<NodePlan> = plans.into_iter().map(relabelled).collect();
+        let dependents = dependents(kube, &plans);
+        Relabelling { plans, dependents }
+    }
+
+    /// Carries out the plans, several nodes at a time, unless something prevents it. No other node is begun after the
+    /// first failure. Returns the plans of the nodes that were begun.
+    pub fn apply(&self, apis: &Apis, controller: &'static str) -> (Report, Vec<NodePlan>) {
+        let plans = if self.may_be_written() { &self.plans[..] } else { &[] };
+        let write = |plan: &NodePlan| {
+            apply(apis, controller, plan.clone(), false, |node| with_version_of(plan, node))
+        };
+        let is_failed = |applied: &AppliedPlan<_>| !applied.is_made();
+        let begun = in_parallel(plans, apis.concurrent_nodes, write, is_failed);
+        let mut report = Report::default();
+        for plan in &plans[begun.len()..] {
+            report.note(plan.name(), Progress::Unreached);
+        }
+        let note = |(applied, plan): (AppliedPlan<_>, &NodePlan)| {
+            applied.note_in(&mut report, plan.name(), None);
+            applied.plan
+        };
+        let plans = begun.into_iter().zip(plans).filter_map(note).collect();
+        (report, plans)
+    }
+}
+
+/// Turns the plan of a sync into the plan of `ccm node relabel`, which changes only the zone labels. When the node has
+/// no zone labels to compare, the findings of the sync say why.
+fn relabelled(mut plan: NodePlan) -> NodePlan {
+    plan.changes.clear();
+    plan.address_fields.clear();
+    plan.other_fields.clear();
+    let obstacle = plan.obstacle.take();
+    let Some(zone) = plan.zone.clone() else {
+        plan.findings.extend(obstacle);
+        return plan;
+    };
+    let is_to_change = zone.is_to_change();
+    let stays = zone.stays.map(|why| Finding::warning(Reason::ZoneLabelDiffers, why));
+    plan.findings = stays.into_iter().collect();
+    if is_to_change {
+        let wanted = zone.fields.iter().map(|field| field.want.clone());
+        plan.changes.push(NodeChange::Update {
+            labels: ZONE_KEYS.map(str::to_owned).into_iter().zip(wanted).collect(),
+            annotations: Values::new(),
+            provider_id: None,
+            taints: None,
+            description: describe(&zone.fields),
+        });
+        plan.other_fields = zone.fields.into();
+    }
+    plan
+}
+
+/// Returns the plan for the node as it is now, after another program has changed the node. The dependent objects were
+/// read for the earlier labels, so the plan is only right while no label has changed.
+fn with_version_of(plan: &NodePlan, node: &KubeNode) -> Result<NodePlan, &'static str> {
+    let (before, now) = (&plan.node.metadata, &node.metadata);
+    let is_same = before.labels == now.labels && now.deletion_timestamp.is_none();
+    let plan = || NodePlan { version: now.resource_version.clone(), ..plan.clone() };
+    is_same.then(plan).ok_or("its labels were changed after the plan was made; repeat the command")
+}
+
+/// The kinds of objects that are read: the word for an object, what the change means for it, and whether it prevents the
+/// change.
+#[rustfmt::skip] // A row has the kind, the word and the answer, and then the text.
+const READ: [(PlacedKind, &str, bool, &str); 3] = [
+    (PlacedKind::VOLUMES, "persistentvolume", true,
+        "its node affinity or zone label allows a node now and not afterwards; nothing is written while such a volume exists"),
+    (PlacedKind::DAEMON_SETS, "daemonset", false,
+        "it requires a present zone label; its pods on these nodes will be deleted at once"),
+    (PlacedKind::PODS, "pod", false,
+        "it requires a present zone label; if it runs it goes on, but it can't be scheduled to these nodes again"),
+];
+
+/// What follows when the objects of a kind could not be read.
+const UNREAD: &str =
+    "Nothing is written: use an account that may list all persistentvolumes, daemonsets and pods";
+
+fn dependents(kube: &KubeClient, plans: &[NodePlan]) -> Vec<Dependent> {
+    let planned: Vec<&NodePlan> = plans.iter().filter(|plan| plan.has_writes()).collect();
+    let depends = |object: &PlacedObject| planned.iter().any(|plan| depends_on(object, plan));
+    let mut all = Vec::new();
+    for (kind, word, is_obstacle, why) in READ.iter().filter(|_| !planned.is_empty()) {
+        let mut add = |object: String, why: String, is_obstacle| {
+            all.push(Dependent { object, why, is_obstacle });
+        };
+        match kube.placed(*kind, depends) {
+            Ok((names, count)) => {
+                for name in names {
+                    add(format!("{word}/{name}"), (*why).to_owned(), *is_obstacle);
+                }
+                if count > NAMES_AT_MOST {
+                    let why = format!("{count} such objects, of which {NAMES_AT_MOST} are listed");
+                    add(format!("{word}s"), why, *is_obstacle);
+                }
+            }
+            Err(error) => add(format!("{word}s"), format!("{error}. {UNREAD}"), true),
+        }
+    }
+    all
+}
+
+/// Whether the object's rules allow the node of the plan now, and do not allow it after the plan was carried out.
+fn depends_on(object: &PlacedObject, plan: &NodePlan) -> bool {
+    let now = |key: &str| plan.node.metadata.labels.get(key);
+    let wanted = plan.other_fields.first().and_then(|field| field.want.as_deref());
+    let then = |key: &str| if ZONE_KEYS.contains(&key) { wanted } else { now(key) };
+    let name = plan.node.name();
+    object.allows(name, now) && !object.allows(name, then)
+}

@@ -1,0 +1,45 @@
+//! Compares the zone labels of an initialised node with those of a new node.
+
+use crate::kube::KubeNode;
+use crate::provider::{Field, TopologyLabel, ZoneValues};
+
+/// The two keys of the zone label. Controllers give the stable key the value of the beta key.
+pub(super) const ZONE_KEYS: [&str; 2] =
+    [TopologyLabel::Zone.beta_key(), TopologyLabel::Zone.stable_key()];
+
+/// The zone labels of an initialised node, compared with those of a new node on the same server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneState {
+    /// The beta label and the stable label, each with its present value and the value for a new node.
+    pub fields: [Field; 2],
+    /// The reason why `ccm node relabel` does not change the labels although they differ.
+    pub stays: Option<String>,
+}
+
+impl ZoneState {
+    pub(super) fn new(node: &KubeNode, zone: &ZoneValues) -> ZoneState {
+        let wanted = &zone.wanted;
+        let label = |key: &str| node.metadata.labels.get(key);
+        let field = |key: &str| {
+            let have = label(key).map(str::to_owned);
+            Field::new(format!("label {key}"), have, wanted.value.clone(), wanted.source.clone())
+        };
+        let ([beta, _], [datacenter, location]) = (ZONE_KEYS, &zone.possible);
+        let is_known = !datacenter.is_empty() && !location.is_empty();
+        let stays = match label(beta) {
+            _ if ZONE_KEYS.iter().all(|key| label(key) == wanted.value.as_deref()) => None,
+            None => Some(format!("the node has no label {beta}, so its zone label stays")),
+            Some(value) if zone.possible.iter().any(|it| it == value) && is_known => None,
+            Some(value) => Some(format!(
+                "label {beta} is {value:?}, and not {datacenter:?} or {location:?}, which ccm sets on nodes of this \
+                 server: a person set it, so it stays"
+            )),
+        };
+        ZoneState { fields: ZONE_KEYS.map(field), stays }
+    }
+
+    /// Whether `ccm node relabel` would change the labels.
+    pub fn is_to_change(&self) -> bool {
+        self.stays.is_none() && self.fields.iter().any(|field| field.have != field.want)
+    }
+}
