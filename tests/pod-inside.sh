@@ -379,7 +379,7 @@ END
 
 # What README.md says under "Token, image, installation", in its words.
 lines() { sed -n "/^$1/,/^\`\`\`$/p" README.md | sed -e :a -e '/\\$/N; s/ *\\\n */ /; ta' | sed -n 's/ *#.*//; /^[a-z]* .* /p'; }
-secret=$(lines "if the nodes have no private Network" | sed "s/=ID-or-name/=$HCLOUD_NETWORK/; s/=…/=$HCLOUD_TOKEN/; s/ --from-literal=robot[^ ]*//g" | grep '^kubectl .* create secret ')
+secret=$(lines "Create an API token" | sed "s/=ID-or-name/=$HCLOUD_NETWORK/; s/=…/=$HCLOUD_TOKEN/; s/ --from-literal=robot[^ ]*//g" | grep '^kubectl .* create secret ')
 $secret >/dev/null || failed "the Secret as README.md makes it"
 seen "README: kubectl -n kube-system create secret generic hcloud …"
 lines "Set the image to yours" | grep -E '^(kubectl|helm) ' >"$place/ways"
