@@ -147,7 +147,11 @@ impl<'a> Screen<'a> {
         let out = self.out_of_service_nodes.filter(|count| *count > 0);
         let out =
             out.map(|count| format!(", {count} with the taint out-of-service")).unwrap_or_default();
-        let nodes = count(&self.nodes, "ready", gap(&view.nodes)) + &departing + &out;
+        let late = view.certificates.iter().map(|seen| doctor::waiting_certificates(seen).len());
+        let late = late.filter(|count| *count > 0);
+        let late = late.map(|count| format!(", {count} without a certificate for 15 min"));
+        let late = late.collect::<String>();
+        let nodes = count(&self.nodes, "ready", gap(&view.nodes)) + &departing + &out + &late;
         let rows = [
             ("LEADER", leader),
             ("KUBERNETES", kubernetes),

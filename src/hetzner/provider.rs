@@ -477,6 +477,15 @@ impl Instances for Hetzner {
         private.chain(ipv4).chain(ipv6).collect()
     }
 
+    fn stated_addresses(&self, instance: &Instance) -> Vec<IpNet> {
+        let network = self.network_id();
+        let private = instance.private.iter().filter(|private| Some(private.network) == network);
+        let private = private.map(|private| IpNet::from(private.ip));
+        let ipv4 = instance.public_ipv4.map(|ip| IpNet::from(IpAddr::from(ip)));
+        let ipv6 = instance.public_ipv6.filter(|net| net.prefix_len() == 64).map(IpNet::V6);
+        private.chain(ipv4).chain(ipv6).collect()
+    }
+
     fn allows_label(&self, key: &str) -> bool {
         self.settings.nodes.label_prefixes.allow(key)
     }

@@ -47,6 +47,11 @@ pub trait Instances: Send + Sync {
     /// addresses runs on this server. Makes no API call.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet>;
 
+    /// Returns the addresses and networks that the cloud itself states for this server: its public IPv4, its public /64
+    /// of IPv6, and its address in the private network of the settings. No other server has one of them, and only the
+    /// cloud can move one to another server. Makes no API call.
+    fn stated_addresses(&self, instance: &Instance) -> Vec<IpNet>;
+
     /// Whether a node is allowed to get this label from its server. Makes no API call.
     fn allows_label(&self, key: &str) -> bool;
 
