@@ -381,6 +381,12 @@ impl Apis {
         period.max(LOOK_CALL * self.server_pages())
     }
 
+    /// Returns the shortest time between two lists of all servers for data that everybody may ask for at any time. Such
+    /// lists read at most one page in three seconds.
+    pub fn list_period(&self) -> Duration {
+        LOOK_CALL * self.list_calls()
+    }
+
     /// Returns all cloud servers of the last list, however old that list is. Returns `None` when no list was read yet.
     /// No call is made.
     pub fn instances_last(&self) -> Option<Arc<Vec<Instance>>> {

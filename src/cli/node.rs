@@ -12,19 +12,24 @@ use super::table::Columns;
 use super::terminal::columns;
 use super::{startup, wire};
 use crate::cache::ServerNeeds;
+use crate::controllers::kubelet_certificates::{
+    CertificateApproval, KubeletCertificates, ObservedRequests, RequestPlan,
+};
 use crate::controllers::lifecycle::{
     LifecycleController, LifecyclePlan, OUT_OF_SERVICE, TaintRule, is_own,
 };
 use crate::controllers::node::{self, NodeController, NodePlan, ServerMatch, is_uninitialized};
-use crate::controllers::{ForeignMatch, MatchedBy, NodeChange, Proposal, Report, Selection};
-use crate::kube::{self, Taint};
+use crate::controllers::{ForeignMatch, MatchedBy, NodeChange, Plan, Proposal, Report, Selection};
+use crate::kube::{self, SigningRow, Taint};
 use crate::provider::process::is_terminal;
 use crate::provider::{
     Field, Finding, Instance, InstanceId, NodeAddress, Reason, SERVER_LABELS, Urgency,
 };
 use crate::settings::Command;
+use crate::text::duration::shown_duration;
 use jiff::Timestamp;
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -75,7 +80,13 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
         }
         let (second, lifecycle) = nodes.lifecycle.sync(apis, &selection);
         report.merge(second);
-        (report, together(plans, lifecycle))
+        let mut plans = together(plans, lifecycle);
+        if let Some(controller) = &mut nodes.certificates {
+            let (third, certificates) = controller.sync(apis, &selection);
+            report.merge(third);
+            add_certificates(&mut plans, (ObservedRequests::default(), certificates));
+        }
+        (report, plans)
     }))
 }
 
@@ -85,6 +96,8 @@ pub(super) struct NodeCommands {
     pub(super) context: CommandContext,
     pub(super) nodes: NodeController,
     lifecycle: LifecycleController,
+    /// The controller of certificates. `None` when the settings do not name it.
+    certificates: Option<KubeletCertificates>,
 }
 
 /// The plans of the node controller and of the node lifecycle controller for one node.
@@ -93,6 +106,25 @@ pub(super) struct NodePlans {
     /// The plan of the node lifecycle controller. `None` when that controller has nothing to check for this node, e.g.
     /// because the node is ready.
     lifecycle: Option<LifecyclePlan>,
+    /// The newest certificate request of the node's kubelet.
+    newest: Option<SigningRow>,
+    /// The plan for this request when it is pending, or a plan that says why no request can be approved.
+    certificate: Option<RequestPlan>,
+}
+
+/// Adds the newest certificate request of each node to its plans.
+fn add_certificates(
+    plans: &mut [NodePlans],
+    (observed, certificates): (ObservedRequests, Vec<RequestPlan>),
+) {
+    let of_nodes = certificates.into_iter().map(|plan| (plan.node.name.clone(), plan));
+    let mut of_nodes: HashMap<String, RequestPlan> = of_nodes.collect();
+    let of_all = of_nodes.remove("");
+    for plan in plans {
+        let name = plan.node.object.name.as_str();
+        plan.newest = observed.newest_of(name).cloned();
+        plan.certificate = of_nodes.remove(name).or_else(|| of_all.clone());
+    }
 }
 
 impl NodeCommands {
@@ -101,6 +133,7 @@ impl NodeCommands {
         Ok(NodeCommands {
             nodes: NodeController::new(wire::node_settings(&context.settings)),
             lifecycle: LifecycleController::new(wire::lifecycle_settings(&context.settings)),
+            certificates: wire::certificates(&context.settings),
             context,
         })
     }
@@ -137,7 +170,11 @@ impl NodeCommands {
         let apis = &self.context.apis;
         let nodes = self.nodes.evaluate(apis, selection)?;
         let lifecycle = self.lifecycle.evaluate(apis, selection)?;
-        Ok(together(nodes, lifecycle))
+        let mut plans = together(nodes, lifecycle);
+        if let Some(controller) = &self.certificates {
+            add_certificates(&mut plans, controller.evaluate(apis, selection)?);
+        }
+        Ok(plans)
     }
 
     /// Returns the plans of the nodes that the user named, or of all nodes when the user named none. When only
@@ -190,7 +227,10 @@ fn called_in_cloud(plans: &NodePlans) -> KnownObject {
 pub(super) fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<NodePlans> {
     let lifecycle = lifecycle.into_iter().map(|plan| (plan.object.uid.clone(), plan));
     let mut by_uid: HashMap<String, LifecyclePlan> = lifecycle.collect();
-    let with = |node: NodePlan| NodePlans { lifecycle: by_uid.remove(&node.object.uid), node };
+    let with = |node: NodePlan| {
+        let lifecycle = by_uid.remove(&node.object.uid);
+        NodePlans { node, lifecycle, newest: None, certificate: None }
+    };
     nodes.into_iter().map(with).collect()
 }
 
@@ -202,7 +242,8 @@ impl NodePlans {
     }
 
     fn findings(&self) -> impl Iterator<Item = &Finding> {
-        self.node.findings.iter().chain(self.obstacles())
+        let unproven = self.certificate.iter().flat_map(|plan| &plan.obstacle);
+        self.node.findings.iter().chain(self.obstacles()).chain(unproven)
     }
 
     /// Returns the findings that prevent the node controller or the node lifecycle controller from changing the node. A
@@ -231,6 +272,7 @@ impl PlannedObjects for Vec<NodePlans> {
         let is_partial = has_outage && Sides::of(report) == Sides::Both;
         let item = |plans: &'a NodePlans| {
             let changes = plans.node.changes.iter();
+            let certificate = plans.certificate.iter().flat_map(|plan| &plan.changes);
             Item {
                 object: plans.has_node().then_some(NodeJson(&plans.node)),
                 cloud: match &plans.node.server {
@@ -240,7 +282,11 @@ impl PlannedObjects for Vec<NodePlans> {
                     _ => None,
                 },
                 differences: plans.node.differences().collect(),
-                changes: changes.chain(plans.lifecycle_changes()).collect(),
+                changes: changes
+                    .chain(plans.lifecycle_changes())
+                    .map(ShownChange::Node)
+                    .chain(certificate.map(ShownChange::Certificate))
+                    .collect(),
                 held_back: None,
                 findings: plans.findings().collect(),
                 events: None,
@@ -252,7 +298,10 @@ impl PlannedObjects for Vec<NodePlans> {
     }
 
     fn proposals(&self) -> Vec<Proposal> {
-        self.iter().map(NodePlans::proposal).collect()
+        let certificates = self.iter().flat_map(|plans| &plans.certificate);
+        let mut certificates: Vec<Proposal> = certificates.map(Plan::proposal).collect();
+        certificates.dedup();
+        self.iter().map(NodePlans::proposal).chain(certificates).collect()
     }
 
     fn notes(&self) -> Vec<String> {
@@ -263,6 +312,13 @@ impl PlannedObjects for Vec<NodePlans> {
     fn is_unclear(&self) -> bool {
         self.iter().any(|plans| plans.node.server == ServerMatch::Unclear)
     }
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ShownChange<'a> {
+    Node(&'a NodeChange),
+    Certificate(&'a CertificateApproval),
 }
 
 struct NodeJson<'a>(&'a NodePlan);
@@ -489,6 +545,8 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
     }
     let fields = plans.node.fields().map(|value| field(value, false));
     let fields: String = fields.chain(zone_of_new_node(&plans.node)).collect();
+    let certificate = plans.certificate.iter().map(Plan::description);
+    let changes = [plans.proposal().changes].into_iter().chain(certificate).collect();
     let findings = cancelled(&plans.node.server).into_iter();
     let findings: String = findings.chain(plans.findings().map(finding)).collect();
     [
@@ -502,8 +560,9 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
                 None => known.or_unknown("none: ccm sets nothing on this node"),
             },
         ),
+        certificate_section(plans),
         section("\nFINDINGS", &findings, known.or_unknown("none")),
-        would_do(&plans.proposal().changes, known.or_unknown("change nothing")),
+        would_do(&changes, known.or_unknown("change nothing")),
     ]
     .concat()
 }
@@ -514,6 +573,24 @@ fn zone_of_new_node(plan: &NodePlan) -> Option<String> {
     let [beta, _] = &plan.zone.as_ref()?.fields;
     let (want, source) = (beta.want.clone(), beta.source.clone());
     Some(field(&Field::new("zone label of a new node", want.clone(), want, source), true))
+}
+
+/// Returns the section about the newest certificate request of the node's kubelet. It is empty when there is none, or
+/// when the settings do not name the controller that approves such requests.
+fn certificate_section(plans: &NodePlans) -> String {
+    let newest = plans.newest.iter().map(|row| {
+        let (name, state, age) = (&row.name, row.state.word(), shown_duration(row.age_s()));
+        line(format_args!("  {name}, created {age} ago, {state}"))
+    });
+    let plan = || plans.certificate.iter();
+    let names = plan().flat_map(|plan| &plan.names).map(|(name, why)| match why {
+        None => line(format_args!("  = {name}")),
+        Some(why) => paragraph("  ~ ", 4, &format!("{name}: {why}")),
+    });
+    let waits = plan().filter_map(|plan| plan.waits.as_ref());
+    let waits = waits.map(|why| paragraph("  ? ", 4, &format!("it is not decided yet: {why}")));
+    let heading = "NEWEST CERTIFICATE REQUEST (= proven, ~ not)";
+    listed(heading, newest.chain(names).chain(waits))
 }
 
 /// Returns the line about one of the rules that must be fulfilled before ccm gives a node the taint `out-of-service`. A

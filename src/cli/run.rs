@@ -103,6 +103,7 @@ fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
                 Box::new(LifecycleController::new(wire::lifecycle_settings(settings)))
             }
             Enabled::Service => Box::new(ServiceController::new(wire::service_settings(settings))),
+            Enabled::NodeCsrApproval => Box::new(wire::certificates(settings)?),
             Enabled::Route => match wire::route_settings(settings) {
                 Ok(settings) => Box::new(RouteController::new(settings)),
                 Err(off) => {

@@ -166,6 +166,10 @@ impl<'a> Screen<'a> {
         let out = self.special.out_of_service_nodes.filter(|count| *count > 0);
         let out =
             out.map(|count| format!(", {count} with the taint out-of-service")).unwrap_or_default();
+        let late = view.certificates.iter().map(|seen| doctor::waiting_certificates(seen).len());
+        let late = late.filter(|count| *count > 0);
+        let late = late.map(|count| format!(", {count} without a certificate for 15 min"));
+        let late = late.collect::<String>();
         let nodes = view.nodes.iter().flatten();
         let schemes: BTreeSet<&str> =
             nodes.flat_map(|plan| target_only(std::slice::from_ref(plan))).collect();
@@ -174,7 +178,8 @@ impl<'a> Screen<'a> {
             format!(", {count} of {of} are targets only")
         });
         let targets = targets.unwrap_or_default();
-        let nodes = count(&self.nodes, "ready", gap(&view.nodes)) + &departing + &out + &targets;
+        let nodes =
+            count(&self.nodes, "ready", gap(&view.nodes)) + &departing + &out + &targets + &late;
         let rows = [
             ("LEADER", leader),
             ("KUBERNETES", kubernetes),

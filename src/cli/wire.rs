@@ -2,6 +2,7 @@
 //! command. Only this file creates the cloud provider.
 
 use crate::cache::Apis;
+use crate::controllers::kubelet_certificates::KubeletCertificates;
 use crate::controllers::{lifecycle, node, route, service};
 use crate::hetzner::{self, CloudConnection, Hetzner, NodeSettings, robot};
 use crate::http::{
@@ -10,7 +11,7 @@ use crate::http::{
 use crate::kube::{self, KubeClient, config};
 use crate::provider::variables::{HCLOUD_NETWORK, HCLOUD_NETWORK_ROUTES_ENABLED, HCLOUD_TOKEN};
 use crate::provider::{Gate, OpenGate, Profile, Refused, Urgency, ZoneSettings, clock, process};
-use crate::settings::{Command, Settings};
+use crate::settings::{Command, Controller, Settings};
 use std::path::Path;
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -201,6 +202,12 @@ pub(super) fn lifecycle_settings(settings: &Settings) -> lifecycle::LifecycleSet
         deletion_guard: settings.node_deletion_guard.value,
         out_of_service_after: settings.out_of_service_after.value,
     }
+}
+
+/// Returns the controller of the certificates of kubelets, or `None` when `--controllers` does not name it.
+pub(super) fn certificates(settings: &Settings) -> Option<KubeletCertificates> {
+    let is_named = settings.controllers.value.contains(&Controller::NodeCsrApproval);
+    is_named.then(|| KubeletCertificates::new(settings.server_cache_max_age.value))
 }
 
 /// Returns the settings that decide which Services this daemon manages.

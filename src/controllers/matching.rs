@@ -315,13 +315,13 @@ impl<'a> MatchIndex<'a> {
 
     /// Returns one of the `reported` addresses that belongs to this server according to the cloud's API.
     fn address_of(&self, server: &Instance, reported: &[IpAddr]) -> Option<IpAddr> {
-        let nets = self.provider.instances()?.addresses_of(server);
+        let nets = self.provider.instances()?.stated_addresses(server);
         reported.iter().copied().find(|ip| nets.iter().any(|net| net.contains(ip)))
     }
 
     /// Returns the addresses of a server for a message.
     fn addresses_shown(&self, server: &Instance) -> String {
-        let nets = self.provider.instances().map(|instances| instances.addresses_of(server));
+        let nets = self.provider.instances().map(|instances| instances.stated_addresses(server));
         let is_one = |net: &IpNet| net.prefix_len() == net.max_prefix_len();
         let shown =
             |net: &IpNet| if is_one(net) { net.addr().to_string() } else { net.to_string() };
@@ -336,6 +336,39 @@ impl<'a> MatchIndex<'a> {
             self.claims.of(instance.id).iter().any(|other| other.name() != node.name())
         };
         named.filter(|instance| !is_of_another(instance))
+    }
+
+    pub(super) fn node(&self, name: &str) -> Option<&'a KubeNode> {
+        self.by_node_name.get(name).copied()
+    }
+
+    /// Returns the server whose addresses are proven to be those of this node: the node's provider ID is ours, no other
+    /// node has this provider ID, and the server of this ID has exactly the node's name. A node that was created with
+    /// the provider ID of another server therefore proves nothing. The error says why there is no such server, and
+    /// whether this can change by itself.
+    pub(super) fn proven_server_of(&self, node: &KubeNode) -> Result<&'a Instance, (bool, String)> {
+        let id = &node.spec.provider_id;
+        if node.metadata.deletion_timestamp.is_some() {
+            return Err((true, "its node is being deleted".to_owned()));
+        }
+        if id.is_empty() && is_uninitialized(node) {
+            return Err((true, "its node is not initialised yet".to_owned()));
+        }
+        let Some(server) = server_of(node, self.provider) else {
+            return Err((false, format!("the node's provider ID {id:?} names no server of ours")));
+        };
+        let other = self.claims.of(server).iter().find(|other| other.name() != node.name());
+        match (other, self.servers.unknown(server), self.by_id.get(&server)) {
+            (Some(other), ..) => {
+                Err((false, format!("node {:?} has the same provider ID {id:?}", other.name())))
+            }
+            (_, Some(error), _) => Err((true, format!("its server is not known: {error}"))),
+            (_, _, None) => Err((false, format!("server {server} does not exist"))),
+            (_, _, Some(found)) if found.name != node.name() => {
+                Err((false, format!("server {server} has another name, {:?}", found.name)))
+            }
+            (_, _, Some(found)) => Ok(found),
+        }
     }
 
     /// Whether the list of servers contains a server that the provider ID of some node names. Such a server proves that

@@ -8,6 +8,7 @@
 mod backoff;
 mod controller;
 mod executor;
+pub mod kubelet_certificates;
 pub mod lifecycle;
 mod matching;
 pub mod node;
@@ -21,7 +22,7 @@ pub mod service;
 mod share;
 
 pub use controller::{Controller, Counts, Failure, Outage, Progress, Proposal, Report, Selection};
-pub use matching::{ForeignMatch, MatchedBy};
+pub use matching::{ForeignMatch, MatchIndex, MatchedBy};
 pub use node_writes::{NETWORK_UNAVAILABLE, NodeChange};
 pub use plan::Plan;
 pub use report::{CHANGES_MADE, FINDINGS};

@@ -485,8 +485,10 @@ impl Instances for Hetzner {
         addresses_in(instance, network)
     }
 
-    fn addresses_of(&self, instance: &Instance) -> Vec<IpNet> {
-        addresses_in(instance, self.network_id())
+    fn stated_addresses(&self, instance: &Instance) -> Vec<IpNet> {
+        let mut all = addresses_in(instance, self.network_id());
+        all.retain(|net| net.addr().is_ipv4() || net.prefix_len() >= 64);
+        all
     }
 
     fn allows_label(&self, key: &str) -> bool {

@@ -52,6 +52,8 @@ pub(super) const SERVICE_LIST: &str = "ServiceList";
 /// The `kind` of a list that contains only the metadata of its objects.
 pub(super) const PARTIAL: &str = "PartialObjectMetadataList";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
+/// The kind of list that is the table of certificate requests. The API server calls every table `Table`.
+pub(super) const SIGNING_TABLE: &str = "CertificateSigningRequestTable";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
 /// The method of [`Gate`] that is asked before every write, except before an event or the release of the Lease. A gate
@@ -527,6 +529,7 @@ impl KubeClient {
 fn accepted(kind: &str) -> String {
     match kind {
         PARTIAL | "Table" => format!("{JSON};as={kind};v=v1;g=meta.k8s.io"),
+        SIGNING_TABLE => accepted("Table"),
         _ => JSON.to_owned(),
     }
 }
@@ -536,7 +539,7 @@ fn accepted(kind: &str) -> String {
 /// Services.
 fn body_limit(kind: &str) -> u64 {
     match kind {
-        SERVICE_LIST | PARTIAL => SERVICES_LIMIT_BYTES,
+        SERVICE_LIST | PARTIAL | SIGNING_TABLE => SERVICES_LIMIT_BYTES,
         _ => BODY_LIMIT_BYTES,
     }
 }

@@ -17,6 +17,8 @@ mod placement;
 mod recorder;
 mod secrets;
 mod services;
+mod serving_request;
+mod signing_requests;
 mod streamed;
 mod types;
 mod workloads;
@@ -35,6 +37,11 @@ pub use secrets::{ReadSecret, without_rights};
 pub use services::{
     AnyService, KubeService, LOAD_BALANCER_FINALIZER, SERVICE, ServiceList, ServiceSpec,
     limit_manifests,
+};
+pub use serving_request::{AltName, NODES_GROUP, ServingRequest};
+pub use signing_requests::{
+    KUBELET_SERVING, NODE_USER, REQUESTS_AT_MOST, SIGNING_REQUEST, SigningRequest, SigningRow,
+    SigningState, without_signing_rights,
 };
 pub use types::{
     Condition, KubeNode, ListMeta, NODE, NodeSpec, NodeStatus, ObjectMeta, ObjectReference,

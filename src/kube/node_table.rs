@@ -56,8 +56,8 @@ pub(super) struct TablePage {
 }
 
 #[derive(Deserialize)]
-struct Column {
-    name: String,
+pub(super) struct Column {
+    pub(super) name: String,
 }
 
 /// The first two columns of every table of nodes. Only these columns are read. The other columns make up most of a

@@ -95,6 +95,10 @@ metrics! {
     /// uninitialized, out_of_service (it has the taint out-of-service), shutdown (its server is off), ready, not_ready.
     NODES: Gauge "ccm_nodes" ["state"];
 
+    /// Certificate requests of kubelets by state: unproven (the newest of its node, and the cloud does not prove it),
+    /// pending (no decision yet), approved. The API server deletes them one hour after the approval.
+    KUBELET_CERTIFICATES: Gauge "ccm_kubelet_certificate_requests" ["state"];
+
     /// Load balancers by state: managed (its Service has an address), pending (no address yet), leaving (its Service
     /// needs no load balancer any more), orphaned (its Service does not exist).
     LOAD_BALANCERS: Gauge "ccm_load_balancers" ["state"];

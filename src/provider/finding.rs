@@ -164,6 +164,16 @@ reasons! {
         /// get the taint `out-of-service` yet. The message names the rule that is not fulfilled.
         OutOfServiceHeld: LogOnly;
     }
+    "Certificates of kubelets" {
+        /// A request of the node's kubelet for a serving certificate was approved: the cloud proves all its names.
+        KubeletCertificateApproved: NormalEvent LoggedByItsWrite Success;
+        /// The cloud does not prove a name or an address in the request, so it stays pending. The message says which.
+        /// Correct the node's addresses, or approve it yourself: `kubectl certificate approve NAME`. See `ccm help
+        /// nodes`.
+        KubeletCertificateNotProven: WarningEvent Failure;
+        /// No request can be approved: a right is missing, or more than 10,000 requests exist. The message says which.
+        KubeletCertificatesBlocked: LogOnly Failure;
+    }
     "Load balancers" {
         /// The load balancer is being created or changed.
         EnsuringLoadBalancer: NormalEvent LoggedByItsWrite;

@@ -43,10 +43,6 @@ pub trait Instances: Send + Sync {
     /// the operator) that says why the addresses and labels are not known. Makes no API call.
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
 
-    /// Returns the addresses and networks of this server that the cloud's API reports. A kubelet can't change them. They
-    /// are the server's public addresses, and its addresses in the private network of the settings. Makes no API call.
-    fn addresses_of(&self, instance: &Instance) -> Vec<IpNet>;
-
     /// Returns the zone label that a new node on this server would get, and the values that it could get. Makes no API
     /// call.
     fn zone(&self, instance: &Instance) -> ZoneValues;
@@ -54,6 +50,11 @@ pub trait Instances: Send + Sync {
     /// Returns the addresses and networks by which this server is recognised. A node that reports one of these
     /// addresses runs on this server. Makes no API call.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet>;
+
+    /// Returns the addresses and networks that the cloud itself states for this server: its public IPv4, its public /64
+    /// of IPv6, and its address in the private network of the settings. No other server has one of them, and only the
+    /// cloud can move one to another server. Makes no API call.
+    fn stated_addresses(&self, instance: &Instance) -> Vec<IpNet>;
 
     /// Whether a node is allowed to get this label from its server. Makes no API call.
     fn allows_label(&self, key: &str) -> bool;

@@ -61,6 +61,9 @@ const WITH_TARGETS: &[Command] = &[
     Lint,
 ];
 
+/// The daemon, and the commands that show or do the work of a controller that runs only by its name.
+const WITH_CONTROLLERS: &[Command] = &[Run, NodeInspect, NodeSync];
+
 /// The commands that plan routes.
 const WITH_ROUTES: &[Command] = &[Run, RouteList, RouteSync];
 
@@ -448,12 +451,13 @@ settings! {
         commands: Command::ALL,
     }
 
-    /// Which controllers run: NAME runs it, -NAME does not, * runs all that are not named. Names: cloud-node,
-    /// cloud-node-lifecycle, service, route, or their canonical names.
+    /// Which controllers run: NAME runs it, -NAME does not, * runs all that are not named, except node-csr-approval.
+    /// Names: cloud-node, cloud-node-lifecycle, service, route, node-csr-approval, or their canonical names.
     CONTROLLERS controllers: Vec<Controller> = parsed(values::controllers) => {
         flags: &["controllers"],
         kind: ValueKind::List("NAME"),
         default: Some("*"),
+        commands: WITH_CONTROLLERS,
     }
 
     // The value is never 0, because the parser refuses 0.

@@ -52,6 +52,7 @@ named! {
         NodeLifecycle = "cloud-node-lifecycle",
         Service = "service",
         Route = "route",
+        NodeCsrApproval = "node-csr-approval",
     }
 }
 
@@ -63,13 +64,21 @@ impl Controller {
             Controller::NodeLifecycle => "cloud-node-lifecycle-controller",
             Controller::Service => "service-lb-controller",
             Controller::Route => "node-route-controller",
+            Controller::NodeCsrApproval => "node-csr-approval",
         };
         [self.name(), canonical]
+    }
+
+    /// Whether `*` means this controller, too. The approval of certificates needs rights that are not in the base role,
+    /// so it runs only when it is named.
+    fn is_default(self) -> bool {
+        self != Controller::NodeCsrApproval
     }
 }
 
 /// Parses the value of `--controllers`, as Kubernetes' own controller managers do. The first word about a controller
-/// decides: `NAME` runs it, and `-NAME` does not. `*` runs all controllers that no word names.
+/// decides: `NAME` runs it, and `-NAME` does not. `*` runs all controllers that no word names, except those that run
+/// only by their name.
 pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
     let words = items(text);
     if words.is_empty() {
@@ -86,7 +95,8 @@ pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
     }
     let is_enabled = |controller: &&Controller| {
         let first = words.iter().find(|word| is_named(word, controller));
-        first.or(words.iter().find(|word| **word == "*")).is_some_and(|word| !word.starts_with('-'))
+        let all = words.iter().find(|word| **word == "*" && controller.is_default());
+        first.or(all).is_some_and(|word| !word.starts_with('-'))
     };
     Ok(Controller::ALL.iter().filter(is_enabled).copied().collect())
 }
@@ -361,7 +371,7 @@ pub(super) fn looks_like_a_token(path: &str) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::Controller::{Node, NodeLifecycle, Route, Service};
+    use super::Controller::{Node, NodeCsrApproval, NodeLifecycle, Route, Service};
     use super::*;
     use std::net::IpAddr;
 
@@ -376,6 +386,8 @@ mod tests {
             ("-route", &[]),
             ("-service,service,*", &[Node, NodeLifecycle, Route]),
             ("service,-service", &[Service]),
+            ("*,node-csr-approval", &[Node, NodeLifecycle, Service, Route, NodeCsrApproval]),
+            ("node-csr-approval", &[NodeCsrApproval]),
         ] {
             assert_eq!(controllers(text), Ok(enabled.to_vec()), "{text}");
         }
@@ -389,7 +401,7 @@ mod tests {
             (
                 "gardener",
                 "no controller is called \"gardener\"; the controllers are cloud-node, \
-                 cloud-node-lifecycle, service, route",
+                 cloud-node-lifecycle, service, route, node-csr-approval",
             ),
             ("", "name at least one controller, or * for all"),
         ] {

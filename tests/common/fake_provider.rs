@@ -173,11 +173,13 @@ impl Instances for FakeProvider {
         self.label_prefixes.allow(key)
     }
 
-    fn recognised_by(&self, instance: &Instance) -> Vec<IpNet> {
-        instance.public_ipv4.iter().map(|ip| IpNet::from(std::net::IpAddr::V4(*ip))).collect()
+    fn stated_addresses(&self, instance: &Instance) -> Vec<IpNet> {
+        let private = instance.private.iter().map(|private| IpNet::from(private.ip));
+        let ipv6 = instance.public_ipv6.map(IpNet::V6);
+        self.recognised_by(instance).into_iter().chain(private).chain(ipv6).collect()
     }
 
-    fn addresses_of(&self, instance: &Instance) -> Vec<IpNet> {
-        self.recognised_by(instance)
+    fn recognised_by(&self, instance: &Instance) -> Vec<IpNet> {
+        instance.public_ipv4.iter().map(|ip| IpNet::from(std::net::IpAddr::V4(*ip))).collect()
     }
 }

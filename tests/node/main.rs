@@ -10,6 +10,7 @@ mod change_detection_errors;
 mod dedicated;
 mod duplicate_claims;
 mod initialise;
+mod kubelet_certificates;
 mod large;
 mod lifecycle;
 mod network;

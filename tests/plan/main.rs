@@ -5,6 +5,7 @@
 mod common;
 
 mod architecture;
+mod kubelet_certificates;
 mod lifecycle;
 mod load_balancer;
 mod node;

@@ -14,6 +14,7 @@ mod mutants;
 mod namespace_budget;
 mod process;
 mod program;
+mod requests;
 mod story;
 mod topics;
 
@@ -31,7 +32,7 @@ const STORIES: u64 = 500;
 
 /// How often each of these things must happen at least in the stories with fixed seeds. Stories in which they no longer
 /// happen, because the way in which stories are generated was changed, test nothing.
-const AT_LEAST: [(&str, u64); 23] = [
+const AT_LEAST: [(&str, u64); 24] = [
     ("zone labels changed", 25),
     ("relabellings prevented by a volume", 7),
     ("nodes taken out of service", 10),
@@ -55,6 +56,7 @@ const AT_LEAST: [(&str, u64); 23] = [
     ("routes added", 130),
     ("routes deleted", 130),
     ("routes refused as busy", 20),
+    ("certificates approved", 50),
 ];
 
 #[test]
@@ -74,6 +76,7 @@ fn the_stories_with_fixed_seeds_keep_all_invariants_and_converge() {
 #[test]
 #[ignore = "make storm"]
 fn storm() {
+    requests::compare(2, 100_000);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let first = now.unwrap().as_secs() * 100_000;
     let seeds = chosen(first..first + 10_000);

@@ -4,6 +4,7 @@
 use crate::library::{Credentials, SandboxAccess, WriteLimit};
 use crate::random::Random;
 use ccm::cache::Apis;
+use ccm::controllers::kubelet_certificates::KubeletCertificates;
 use ccm::controllers::lifecycle::{self, LifecycleController};
 use ccm::controllers::node::{self, NodeController};
 use ccm::controllers::route::{self, RouteController};
@@ -38,6 +39,8 @@ pub struct Start {
     pub concurrency: usize,
     /// How long a server must be off until its node gets the taint `out-of-service`.
     pub out_of_service_after: Option<Duration>,
+    /// Whether the process approves certificate requests of kubelets.
+    pub approves_certificates: bool,
 }
 
 impl Default for Start {
@@ -51,6 +54,7 @@ impl Default for Start {
             resyncs: true,
             concurrency: 3,
             out_of_service_after: None,
+            approves_certificates: false,
         }
     }
 }
@@ -69,6 +73,7 @@ impl Start {
             resyncs: random.percent(50),
             concurrency: 1 + random.below(4) as usize,
             out_of_service_after: None,
+            approves_certificates: false,
         }
     }
 }
@@ -278,7 +283,9 @@ fn controllers(start: &Start, sandbox_access: &SandboxAccess) -> Vec<Box<dyn Con
             delete_orphans: false,
         })),
     ];
-    if sandbox_access.network().is_some() {
+    if start.approves_certificates {
+        controllers.push(Box::new(KubeletCertificates::new(server_cache_max_age)));
+    } else if sandbox_access.network().is_some() {
         controllers.push(Box::new(RouteController::new(route::RouteSettings {
             cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
             reconciliation_period: seconds(10),

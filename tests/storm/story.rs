@@ -10,7 +10,9 @@ use crate::log_capture;
 use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
-use crate::topics::{Topic, Verdict, nodes, pods, routes, services, shared, targets, zones};
+use crate::topics::{
+    Topic, Verdict, certificates, nodes, pods, routes, services, shared, targets, zones,
+};
 use allocation_counter::{measure, opt_out};
 use ccm::controllers::{Report, Selection};
 use ccm::provider::clock;
@@ -126,8 +128,9 @@ fn topic(random: &mut Random, two_at_once: bool, is_real: bool) -> Arc<dyn Topic
     let topics = [
         (10, "routes"),
         (25, "shared"),
-        (36, "services"),
+        (32, "services"),
         (4, "zones"),
+        (4, "certificates"),
         (13, "nodes"),
         (5, "pods"),
         (7, "targets"),
@@ -144,6 +147,7 @@ fn topic(random: &mut Random, two_at_once: bool, is_real: bool) -> Arc<dyn Topic
         "routes" => Arc::new(routes::Routes::generate(random)),
         "shared" => Arc::new(shared::Shared::generate(random, two_at_once, is_real)),
         "services" => Arc::new(services::Services::generate(random, two_at_once)),
+        "certificates" => Arc::new(certificates::Certificates::generate(random)),
         "nodes" => Arc::new(nodes::Nodes::generate(random, two_at_once, is_real)),
         "pods" => Arc::new(pods::Pods::generate(random)),
         "zones" => Arc::new(zones::Zones::generate(random)),
@@ -382,7 +386,11 @@ impl Story {
 
     pub fn process(&self, start: &Start) -> Rc<Process> {
         let name = format!("ccm-{}", 1 + self.log.borrow().len());
-        let start = Start { reads_lease: self.topic.needs_lease(), ..start.clone() };
+        let start = Start {
+            reads_lease: self.topic.needs_lease(),
+            approves_certificates: self.topic.approves_certificates(),
+            ..start.clone()
+        };
         self.log_line(format!("{name} starts: {start:?}"));
         self.topic.process_starts(&name);
         *self.sandbox_access.zone_label.lock().unwrap() = self.topic.zone_label();

@@ -17,6 +17,7 @@
 //! Every machine with a kubelet also has a simulated kube-proxy. It answers the health checks of load balancers at the
 //! node ports of Services that have EndpointSlices.
 
+mod certificate;
 mod node;
 mod proxy;
 mod report;
@@ -26,6 +27,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+pub use certificate::{CertificateAsk, sign_approved};
 pub use node::{NodeSpec, UNINITIALIZED_TAINT};
 
 use crate::hetzner::{Cloud, PortChecks};

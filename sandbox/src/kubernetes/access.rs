@@ -228,6 +228,10 @@ impl Identity {
         Identity { name: name.into(), groups: vec!["system:authenticated".into()] }
     }
 
+    pub fn groups(&self) -> Vec<String> {
+        self.groups.clone()
+    }
+
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|known| known == group)
     }

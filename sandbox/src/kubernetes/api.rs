@@ -94,9 +94,13 @@ fn resource_answer(
                 namespace: request_namespace(row, asked),
                 name: &asked.name,
                 status: asked.subresource == "status",
+                approval: asked.subresource == "approval",
             };
+            if target.approval {
+                check_may_approve(cluster, identity, &target)?;
+            }
             let written = match asked.verb.as_str() {
-                "create" => write::create(cluster, &target, request)?,
+                "create" => write::create(cluster, &target, identity, request)?,
                 "update" => write::update(cluster, &target, identity, request)?,
                 _ => write::patch(cluster, &target, request)?,
             };
@@ -125,7 +129,13 @@ fn check_path(row: &Resource, asked: &ResourceRequest) -> Result<(), Refusal> {
         false => in_namespace && row.plural != "namespaces",
     };
     let subresource = asked.subresource.as_str();
-    if misplaced || !(subresource.is_empty() || subresource == "status" && row.status) {
+    let is_served = match subresource {
+        "" => true,
+        "status" => row.status,
+        "approval" => row.approval,
+        _ => false,
+    };
+    if misplaced || !is_served {
         return Err(Refusal::unknown_resource());
     }
     Ok(())
@@ -135,11 +145,38 @@ fn serves(row: &Resource, asked: &ResourceRequest) -> bool {
     let verb = asked.verb.as_str();
     let needs_namespace = row.namespaced && asked.namespace.is_empty();
     match verb {
-        _ if asked.subresource == "status" => ["get", "patch", "update"].contains(&verb),
+        _ if !asked.subresource.is_empty() => ["get", "patch", "update"].contains(&verb),
         "create" => !asked.named && !needs_namespace && row.verbs.contains(&verb),
         "update" | "patch" | "delete" | "get" => asked.named && row.verbs.contains(&verb),
         _ => row.verbs.contains(&verb),
     }
+}
+
+/// Refuses the approval when the caller has no right to approve for the signer of the request, as the admission plugin
+/// CertificateApproval does.
+fn check_may_approve(
+    cluster: &Cluster,
+    identity: &Identity,
+    target: &write::Target,
+) -> Result<(), Refusal> {
+    let state = cluster.state();
+    let Some(object) = state.find(target.resource, target.name) else {
+        return Ok(());
+    };
+    let signer = object.value["spec"]["signerName"].as_str().unwrap_or_default();
+    let asked = ResourceRequest {
+        verb: "approve".into(),
+        group: target.resource.group.into(),
+        resource: "signers".into(),
+        name: signer.into(),
+        ..ResourceRequest::default()
+    };
+    if state.directory.allows(identity, &asked) {
+        return Ok(());
+    }
+    let why = format!("user not permitted to approve requests with signerName {signer:?}");
+    let row = target.resource;
+    Err(Refusal::forbidden(row.group, row.plural, target.name, &why))
 }
 
 /// Answers a SelfSubjectAccessReview, by which a caller asks whether it has a certain right.

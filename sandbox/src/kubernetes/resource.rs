@@ -19,6 +19,8 @@ pub struct Resource {
     pub verbs: &'static [&'static str],
     /// Whether the resource has a `status` subresource.
     pub status: bool,
+    /// Whether the resource has an `approval` subresource.
+    pub approval: bool,
     /// The schema of the objects. `None` means that no such object can be created, so that lists are always empty. A
     /// resource can have a schema although its `verbs` allow only reading. Then clients cannot create objects, but a
     /// test can add them to the store without a request.
@@ -55,6 +57,7 @@ const DEFAULT: Resource = Resource {
     namespaced: true,
     verbs: ALL_VERBS,
     status: false,
+    approval: false,
     schema: None,
     rules: &rules::Plain,
     storage_prefix: "",
@@ -205,6 +208,21 @@ pub static RESOURCES: &[Resource] = &[
         namespaced: false,
         verbs: &["create"],
         schema: Some(&schema::SELF_SUBJECT_ACCESS_REVIEW),
+        ..DEFAULT
+    },
+    Resource {
+        group: "certificates.k8s.io",
+        plural: "certificatesigningrequests",
+        singular: "certificatesigningrequest",
+        kind: "CertificateSigningRequest",
+        short_names: &["csr"],
+        namespaced: false,
+        status: true,
+        approval: true,
+        schema: Some(&schema::SIGNING_REQUEST),
+        rules: &rules::SigningRequest,
+        storage_prefix: "/registry/certificatesigningrequests",
+        selectable_fields: &["spec.signerName"],
         ..DEFAULT
     },
     Resource {

@@ -28,6 +28,8 @@ pub struct Target<'a> {
     pub name: &'a str,
     /// Whether the write is to the `status` subresource instead of the object itself.
     pub status: bool,
+    /// Whether the write is to the `approval` subresource.
+    pub approval: bool,
 }
 
 /// The result of a write: the status of the answer, the stored object, and warnings for the client.
@@ -37,8 +39,17 @@ pub struct Written {
     pub warnings: Vec<String>,
 }
 
-pub fn create(cluster: &Cluster, target: &Target, request: &Request) -> Result<Written, Refusal> {
-    let read = body::read(target.resource, request)?;
+pub fn create(
+    cluster: &Cluster,
+    target: &Target,
+    identity: &Identity,
+    request: &Request,
+) -> Result<Written, Refusal> {
+    let mut read = body::read(target.resource, request)?;
+    if target.resource.approval {
+        read.value["spec"]["username"] = identity.name.clone().into();
+        read.value["spec"]["groups"] = identity.groups().into();
+    }
     let dry_run = body::is_dry_run(request)?;
     let object =
         insert(&mut cluster.state(), target.resource, target.namespace, read.value, dry_run)?;
@@ -170,16 +181,19 @@ fn replace(
     keep_system_metadata(metadata, &old.value["metadata"]);
     let rules = resource.rules;
     let mut errors = Vec::new();
-    if target.status {
+    if target.approval {
+        rules.prepare_approval_update(&mut new, &old.value);
+    } else if target.status {
         rules.prepare_status_update(&mut new, &old.value);
     } else {
         rules.prepare_update(&mut new, &old.value);
         errors.extend(rules.allocate(&mut new, Some(&old.value), &state.store));
     }
     errors.extend(rules::validate_common_update(&new, &old.value));
-    errors.extend(match target.status {
-        true => rules.validate_status_update(&new, &old.value),
-        false => rules.validate_update(&new, &old.value),
+    errors.extend(match (target.approval, target.status) {
+        (true, _) => rules.validate_approval_update(&new, &old.value),
+        (false, true) => rules.validate_status_update(&new, &old.value),
+        (false, false) => rules.validate_update(&new, &old.value),
     });
     refuse_if_any(resource, target.name, errors)?;
     // An update without a change is not stored, so that `resourceVersion` stays the same.

@@ -8,6 +8,7 @@ mod node_marks;
 mod objects;
 mod pods;
 mod services;
+mod signing_requests;
 mod workloads;
 
 use std::sync::Arc;

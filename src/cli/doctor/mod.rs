@@ -9,8 +9,9 @@
 //! | `reads` | the reads, and the rights in Kubernetes that the daemon needs |
 //! | `view` | everything that was read |
 //! | `outcome` | the outcome of a check, and why something was not read |
-//! | `cloud`, `cluster`, `nodes`, `routes`, `services` | the checks, by what they are about |
+//! | `certificates`, `cloud`, `cluster`, `nodes`, `routes`, `services` | the checks, by what they are about |
 
+mod certificates;
 mod cloud;
 mod cluster;
 mod nodes;
@@ -24,6 +25,7 @@ mod view;
 use super::output::{self, Document, Exit, paragraph};
 use super::startup;
 use crate::settings::Command;
+pub(super) use certificates::waiting as waiting_certificates;
 pub(super) use observe::Observer;
 pub(super) use outcome::{CheckOutcome, Gap, Seen};
 use outcome::{CheckResult, CheckStatus, SEE_ERROR, or_ok};
@@ -74,6 +76,8 @@ const CHECKS: &[Check] = &[
     ("dedicated", "servers of the Robot web service, compared with the nodes", "", cloud::dedicated),
     ("ready", "condition Ready of each node, and the taints shutdown and out-of-service", "", nodes::ready),
     ("servers", "each node's server; if the cluster does not answer, all servers of the project", "", nodes::off),
+    ("certificates", "CertificateSigningRequests of kubelets, as in ccm node inspect; only with node-csr-approval in --controllers",
+        SEE_ERROR, certificates::certificates),
     ("routes", "--cluster-cidr; the Network's routes, compared with the pod CIDRs and servers of nodes, as in ccm route list",
         SEE_ERROR, routes::routes),
     ("pod-network", "condition NetworkUnavailable of each node", "", routes::pod_network),

@@ -77,6 +77,9 @@ const STAGES: &[ReadStage] = &[
     stage("the nodes", "nodes", &["the API server"], KUBERNETES, |view, may| {
         note(may.and_then(|reader| reads::nodes(reader, &view.cloud)), &mut view.nodes)
     }),
+    stage("certificate requests", "certificates", &["the nodes", "the servers"], BOTH, |view, may| {
+        note(may.and_then(reads::certificates), &mut view.certificates)
+    }),
     stage("the routes", "routes", &["the nodes", "the servers", "the Network"], BOTH, |view, may| {
         note(may.and_then(reads::routes), &mut view.routes)
     }),
@@ -240,6 +243,7 @@ impl<'a> Observer<'a> {
                 balancers: unread(),
             }),
             nodes: unread(),
+            certificates: unread(),
             routes: unread(),
             services: ServicesView {
                 plans: unread(),

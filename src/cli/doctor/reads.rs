@@ -1,7 +1,7 @@
 //! The functions that read the data for the checks. Also the list of the rights in Kubernetes that the daemon needs.
 
 use super::outcome::{Credential, Gap, Seen, need};
-use super::view::{CloudView, ClusterView, DoctorView, Need};
+use super::view::{CertificatesView, CloudView, ClusterView, DoctorView, Need};
 use crate::cache::{self, Apis, ReadFrom};
 use crate::cli::startup::Started;
 use crate::cli::{leader, wire};
@@ -57,6 +57,13 @@ const NEEDS: &[Need] = &[
     ("update", LEASES),
 ];
 
+/// The rights of the controller that approves the certificates of kubelets.
+pub(super) const CERTIFICATE_NEEDS: &[Need] = &[
+    ("list", "certificatesigningrequests"),
+    ("update", "certificatesigningrequests/approval"),
+    ("approve", "signers"),
+];
+
 /// The right to read an event, which the daemon needs to count how often the event was repeated. Without this right,
 /// the daemon works, but does not count. The role of hcloud-cloud-controller-manager does not give this right.
 pub(super) const COUNT_EVENTS: Need = ("get", "events");
@@ -70,6 +77,8 @@ fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> AllowedVerb<'a> 
     let (group, namespace, name) = match (resource, verb) {
         (LEASES, "create") => ("coordination.k8s.io", &*lease.namespace, ""),
         (LEASES, _) => ("coordination.k8s.io", &*lease.namespace, &*lease.name),
+        ("signers", _) => ("certificates.k8s.io", "", kube::KUBELET_SERVING),
+        ("certificatesigningrequests", _) => ("certificates.k8s.io", "", ""),
         _ => ("", "", ""),
     };
     AllowedVerb { verb, group, resource, subresource, namespace, name }
@@ -117,12 +126,24 @@ fn missing(reader: &DoctorReader, kube: &kube::KubeClient) -> Result<Vec<Need>, 
     let key = leader::key(settings);
     let has_lease = settings.leader_elect.value;
     let mut missing = Vec::new();
-    for need in NEEDS.iter().filter(|need| has_lease || need.1 != LEASES) {
+    let more = wire::certificates(settings).map_or(&[][..], |_| CERTIFICATE_NEEDS);
+    let needs = NEEDS.iter().filter(|need| has_lease || need.1 != LEASES);
+    for need in needs.chain(more) {
         if !kube.may(&question(*need, &key))? {
             missing.push(*need);
         }
     }
     Ok(missing)
+}
+
+/// Returns the certificate requests of kubelets, and the plans for the newest pending request of each node. Nothing is
+/// read when the settings do not name the controller that approves them.
+pub(super) fn certificates(reader: &DoctorReader) -> Seen<CertificatesView> {
+    let apis = reader.apis.as_ref()?;
+    let Some(controller) = wire::certificates(&reader.started.settings) else {
+        return Ok(CertificatesView::default());
+    };
+    controller.evaluate(apis, &Selection::All).map_err(gap)
 }
 
 /// Reads the Lease of the daemon, or returns `None` when nobody holds it. An annotation of the Lease stores the UID by
@@ -384,9 +405,10 @@ mod tests {
     use serde_json::Value;
     use std::collections::BTreeSet;
 
-    const ROLES: [&str; 2] = [
+    const ROLES: [&str; 3] = [
         include_str!("../../../manifests/base/role.yaml"),
         include_str!("../../../manifests/base/lease.yaml"),
+        include_str!("../../../manifests/components/kubelet-certificates/role.yaml"),
     ];
 
     fn texts(value: &Value) -> Vec<String> {
@@ -422,7 +444,7 @@ mod tests {
     fn the_table_says_what_the_manifests_allow() {
         let key =
             LeaseKey { namespace: "kube-system".into(), name: "cloud-controller-manager".into() };
-        let asked = NEEDS.iter().map(|need| {
+        let asked = NEEDS.iter().chain(CERTIFICATE_NEEDS).map(|need| {
             let asked = question(*need, &key);
             [asked.group, need.1, need.0, asked.name].map(str::to_owned)
         });

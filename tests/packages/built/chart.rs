@@ -58,6 +58,7 @@ fn the_chart_has_the_same_rules_and_version_as_the_manifests() {
     for (copy, original) in [
         ("tls-secrets.yaml", "tls-secrets/role.yaml"),
         ("endpointslices.yaml", "components/endpointslices/role.yaml"),
+        ("kubelet-certificates.yaml", "components/kubelet-certificates/role.yaml"),
         ("network-policy.yaml", "components/pod-network/network-policy.yaml"),
     ] {
         assert_eq!(of(&format!("chart/files/{copy}")), of(original));
@@ -135,8 +136,17 @@ fn secrets_may_be_read_in_the_namespaces_that_are_named_and_nowhere_else() {
 }
 
 #[test]
-fn endpoint_slices_may_be_listed_when_the_value_asks_for_it() {
-    let words = |value: &str| format!("preferNodesWithPods={value} nameOverride=mine");
+fn a_right_that_the_base_lacks_is_given_when_the_value_asks_for_it() {
+    for (value, name) in [
+        ("preferNodesWithPods", "endpointslices"),
+        ("kubeletCertificates.enabled", "kubelet-certificates"),
+    ] {
+        adds_a_right(value, name);
+    }
+}
+
+fn adds_a_right(value: &str, name: &str) {
+    let words = |is_on: &str| format!("{value}={is_on} nameOverride=mine");
     let (Some(plain), Some(built)) =
         (rendered(&settings(&words("false"))), rendered(&settings(&words("true"))))
     else {
@@ -147,8 +157,8 @@ fn endpoint_slices_may_be_listed_when_the_value_asks_for_it() {
     let kinds: Vec<&str> = more.iter().map(|object| object["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["ClusterRole", "ClusterRoleBinding"]);
     let [role, binding] = more[..] else { unreachable!() };
-    assert_eq!(role["metadata"]["name"], "mine-endpointslices");
-    assert_eq!(role["rules"], read("components/endpointslices/role.yaml")[0]["rules"]);
+    assert_eq!(role["metadata"]["name"], format!("mine-{name}"));
+    assert_eq!(role["rules"], read(&format!("components/{name}/role.yaml"))[0]["rules"]);
     let reference = json!({
         "apiGroup": "rbac.authorization.k8s.io",
         "kind": "ClusterRole",

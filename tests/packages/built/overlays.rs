@@ -171,23 +171,27 @@ fn components_change_one_thing_of_daemon_and_cron_job() {
 }
 
 #[test]
-fn the_right_to_list_endpoint_slices_is_a_role_beside_that_of_the_base() {
-    let right = read("components/endpointslices/role.yaml");
+fn a_right_of_a_component_is_a_role_beside_that_of_the_base() {
+    for name in ["endpointslices", "kubelet-certificates"] {
+        is_beside_the_base(name);
+    }
+}
+
+fn is_beside_the_base(name: &str) {
+    let right = read(&format!("components/{name}/role.yaml"));
     for resource in ["base", "overlays/cron"] {
         let objects = match resource {
             "base" => Some(base()),
             _ => kustomized("cron"),
         };
-        let (Some(mut expected), Some(built)) =
-            (objects, with_component(resource, "endpointslices"))
-        else {
+        let (Some(mut expected), Some(built)) = (objects, with_component(resource, name)) else {
             return;
         };
         expected.extend(right.clone());
         assert_same(&built, &expected);
     }
     // A person also applies the component alone, after ccm was installed.
-    let alone = kustomized("../components/endpointslices");
+    let alone = kustomized(&format!("../components/{name}"));
     assert_same(&alone.unwrap(), &right);
 }
 

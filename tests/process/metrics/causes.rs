@@ -5,7 +5,7 @@ use crate::metrics::{Scrape, Watched, family};
 use ccm::metrics::TABLE;
 use sandbox::credentials::Validity;
 use sandbox::faults::{Effect, Rule};
-use sandbox::kubelet::NodeSpec;
+use sandbox::kubelet::{CertificateAsk, NodeSpec};
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -98,6 +98,17 @@ const STEPS: &[Step] = &[
         ("route_controller_route_sync_total{outcome=\"noop\",trigger=\"periodic\"}", Rises),
         ("ccm_changes_total{controller=\"node-route-controller\",kind=\"AddRoute\",result=\"ok\"}", Is(2.0)),
         ("ccm_changes_total{controller=\"node-route-controller\",kind=\"condition\",result=\"ok\"}", Is(2.0)),
+    ]),
+    ("two kubelets ask for certificates", |sandbox| {
+        for (node, name) in [("worker-1", "worker-1"), ("worker-2", "kubernetes")] {
+            CertificateAsk::of(node, &[name]).create(sandbox.cluster());
+        }
+    }, &[
+        ("ccm_kubelet_certificate_requests{state=\"approved\"}", Is(1.0)),
+        ("ccm_kubelet_certificate_requests{state=\"unproven\"}", Is(1.0)),
+        ("ccm_kubelet_certificate_requests{state=\"pending\"}", Is(0.0)),
+        ("ccm_changes_total{controller=\"node-csr-approval\",kind=\"approve_certificate\",result=\"ok\"}", Is(1.0)),
+        ("ccm_findings_total{controller=\"node-csr-approval\",reason=\"KubeletCertificateNotProven\"}", Rises),
     ]),
     ("a Service gets its load balancer", |sandbox| {
         sandbox.create("web", &[("location", "fsn1")], &[80]);
@@ -228,6 +239,10 @@ fn every_metric_moves_when_its_cause_happens() {
 fn happens(sequence: &[Step]) {
     let builder = crate::common::builder().nodes(2).robot(1).heartbeats(false);
     let sandbox = builder.network("10.0.0.0/8").scale(0.1).start();
+    let role = include_str!("../../../manifests/components/kubelet-certificates/role.yaml");
+    let role = crate::common::documents(role).remove(0);
+    let rules = serde_json::from_value(role["rules"].clone()).unwrap();
+    sandbox.cluster().grant("ccm", rules);
     // The address of the node would be a healthy target.
     sandbox.edit_node("metal-1", |node| {
         node["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"] =
@@ -235,7 +250,8 @@ fn happens(sequence: &[Step]) {
     });
     let resync = "--load-balancer-resync-period=20s";
     let pods = "--cluster-cidr=10.244.0.0/16";
-    let watched = Watched::start(&env(&sandbox), &[resync, pods]);
+    let certificates = "--controllers=*,node-csr-approval";
+    let watched = Watched::start(&env(&sandbox), &[resync, pods, certificates]);
     sandbox.wait_for_nodes();
     let host = sandbox.address(Half::Kubernetes).to_string();
     for (step, cause, moves) in sequence {

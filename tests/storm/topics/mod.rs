@@ -1,6 +1,7 @@
 //! The topics of stories. A topic defines its objects at the start, the events that change them, the invariants that
 //! writes must keep, and the end state. The engine in `story` knows nothing of that.
 
+pub mod certificates;
 mod cluster;
 pub mod nodes;
 pub mod pods;
@@ -46,6 +47,11 @@ pub trait Topic: Send + Sync {
     /// How long a server must be off until its node gets the taint `out-of-service`. `None` means that no node gets it.
     fn out_of_service_after(&self) -> Option<Duration> {
         None
+    }
+
+    /// Whether processes approve certificate requests of kubelets.
+    fn approves_certificates(&self) -> bool {
+        false
     }
 
     /// Returns the zone label that the next process gives to new nodes. `None` means that its profile decides.

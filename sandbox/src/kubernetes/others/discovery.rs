@@ -65,8 +65,8 @@ fn resources(group: &str) -> Value {
     list
 }
 
-/// Returns the entries of a discovery document for a resource: one for the resource itself, and one for its subresource
-/// `status` if it has one.
+/// Returns the entries of a discovery document for a resource: one for the resource itself, and one for each of its
+/// subresources `approval` and `status`.
 fn entries(row: &Resource) -> Vec<Value> {
     let mut entry = json!({"name": row.plural, "singularName": row.singular, "namespaced": row.namespaced,
         "kind": row.kind, "verbs": row.verbs});
@@ -76,7 +76,11 @@ fn entries(row: &Resource) -> Vec<Value> {
     if !row.categories.is_empty() {
         entry["categories"] = json!(row.categories);
     }
-    let status = json!({"name": format!("{}/status", row.plural), "singularName": "", "namespaced": row.namespaced,
-        "kind": row.kind, "verbs": ["get", "patch", "update"]});
-    if row.status { vec![entry, status] } else { vec![entry] }
+    let part = |name: &str| {
+        json!({"name": format!("{}/{name}", row.plural), "singularName": "", "namespaced": row.namespaced,
+            "kind": row.kind, "verbs": ["get", "patch", "update"]})
+    };
+    let approval = row.approval.then(|| part("approval"));
+    let status = row.status.then(|| part("status"));
+    [entry].into_iter().chain(approval).chain(status).collect()
 }

@@ -1,6 +1,7 @@
 //! The columns and cells of tables, which `kubectl get` shows.
 
 mod apps;
+mod signing_requests;
 mod slices;
 
 use std::collections::BTreeMap;
@@ -103,6 +104,7 @@ fn new_columns(resource: &Resource) -> Value {
         "deployments" => apps::DEPLOYMENT,
         "daemonsets" => apps::DAEMON_SET,
         "endpointslices" => slices::ENDPOINT_SLICE,
+        "certificatesigningrequests" => signing_requests::SIGNING_REQUEST,
         _ => &[NAME, AGE],
     };
     columns.iter().map(Column::definition).collect()
@@ -120,6 +122,7 @@ pub fn cells(resource: &Resource, object: &Value) -> Value {
         "deployments" => apps::deployment(object, name, &age),
         "daemonsets" => apps::daemon_set(object, name, &age),
         "endpointslices" => slices::endpoint_slice(object, name, &age),
+        "certificatesigningrequests" => signing_requests::signing_request(object, name, &age),
         "leases" => json!([name, text(&object["spec"]["holderIdentity"]), age]),
         _ => json!([name, age]),
     }

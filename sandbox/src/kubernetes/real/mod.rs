@@ -45,8 +45,16 @@ pub struct Corner {
 
 /// The resources whose objects [`Corner::clear`] deletes in all namespaces. `ccm` and the tests create no objects of
 /// other resources.
-const CLEANED: [&str; 7] =
-    ["nodes", "events", "leases", "services", "persistentvolumes", "pods", "daemonsets"];
+const CLEANED: [&str; 8] = [
+    "nodes",
+    "events",
+    "leases",
+    "services",
+    "certificatesigningrequests",
+    "persistentvolumes",
+    "pods",
+    "daemonsets",
+];
 
 /// The members of this group have all rights, so no Role is created for them.
 const MASTERS: &str = "system:masters";
@@ -155,7 +163,11 @@ impl Corner {
         let mut object = super::with_kind(resource, object.clone());
         self.names.object(&mut object);
         let path = path(resource, namespace, "");
-        let (status, created) = self.server.create(&path, namespace, &object);
+        let (status, created) = match object["spec"]["username"].as_str() {
+            // The real server sets the user of a certificate request to the user who creates it.
+            Some(user) if resource.approval => self.server.create_as(user, &path, &object),
+            _ => self.server.create(&path, namespace, &object),
+        };
         assert_eq!(status, 201, "{path}: {created}");
         self.is_seen(resource, namespace, &created);
         self.names.value(&created)

@@ -28,8 +28,9 @@ impl Names {
     }
 
     /// Returns the name with the prefix of this sandbox, which is the name that the real API server knows.
+    /// The name of a signer of certificates, e.g. `kubernetes.io/kubelet-serving`, stays as it is.
     pub fn inside(&self, name: &str) -> String {
-        format!("{}{name}", self.prefix)
+        if name.contains('/') { name.to_owned() } else { format!("{}{name}", self.prefix) }
     }
 
     /// Returns the name that an object of this resource has on the real API server. All names get the sandbox's prefix

@@ -29,6 +29,8 @@ pub(super) enum Caller {
     Owner,
     /// A user with this name. The request is sent with the credentials of the kubeconfig and impersonates the user.
     User(String),
+    /// The kubelet with this user name. It is impersonated with the group of all kubelets.
+    Kubelet(String),
     /// A caller who does not use the credentials of the kubeconfig. The request is sent with this `Authorization`
     /// header, or without one.
     Header(Option<String>),
@@ -115,6 +117,11 @@ impl Server {
                 sent = sent.header("Impersonate-User", name);
                 (&self.owner, bearer)
             }
+            Caller::Kubelet(name) => {
+                sent = sent.header("Impersonate-User", name);
+                sent = sent.header("Impersonate-Group", "system:nodes");
+                (&self.owner, bearer)
+            }
             Caller::Header(value) => (&self.stranger, value.clone()),
         };
         if let Some(value) = authorization {
@@ -145,9 +152,24 @@ impl Server {
         self.json("POST", collection, Some(object))
     }
 
+    /// Creates an object as this kubelet, which is in the group of all kubelets.
+    pub(super) fn create_as(&self, user: &str, collection: &str, object: &Value) -> (u16, Value) {
+        self.json_as(&Caller::Kubelet(user.to_owned()), "POST", collection, Some(object))
+    }
+
     /// Sends a request with the credentials of the kubeconfig, and returns the status and the JSON of the answer.
     /// `path` can end with one query parameter, as in `PATH?NAME=VALUE`. The status is 0 when there is no answer.
     pub fn json(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        self.json_as(&Caller::Owner, method, path, body)
+    }
+
+    fn json_as(
+        &self,
+        caller: &Caller,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> (u16, Value) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let query = query.split_once('=').into_iter();
         let content_type = match method {
@@ -162,7 +184,7 @@ impl Server {
             body: body.map(|body| body.to_string().into_bytes()).unwrap_or_default(),
             client_certificate: None,
         };
-        match self.send(&Caller::Owner, &request) {
+        match self.send(caller, &request) {
             Ok(answer) => {
                 let read = serde_json::from_slice(&answer.body);
                 let text = || String::from_utf8_lossy(&answer.body).into();

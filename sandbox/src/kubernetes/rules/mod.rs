@@ -14,6 +14,7 @@ mod service;
 mod service_addresses;
 mod service_fields;
 mod service_status;
+mod signing_request;
 
 use serde_json::Value;
 
@@ -24,6 +25,7 @@ pub use meta::{validate_common_update, validate_meta, validate_meta_update};
 pub use namespace::Namespace;
 pub use node::Node;
 pub use service::Service;
+pub use signing_request::SigningRequest;
 
 use super::status::FieldError;
 use super::store::Store;
@@ -45,6 +47,13 @@ pub trait Rules: Sync {
     /// `spec`.
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         new["spec"] = old["spec"].clone();
+    }
+
+    /// Copies from `old` the fields that an update of the `approval` subresource is not allowed to change.
+    fn prepare_approval_update(&self, _new: &mut Value, _old: &Value) {}
+
+    fn validate_approval_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        validate_meta_update(new, old)
     }
 
     /// Gives the object the addresses and ports that it needs and that no other object has. Returns an error for each

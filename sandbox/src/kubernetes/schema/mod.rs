@@ -10,6 +10,7 @@ mod kinds;
 mod meta;
 mod node;
 mod service;
+mod signing_request;
 
 pub use decode::{Decoded, decode};
 pub use endpoint_slice::ENDPOINT_SLICE;
@@ -19,6 +20,7 @@ pub use kinds::{
 };
 pub use node::NODE;
 pub use service::SERVICE;
+pub use signing_request::SIGNING_REQUEST;
 
 /// The schema of a struct of the Kubernetes API, e.g. of `NodeSpec`.
 #[derive(Debug)]

@@ -1,0 +1,371 @@
+//! This controller approves the serving certificates of kubelets when the cloud proves every name and address in the
+//! request. It never denies a request: a kubelet whose request is denied asks again and again, and a person may still
+//! approve a pending request.
+//!
+//! `observe` reads the table of requests, and for the newest pending request of each node the request itself, the node
+//! and the servers. `plan` decides. `approve` reads the request once more, decides again, and writes.
+
+mod plan;
+
+pub use plan::{
+    APPROVALS_OF_NODE, Asked, CertificateApproval, PendingRequest, RequestFacts, RequestPlan,
+    asked, plan,
+};
+
+use super::controller::{Controller, Progress, Proposal, Report, Selection};
+use super::matching::MatchIndex;
+use super::plan::Plan;
+use super::report::{count_write, log_change, publish_now, recovered};
+use crate::cache::{AllServers, Apis, CacheError, ListedNodes, ServerNeeds};
+use crate::kube::{
+    KubeError, ObjectReference, REQUESTS_AT_MOST, SIGNING_REQUEST, SigningRow, SigningState,
+    retry_on_conflict, without_signing_rights,
+};
+use crate::metrics::KUBELET_CERTIFICATES;
+use crate::provider::{Finding, Reason, Urgency, Write, clock};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+pub const NAME: &str = "node-csr-approval";
+
+/// How often the table of requests is read.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// How many requests are read whole, and how many are approved, in one sync pass.
+const AT_ONCE: usize = 20;
+
+/// How old complete Node objects and the list of servers may be for a decision that approves nothing.
+const RECHECK: Duration = Duration::from_secs(300);
+
+/// The shortest time between two lists of servers when Robot is asked, too. Robot allows 200 calls an hour, and a
+/// hostile kubelet can make a new request at any time.
+const PERIOD_WITH_ROBOT: Duration = Duration::from_secs(60);
+
+pub struct KubeletCertificates {
+    server_cache_max_age: Duration,
+    state: State,
+}
+
+/// What earlier sync passes have found out.
+#[derive(Clone, Default)]
+struct State {
+    /// The newest pending request of each node, by the UID of the request: the moment when the first table with this
+    /// request had come, and what the request asks for. `None` until the request was read.
+    seen: HashMap<String, (Instant, Option<Asked>)>,
+    /// When this controller last asked for a new list of servers.
+    listed: Option<Instant>,
+}
+
+/// All requests, and what is needed to decide those that are pending.
+#[derive(Default)]
+pub struct ObservedRequests {
+    pub rows: Vec<SigningRow>,
+    /// The newest pending request of each node, the oldest of these requests first, so that a node that makes new
+    /// requests all the time does not delay the others.
+    candidates: Vec<PendingRequest>,
+    nodes: Option<ListedNodes>,
+    servers: Option<AllServers>,
+}
+
+/// All requests, and the plans for the newest pending request of each selected node. When no request can be approved,
+/// e.g. because a right is missing, the only plan is about no single request and says why.
+pub type PlannedRequests = (ObservedRequests, Vec<RequestPlan>);
+
+impl Controller for KubeletCertificates {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn interval(&self) -> Duration {
+        INTERVAL
+    }
+
+    fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report {
+        self.sync(apis, selection).0
+    }
+
+    fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, CacheError> {
+        let (_, plans) = self.evaluate(apis, selection)?;
+        Ok(plans.iter().map(Plan::proposal).collect())
+    }
+}
+
+impl KubeletCertificates {
+    pub fn new(server_cache_max_age: Duration) -> KubeletCertificates {
+        KubeletCertificates { server_cache_max_age, state: State::default() }
+    }
+
+    /// Reads all requests, and decides. Writes nothing.
+    pub fn evaluate(
+        &self,
+        apis: &Apis,
+        selection: &Selection,
+    ) -> Result<PlannedRequests, CacheError> {
+        self.plan(apis, selection, &mut self.state.clone())
+    }
+
+    /// Makes one sync pass. Returns its report and its plans.
+    pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<RequestPlan>) {
+        let mut state = std::mem::take(&mut self.state);
+        let planned = self.plan(apis, selection, &mut state);
+        self.state = state;
+        let (observed, plans) = match planned {
+            Ok(planned) => planned,
+            Err(error) => return (Report::outage(error, String::new()), Vec::new()),
+        };
+        if selection.is_of_all() {
+            count(&observed.rows, &plans);
+        }
+        let mut report = Report::default();
+        for plan in &plans {
+            match approve(apis, &observed, plan, self.young()) {
+                Err(error) if error.is_refused() => break,
+                outcome => note(apis, &mut report, plan, outcome),
+            }
+        }
+        (report, plans)
+    }
+
+    /// Reads all requests, and decides. The servers and nodes are read again when a request would be approved and what
+    /// is known of them is too old for that.
+    fn plan(
+        &self,
+        apis: &Apis,
+        selection: &Selection,
+        state: &mut State,
+    ) -> Result<PlannedRequests, CacheError> {
+        let rows = match apis.kube.signing_requests() {
+            Err(error) if error.is_forbidden() => return Ok(blocked(explained(&error))),
+            rows => rows?,
+        };
+        if rows.len() > REQUESTS_AT_MOST {
+            return Ok(blocked(format!(
+                "there are more than {REQUESTS_AT_MOST} certificate requests of kubelets, so ccm approves none: find \
+                 out who creates them (kubectl get csr), and delete them"
+            )));
+        }
+        let mut observed = observe(apis, selection, state, rows)?;
+        if observed.candidates.is_empty() {
+            return Ok((observed, Vec::new()));
+        }
+        if selection.is_explicit() {
+            state.listed = None;
+        }
+        observed.list_servers(apis, state, apis.refresh_period(RECHECK))?;
+        let mut plans = observed.plans(apis, Duration::MAX);
+        let would = plans.iter().filter(|plan| plan.has_writes());
+        let names: Vec<String> = would.take(AT_ONCE).map(|plan| plan.node.name.clone()).collect();
+        if !names.is_empty() {
+            observed.list_servers(apis, state, self.young())?;
+            observed.nodes = Some(apis.nodes.again(&names, INTERVAL / 2)?);
+            plans = observed.plans(apis, self.young());
+            for plan in plans.iter_mut().filter(|plan| plan.has_writes()).skip(AT_ONCE) {
+                plan.changes.clear();
+                plan.waits = Some(format!("ccm approves {AT_ONCE} requests at once"));
+            }
+        }
+        Ok((observed, plans))
+    }
+
+    /// Returns the greatest age of a list of cloud servers from which a request is approved.
+    fn young(&self) -> Duration {
+        self.server_cache_max_age.max(Duration::from_secs(1))
+    }
+}
+
+/// Reads the newest pending request of each selected node, and the nodes.
+fn observe(
+    apis: &Apis,
+    selection: &Selection,
+    state: &mut State,
+    rows: Vec<SigningRow>,
+) -> Result<ObservedRequests, CacheError> {
+    let seen_at = clock::now();
+    let known = std::mem::take(&mut state.seen);
+    let mut newest = newest(&rows);
+    newest.retain(|(node, ..)| selection.names(node));
+    if newest.is_empty() {
+        return Ok(ObservedRequests { rows, ..ObservedRequests::default() });
+    }
+    let nodes = selection.nodes(apis, INTERVAL / 2, RECHECK)?;
+    // A request for a node that does not exist is not read.
+    let names: HashSet<&str> = nodes.value.iter().map(|node| node.name()).collect();
+    newest.retain(|(node, ..)| names.contains(node));
+    let (mut candidates, mut reads) = (Vec::new(), 0);
+    for (node, row, approved) in newest {
+        let (first_seen, mut content) = known.get(&row.uid).cloned().unwrap_or((seen_at, None));
+        if content.is_none() && reads < AT_ONCE {
+            reads += 1;
+            let request = apis.kube.signing_request(row)?;
+            content = request.map(|request| asked(&request, node));
+        }
+        state.seen.insert(row.uid.clone(), (first_seen, content.clone()));
+        let row = row.clone();
+        candidates.extend(content.map(|asked| PendingRequest { row, asked, approved, first_seen }));
+    }
+    Ok(ObservedRequests { rows, candidates, nodes: Some(nodes), servers: None })
+}
+
+impl ObservedRequests {
+    /// Returns the newest request of this node. A pending request comes first.
+    pub fn newest_of(&self, node: &str) -> Option<&SigningRow> {
+        let of_node = self.rows.iter().filter(|row| row.node.as_deref() == Some(node));
+        of_node.max_by_key(|row| (row.state == SigningState::Pending, row.created))
+    }
+
+    /// Lists the servers. All requests share the lists, and at most one page in three seconds is read for them. When it
+    /// is too early for a new list, the old one stays, and requests for which it is too old wait.
+    fn list_servers(
+        &mut self,
+        apis: &Apis,
+        state: &mut State,
+        max_age: Duration,
+    ) -> Result<(), CacheError> {
+        let since = self.candidates.iter().map(|candidate| candidate.first_seen).max();
+        let needs = needs(since, max_age);
+        let with_robot = apis.provider.dedicated().map(|_| PERIOD_WITH_ROBOT);
+        let period = apis.list_period().max(with_robot.unwrap_or_default());
+        let mut servers = apis.servers(self.servers.take(), &ServerNeeds::NONE, Urgency::Needed)?;
+        let may = state.listed.is_none_or(|last| clock::since(last) >= period);
+        if may && !servers.satisfy(&needs) {
+            state.listed = Some(clock::now());
+            servers = apis.servers(Some(servers), &needs, Urgency::Needed)?;
+        }
+        self.servers = Some(servers);
+        Ok(())
+    }
+
+    fn index<'a>(&'a self, apis: &'a Apis) -> Option<MatchIndex<'a>> {
+        let (nodes, servers) = (self.nodes.as_ref()?, self.servers.as_ref()?);
+        Some(MatchIndex::new(&*apis.provider, nodes.value.as_slice(), servers.servers()))
+    }
+
+    /// Makes the plan for a request. It waits when the list of servers was requested before the request was first seen,
+    /// or when the list is older than `max_age` and the request would be approved.
+    fn plan_one(
+        &self,
+        candidate: &PendingRequest,
+        index: &MatchIndex,
+        max_age: Duration,
+    ) -> RequestPlan {
+        let mut plan = plan(candidate, index);
+        let max_age = if plan.has_writes() { max_age } else { Duration::MAX };
+        let needs = needs(Some(candidate.first_seen), max_age);
+        let is_new = self.servers.as_ref().is_some_and(|servers| servers.satisfy(&needs));
+        if !is_new && plan.waits.is_none() {
+            (plan.changes, plan.obstacle) = (Vec::new(), None);
+            plan.waits = Some("ccm reads a new list of servers for it soon".into());
+        }
+        plan
+    }
+
+    fn plans(&self, apis: &Apis, max_age: Duration) -> Vec<RequestPlan> {
+        let Some(index) = self.index(apis) else { return Vec::new() };
+        self.candidates.iter().map(|it| self.plan_one(it, &index, max_age)).collect()
+    }
+}
+
+fn needs(since: Option<Instant>, max_age: Duration) -> ServerNeeds {
+    ServerNeeds { since, dedicated_since: since, ..ServerNeeds::max_age(max_age) }
+}
+
+/// Reads the request once more, decides again, and approves it. After a conflict this is repeated. Returns whether the
+/// request was approved.
+fn approve(
+    apis: &Apis,
+    observed: &ObservedRequests,
+    plan: &RequestPlan,
+    young: Duration,
+) -> Result<bool, KubeError> {
+    let candidate = observed.candidates.iter().find(|it| it.row.uid == plan.object.uid);
+    let candidate = candidate.filter(|_| plan.has_writes());
+    let Some((candidate, index)) = candidate.zip(observed.index(apis)) else {
+        return Ok(false);
+    };
+    retry_on_conflict(|_| {
+        let request = apis.kube.signing_request(&candidate.row)?;
+        let Some(request) = request.filter(|request| !request.is_decided()) else {
+            return Ok(false);
+        };
+        let asked = asked(&request, &plan.node.name);
+        let candidate = PendingRequest { asked, ..candidate.clone() };
+        let plan = observed.plan_one(&candidate, &index, young);
+        let Some(change) = plan.changes.first() else {
+            return Ok(false);
+        };
+        let message = format!("the cloud states all names for server {}", change.server);
+        let written = apis.kube.approve(request, &message);
+        count_write(NAME, change.word(), written.as_ref().map(drop));
+        written.map(|()| true)
+    })
+}
+
+/// Reports the outcome for a request, and writes the event of the node.
+fn note(apis: &Apis, report: &mut Report, plan: &RequestPlan, outcome: Result<bool, KubeError>) {
+    let (object, node) = (plan.name(), plan.node.seen_by(NAME));
+    report.planned += plan.changes.len();
+    let why = match (outcome, &plan.obstacle) {
+        (Ok(true), _) => {
+            let made = plan.description();
+            log_change(NAME, &object, &made);
+            report.add_changes(&object, &made);
+            let message = format!("{object} is approved: the cloud proves all its names");
+            let finding = Finding::info(Reason::KubeletCertificateApproved, message);
+            recovered(apis, node);
+            publish_now(apis, node, &finding, false);
+            return report.note(object, Progress::Changed);
+        }
+        (Ok(false), None) => return report.note(object, Progress::Unchanged),
+        (Ok(false), Some(why)) => why.clone(),
+        (Err(error), _) => Finding::warning(Reason::KubeletCertificatesBlocked, explained(&error)),
+    };
+    // A kubelet can make new requests all the time. The message is left out of the comparison, so that this is reported
+    // only every ten minutes for each node.
+    if apis.recorder.reported().is_due(node, why.reason, "", clock::now()) {
+        publish_now(apis, node, &why, false);
+    }
+    report.fail(object, why.text().into_owned(), Some(why.reason));
+}
+
+/// Returns the newest pending request of each node, the oldest first, with the name of the node and the number of its
+/// approved requests. A kubelet waits only for its newest request, so a request is left out when somebody has decided
+/// about a newer one.
+fn newest(rows: &[SigningRow]) -> Vec<(&str, &SigningRow, usize)> {
+    let mut of_nodes: BTreeMap<&str, Vec<&SigningRow>> = BTreeMap::new();
+    for row in rows {
+        of_nodes.entry(row.node.as_deref().unwrap_or_default()).or_default().push(row);
+    }
+    let mut newest = Vec::new();
+    for (node, rows) in of_nodes {
+        let approved = rows.iter().filter(|row| row.is_approved()).count();
+        let (pending, decided): (Vec<&SigningRow>, Vec<&SigningRow>) =
+            rows.into_iter().partition(|row| row.state == SigningState::Pending);
+        let row = pending.into_iter().max();
+        let is_newest = |row: &&SigningRow| decided.iter().all(|it| it.created <= row.created);
+        newest.extend(row.filter(is_newest).map(|row| (node, row, approved)));
+    }
+    newest.sort_by_key(|(_, row, _)| *row);
+    newest
+}
+
+/// Returns the plan that no request can be approved.
+fn blocked(why: String) -> PlannedRequests {
+    let object = ObjectReference::without_namespace(SIGNING_REQUEST, "", "");
+    let mut plan = RequestPlan::new(object, "", RequestFacts::default());
+    plan.obstacle = Some(Finding::warning(Reason::KubeletCertificatesBlocked, why));
+    (ObservedRequests::default(), vec![plan])
+}
+
+fn explained(error: &KubeError) -> String {
+    if error.is_forbidden() { without_signing_rights(error) } else { error.to_string() }
+}
+
+/// Counts the requests in each state for the metrics.
+fn count(rows: &[SigningRow], plans: &[RequestPlan]) {
+    let unproven = plans.iter().filter(|plan| plan.obstacle.is_some()).count();
+    let pending = rows.iter().filter(|row| row.state == SigningState::Pending).count();
+    let approved = rows.iter().filter(|row| row.is_approved()).count();
+    KUBELET_CERTIFICATES.set(&["pending"], pending.saturating_sub(unproven) as f64);
+    KUBELET_CERTIFICATES.set(&["unproven"], unproven as f64);
+    KUBELET_CERTIFICATES.set(&["approved"], approved as f64);
+}

@@ -1,0 +1,164 @@
+//! Decides whether the cloud proves everything that a kubelet asks for in a certificate request.
+//!
+//! A wrong approval gives the kubelet a certificate for the name of another machine, with which it can pretend to be
+//! that machine. Only the name of the node is taken from Kubernetes, because the API server binds it to the credential
+//! of the kubelet. The addresses are those that the cloud states for the server of that name.
+
+use crate::controllers::Plan;
+use crate::controllers::matching::MatchIndex;
+use crate::kube::{
+    AltName, KUBELET_SERVING, KubeNode, NODE_USER, NODES_GROUP, ObjectReference, ServingRequest,
+    SigningRequest, SigningRow,
+};
+use crate::provider::{Description, Finding, Reason, Write, WriteVerb};
+use crate::text::shell_command;
+use ipnet::IpNet;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::time::Instant;
+
+/// How many requests of one node are approved in an hour. The API server deletes a request one hour after its approval,
+/// so the approved requests that still exist are counted.
+pub const APPROVALS_OF_NODE: usize = 10;
+
+/// The plan for one certificate request.
+pub type RequestPlan = Plan<CertificateApproval, RequestFacts>;
+
+/// What a kubelet asks for, or why its request is not one that this program approves.
+pub type Asked = Result<ServingRequest, String>;
+
+/// The write that approves a request. `server` is the server whose name and addresses prove it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "change", rename = "ApproveCertificate")]
+pub struct CertificateApproval {
+    pub request: String,
+    pub server: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestFacts {
+    /// The node whose kubelet has created the request.
+    pub node: ObjectReference,
+    /// The names that the request asks for. The text says why the cloud does not prove the name, and is `None` for a
+    /// proven name.
+    pub names: Vec<(AltName, Option<&'static str>)>,
+    /// Why the request is not decided yet, e.g. because its node is not initialised. `None` when it is decided.
+    pub waits: Option<String>,
+}
+
+/// The newest pending request of a node.
+#[derive(Clone)]
+pub struct PendingRequest {
+    pub row: SigningRow,
+    pub asked: Asked,
+    /// How many requests of the node are approved already.
+    pub approved: usize,
+    /// The moment when the first table with this request had come.
+    pub first_seen: Instant,
+}
+
+impl Write for CertificateApproval {
+    fn word(&self) -> &'static str {
+        "approve_certificate"
+    }
+
+    fn description(&self) -> Description {
+        let why = format!(" (server {} has all its names)", self.server);
+        Description::new(WriteVerb::ADD, "approval", why)
+    }
+
+    fn json(&self) -> Value {
+        json!(self)
+    }
+}
+
+/// Returns what the request asks for, if it has the form of a request of this node's kubelet. The error says what is
+/// different.
+pub fn asked(request: &SigningRequest, node: &str) -> Asked {
+    let (spec, user) = (request.spec(), format!("{NODE_USER}{node}"));
+    let texts =
+        |field: &str| spec[field].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let in_group = |group: &str| texts("groups").any(|name| name == group);
+    let mut usages: Vec<&str> = texts("usages").collect();
+    usages.sort_unstable();
+    let is_usual = matches!(
+        usages[..],
+        ["digital signature", "server auth"]
+            | ["digital signature", "key encipherment", "server auth"]
+    );
+    let content = request.content()?;
+    let rules = [
+        (spec["signerName"] == KUBELET_SERVING, "it is for another signer"),
+        (spec["username"] == *user, "its user is not the node's kubelet"),
+        (in_group(NODES_GROUP) && in_group("system:authenticated"), "its user is no kubelet"),
+        (is_usual, "its usages are not those of a serving certificate"),
+        (content.common_name == user, "its common name is not its user"),
+    ];
+    let broken = rules.into_iter().find(|(is_kept, _)| !is_kept);
+    broken.map_or(Ok(content), |(_, why)| Err(why.to_owned()))
+}
+
+/// Makes the plan for the newest request of a node. A plan without a change leaves the request to people.
+pub fn plan(candidate: &PendingRequest, index: &MatchIndex) -> RequestPlan {
+    let PendingRequest { row, asked, approved, .. } = candidate;
+    let name = row.node.as_deref().unwrap_or_default();
+    let node = index.node(name);
+    let mut plan = RequestPlan::new(row.object(), "", RequestFacts::default());
+    plan.node = node.map(KubeNode::object).unwrap_or_default();
+    let server = node.ok_or_else(|| (true, "its node does not exist".to_owned()));
+    let server = server.and_then(|node| index.proven_server_of(node));
+    let instances = index.provider.instances().zip(server.as_ref().ok());
+    let proven = instances.map(|(all, server)| all.stated_addresses(server));
+    let proven = proven.unwrap_or_default();
+    let names = asked.iter().flat_map(|asked| &asked.names);
+    plan.names = names.map(|it| (it.clone(), why_not(it, name, &proven))).collect();
+    let unproven = plan.names.iter().find_map(|(name, why)| Some((name, (*why)?)));
+    let why = match (asked, server, unproven) {
+        (Err(why), ..) => format!("it is not a request of this node's kubelet: {why}"),
+        (_, Err((true, why)), _) => {
+            plan.waits = Some(why);
+            return plan;
+        }
+        (_, Err((false, why)), _) => why,
+        (_, Ok(server), Some((name, why))) => {
+            format!("{name}: {why} (server {}, {})", server.name, server.id)
+        }
+        _ if *approved >= APPROVALS_OF_NODE => format!(
+            "{approved} requests of this node are approved within an hour, and ccm approves {APPROVALS_OF_NODE} at \
+                 most"
+        ),
+        (_, Ok(server), None) => {
+            let server = format!("{} ({})", server.name, server.id);
+            plan.changes.push(CertificateApproval { request: row.name.clone(), server });
+            return plan;
+        }
+    };
+    let message = format!("certificate request {} stays pending: {why}", row.name);
+    let approve = shell_command("kubectl certificate approve", &[&row.name]);
+    let fix = format!("if the request is right, approve it yourself: {approve}");
+    let finding = Finding::warning(Reason::KubeletCertificateNotProven, message);
+    plan.obstacle = Some(finding.with_fix(fix));
+    plan
+}
+
+/// Returns why the cloud does not prove a name for the node, or `None` when it does. `proven` are the addresses of the
+/// node's server. The network address of an IPv6 network belongs to no machine.
+fn why_not(name: &AltName, node: &str, proven: &[IpNet]) -> Option<&'static str> {
+    match name {
+        AltName::Dns(dns) if is_of_api_server(dns) => Some("it is a name of the API server"),
+        AltName::Dns(dns) if dns.eq_ignore_ascii_case(node) => None,
+        AltName::Dns(_) => Some("it is not the name of the node"),
+        AltName::Ip(ip) => {
+            let is_host = |net: &IpNet| net.max_prefix_len() == net.prefix_len();
+            let has = |net: &IpNet| net.contains(ip) && (is_host(net) || net.network() != *ip);
+            let is_proven = proven.iter().any(has);
+            (!is_proven).then_some("the cloud does not state this address for the node's server")
+        }
+    }
+}
+
+/// Whether clients use this name for the API server. With kubeadm, one authority signs for it and for kubelets.
+fn is_of_api_server(dns: &str) -> bool {
+    let dns = dns.to_ascii_lowercase();
+    ["localhost", "kubernetes"].contains(&&*dns) || dns.starts_with("kubernetes.")
+}

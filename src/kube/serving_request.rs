@@ -1,0 +1,214 @@
+//! Reads certificate requests of kubelets (PKCS#10). Such a request is the only binary input that comes from machines
+//! which may be hostile. The API server, a Go program, has parsed the request and checked its signature before.
+//!
+//! This reader accepts only the one form that kubelets write, so that it can't understand a request in another way than
+//! Go does. Everything else is an error, and the request is left to people. The reader has no recursion, and all its
+//! inputs are bounded.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use std::fmt;
+use std::net::IpAddr;
+use untrusted::{Input, Reader};
+
+/// The longest PEM text of a request that is read, in bytes.
+const PEM_BYTES_AT_MOST: usize = 16 << 10;
+/// How many alternative names a request may have.
+const NAMES_AT_MOST: usize = 16;
+/// The longest text, in bytes. A node's name has up to 253, and its user has 12 more.
+const TEXT_BYTES_AT_MOST: usize = 265;
+
+const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----\n";
+const END: &str = "-----END CERTIFICATE REQUEST-----\n";
+
+/// The organisation of each kubelet's certificate.
+pub const NODES_GROUP: &str = "system:nodes";
+
+// The tags of DER.
+const INTEGER: u8 = 0x02;
+const BIT_STRING: u8 = 0x03;
+const OCTET_STRING: u8 = 0x04;
+const NULL: u8 = 0x05;
+const OID: u8 = 0x06;
+const PRINTABLE_STRING: u8 = 0x13;
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const ATTRIBUTES: u8 = 0xa0;
+const DNS_NAME: u8 = 0x82;
+const IP_ADDRESS: u8 = 0x87;
+
+/// The beginning of each subject: a set of one attribute, the organisation (2.5.4.10), whose text is [`NODES_GROUP`].
+const ORGANISATION: &[u8] = b"\x31\x15\x30\x13\x06\x03\x55\x04\x0a\x13\x0csystem:nodes";
+
+const COMMON_NAME: &[u8] = b"\x55\x04\x03";
+const SUBJECT_ALT_NAME: &[u8] = b"\x55\x1d\x11";
+const EXTENSION_REQUEST: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x0e";
+
+/// What a certificate request of a kubelet asks for. Its organisation is [`NODES_GROUP`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServingRequest {
+    pub common_name: String,
+    /// The alternative names, in the order of the request.
+    pub names: Vec<AltName>,
+}
+
+/// An alternative name for which a kubelet wants a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AltName {
+    Dns(String),
+    Ip(IpAddr),
+}
+
+impl fmt::Display for AltName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AltName::Dns(name) => name.fmt(f),
+            AltName::Ip(ip) => ip.fmt(f),
+        }
+    }
+}
+
+/// What was read, or the form that was expected and not found.
+type Form<T> = Result<T, &'static str>;
+
+const ENDS_ELSEWHERE: &str = "a value does not fill the field that contains it";
+
+impl ServingRequest {
+    /// Reads a request from its PEM text. The error says which form was expected.
+    pub fn read(pem: &[u8]) -> Form<ServingRequest> {
+        let der = decoded(pem)?;
+        only(Input::from(&der), SEQUENCE)?.read_all(ENDS_ELSEWHERE, |request| {
+            let info = value(request, SEQUENCE)?;
+            algorithm_and_bits(request)?;
+            info.read_all(ENDS_ELSEWHERE, |info| {
+                if value(info, INTEGER)?.as_slice_less_safe() != [0] {
+                    return Err("the version of the request is not 0");
+                }
+                let common_name = subject(value(info, SEQUENCE)?)?;
+                value(info, SEQUENCE)?.read_all(ENDS_ELSEWHERE, algorithm_and_bits)?;
+                let names = alternative_names(value(info, ATTRIBUTES)?)?;
+                Ok(ServingRequest { common_name, names })
+            })
+        })
+    }
+}
+
+/// Decodes the PEM text. It must be exactly one block without headers. A parser of PEM would skip text before and after
+/// the block, and could so choose another block than Go.
+fn decoded(pem: &[u8]) -> Form<Vec<u8>> {
+    if pem.len() > PEM_BYTES_AT_MOST {
+        return Err("the request is longer than 16 KiB");
+    }
+    let text = std::str::from_utf8(pem).unwrap_or_default();
+    let body = text.strip_prefix(BEGIN).and_then(|text| text.strip_suffix(END));
+    let body = body.ok_or("the request is not one PEM block of a certificate request")?;
+    let body: String = body.split('\n').collect();
+    STANDARD.decode(body).map_err(|_| "the PEM block of the request is not in base64")
+}
+
+/// Reads a value with this tag. Its length must be written in the shortest way.
+fn value<'a>(reader: &mut Reader<'a>, tag: u8) -> Form<Input<'a>> {
+    let (found, content) = any_value(reader)?;
+    if found == tag { Ok(content) } else { Err("a field has another type than kubelets write") }
+}
+
+/// Reads the next value, and returns its tag and its content. A length has at most two bytes after the first, which is
+/// enough for [`PEM_BYTES_AT_MOST`].
+fn any_value<'a>(reader: &mut Reader<'a>) -> Form<(u8, Input<'a>)> {
+    let short = |_| "the request ends in the middle of a value";
+    let tag = reader.read_byte().map_err(short)?;
+    let mut byte = || reader.read_byte().map(usize::from).map_err(short);
+    let length = match byte()? {
+        length @ 0..=0x7f => Some(length),
+        0x81 => Some(byte()?).filter(|length| *length >= 0x80),
+        0x82 => Some(byte()? << 8 | byte()?).filter(|length| *length >= 0x100),
+        _ => None,
+    };
+    let length = length.ok_or("the length of a value is not in its shortest form")?;
+    Ok((tag, reader.read_bytes(length).map_err(short)?))
+}
+
+/// Reads the one value that fills the input.
+fn only(input: Input, tag: u8) -> Form<Input> {
+    input.read_all(ENDS_ELSEWHERE, |reader| value(reader, tag))
+}
+
+/// Reads an object identifier, which must be `id`, and the value after it, which must be the last one.
+fn named<'a>(input: Input<'a>, id: &[u8], tag: u8) -> Form<Input<'a>> {
+    input.read_all(ENDS_ELSEWHERE, |reader| {
+        if value(reader, OID)?.as_slice_less_safe() == id {
+            value(reader, tag)
+        } else {
+            Err("a field, attribute or extension is not one that kubelets write")
+        }
+    })
+}
+
+/// Reads an algorithm and the bits that belong to it, which are a public key or a signature. Neither of them is
+/// understood here. The parameters of the algorithm are missing, null or an object identifier, as in the keys that
+/// kubelets can have. The first byte of the bits is the number of unused bits at the end.
+fn algorithm_and_bits(reader: &mut Reader) -> Form<()> {
+    const OTHER: &str = "the key or the signature has another form than kubelets write";
+    let identifier = |id: Input| match id.as_slice_less_safe() {
+        [0..=0x7f, .., 0..=0x7f] => Ok(()),
+        _ => Err(OTHER),
+    };
+    value(reader, SEQUENCE)?.read_all(OTHER, |algorithm| {
+        identifier(value(algorithm, OID)?)?;
+        if algorithm.at_end() {
+            return Ok(());
+        }
+        match any_value(algorithm)? {
+            (OID, id) => identifier(id),
+            (NULL, nothing) if nothing.is_empty() => Ok(()),
+            _ => Err(OTHER),
+        }
+    })?;
+    match value(reader, BIT_STRING)?.as_slice_less_safe() {
+        [0, ..] => Ok(()),
+        _ => Err(OTHER),
+    }
+}
+
+/// Reads the subject, which has the organisation [`NODES_GROUP`], a common name, and nothing else. Returns the common
+/// name.
+fn subject(name: Input) -> Form<String> {
+    let rest = name.as_slice_less_safe().strip_prefix(ORGANISATION);
+    let rest = rest.ok_or("the subject does not begin with the organisation system:nodes alone")?;
+    let part = only(only(Input::from(rest), SET)?, SEQUENCE)?;
+    text(named(part, COMMON_NAME, PRINTABLE_STRING)?)
+}
+
+/// Returns a text of the characters that the names of kubelets have.
+fn text(content: Input) -> Form<String> {
+    let bytes = content.as_slice_less_safe();
+    let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || b":.-".contains(byte);
+    let is_text = (1..=TEXT_BYTES_AT_MOST).contains(&bytes.len()) && bytes.iter().all(is_usual);
+    let text = std::str::from_utf8(bytes).ok().filter(|_| is_text);
+    text.map(str::to_owned).ok_or("a name has characters that no node's name has, or is too long")
+}
+
+/// Reads the attributes, which must be the request for one extension, `subjectAltName`.
+fn alternative_names(attributes: Input) -> Form<Vec<AltName>> {
+    let extensions = named(only(attributes, SEQUENCE)?, EXTENSION_REQUEST, SET)?;
+    let extension = only(only(extensions, SEQUENCE)?, SEQUENCE)?;
+    let names = only(named(extension, SUBJECT_ALT_NAME, OCTET_STRING)?, SEQUENCE)?;
+    names.read_all("the request has more than 16 alternative names", |reader| {
+        let mut names = vec![alternative_name(any_value(reader)?)?];
+        while !reader.at_end() && names.len() < NAMES_AT_MOST {
+            names.push(alternative_name(any_value(reader)?)?);
+        }
+        Ok(names)
+    })
+}
+
+fn alternative_name((tag, content): (u8, Input)) -> Form<AltName> {
+    let bytes = content.as_slice_less_safe();
+    let (ipv4, ipv6) = (<[u8; 4]>::try_from(bytes), <[u8; 16]>::try_from(bytes));
+    match (tag, ipv4, ipv6) {
+        (DNS_NAME, ..) => text(content).map(AltName::Dns),
+        (IP_ADDRESS, Ok(ipv4), _) => Ok(AltName::Ip(ipv4.into())),
+        (IP_ADDRESS, _, Ok(ipv6)) => Ok(AltName::Ip(ipv6.into())),
+        _ => Err("an alternative name is neither a DNS name nor an IP address"),
+    }
+}

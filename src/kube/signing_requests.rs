@@ -1,0 +1,220 @@
+//! The CertificateSigningRequests by which kubelets ask for serving certificates: their table, one whole request, and
+//! its approval.
+
+use super::client::{JSON, KubeClient, PASS, ReadFrom, SIGNING_TABLE, percent_encoded};
+use super::error::KubeError;
+use super::node_table::Column;
+use super::serving_request::ServingRequest;
+use super::types::{ListMeta, ListPage, ObjectReference, PageForm, null_as_default, timestamp};
+use crate::http::Method;
+use crate::provider::clock;
+use crate::text::shell_command;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The signer of the serving certificates of kubelets. Requests for another signer are neither read nor approved.
+pub const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
+
+/// How many requests are read at most. Any kubelet can create any number of requests. One answer may have more rows, but
+/// no more than fit in its 64 MB, which is about 70,000.
+pub const REQUESTS_AT_MOST: usize = 10_000;
+
+/// The beginning of the user name of each kubelet. The name of its node follows.
+pub const NODE_USER: &str = "system:node:";
+
+pub const SIGNING_REQUEST: &str = "CertificateSigningRequest";
+
+const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+/// A row of the table of requests. Rows are ordered by the time of their creation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SigningRow {
+    pub created: Timestamp,
+    pub name: String,
+    pub uid: String,
+    /// The name of the node whose kubelet has created the request. `None` when no kubelet has created it.
+    pub node: Option<String>,
+    pub state: SigningState,
+}
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SigningState {
+    Pending,
+    /// The request is approved, and the signer has not signed it yet, or has failed to.
+    Approved,
+    /// The request is approved and has its certificate.
+    Signed,
+    Denied,
+}
+
+/// A whole request, as JSON. An approval sends it back as a whole, because it replaces the metadata, too.
+pub struct SigningRequest(Value);
+
+/// One page of the table.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SigningTable {
+    kind: String,
+    #[serde(default)]
+    metadata: ListMeta,
+    column_definitions: Vec<Column>,
+    #[serde(deserialize_with = "null_as_default")]
+    rows: Vec<SigningTableRow>,
+}
+
+#[derive(Deserialize)]
+struct SigningTableRow {
+    /// The cells of [`COLUMNS`].
+    cells: (String, IgnoredAny, String, String, IgnoredAny, String),
+    object: SigningObject,
+}
+
+#[derive(Deserialize)]
+struct SigningObject {
+    metadata: SigningMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SigningMeta {
+    uid: String,
+    #[serde(deserialize_with = "timestamp")]
+    creation_timestamp: Option<Timestamp>,
+}
+
+const COLUMNS: [&str; 6] =
+    ["Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"];
+
+impl PageForm for SigningTable {
+    type Item = SigningRow;
+
+    /// Adds the rows. When there are more than [`REQUESTS_AT_MOST`], no further page is read.
+    fn add_to(self, items: &mut Vec<SigningRow>, _kind: &str) -> Result<String, String> {
+        let columns = self.column_definitions.iter().map(|column| &column.name);
+        if self.kind != "Table" || !columns.eq(COLUMNS) {
+            return Err(format!("it is no table with the columns {}", COLUMNS.join(", ")));
+        }
+        for SigningTableRow { cells: (name, _, signer, user, _, condition), object } in self.rows {
+            let state = match condition.split(',').collect::<Vec<_>>()[..] {
+                _ if signer != KUBELET_SERVING => return Err("a row is of another signer".into()),
+                ["Pending"] => SigningState::Pending,
+                ["Approved", "Issued"] => SigningState::Signed,
+                ["Approved", ..] => SigningState::Approved,
+                _ => SigningState::Denied,
+            };
+            let created = object.metadata.creation_timestamp.ok_or("a row has no creation time")?;
+            let node = user.strip_prefix(NODE_USER).map(str::to_owned);
+            items.push(SigningRow { created, name, uid: object.metadata.uid, node, state });
+        }
+        let is_enough = items.len() > REQUESTS_AT_MOST;
+        Ok(if is_enough { String::new() } else { self.metadata.continue_token })
+    }
+}
+
+impl SigningState {
+    pub fn word(self) -> &'static str {
+        ["pending", "approved", "approved and signed", "denied"][self as usize]
+    }
+}
+
+impl SigningRow {
+    pub fn object(&self) -> ObjectReference {
+        ObjectReference::without_namespace(SIGNING_REQUEST, &self.name, &self.uid)
+    }
+
+    /// Returns the time since the creation of the request, in seconds.
+    pub fn age_s(&self) -> u64 {
+        let age = clock::timestamp().duration_since(self.created).as_secs();
+        age.try_into().unwrap_or_default()
+    }
+
+    pub fn is_approved(&self) -> bool {
+        matches!(self.state, SigningState::Approved | SigningState::Signed)
+    }
+}
+
+impl SigningRequest {
+    /// Creates a request from the JSON of a CertificateSigningRequest.
+    pub fn new(document: Value) -> SigningRequest {
+        SigningRequest(document)
+    }
+
+    /// Returns the fields of the request, of which the API server itself has set the user and the groups.
+    pub fn spec(&self) -> &Value {
+        &self.0["spec"]
+    }
+
+    /// Returns what the request asks for. The error says which form was expected.
+    pub fn content(&self) -> Result<ServingRequest, &'static str> {
+        let pem = self.spec()["request"].as_str().and_then(|text| STANDARD.decode(text).ok());
+        ServingRequest::read(&pem.unwrap_or_default())
+    }
+
+    /// Whether somebody has approved or denied the request, or whether it has a certificate.
+    pub fn is_decided(&self) -> bool {
+        let status = &self.0["status"];
+        let conditions = status["conditions"].as_array();
+        conditions.is_some_and(|all| !all.is_empty()) || !status["certificate"].is_null()
+    }
+}
+
+impl KubeClient {
+    /// Returns the requests for serving certificates of kubelets, from the API server's cache. When there are more than
+    /// [`REQUESTS_AT_MOST`], more than that are returned, but not all of them.
+    pub fn signing_requests(&self) -> Result<Vec<SigningRow>, KubeError> {
+        let signer = format!("spec.signerName={KUBELET_SERVING}");
+        let query = format!("&includeObject=Metadata&fieldSelector={}", percent_encoded(&signer));
+        self.list::<SigningTable>(PATH, &query, SIGNING_TABLE, ReadFrom::Cache)
+    }
+
+    /// Returns the whole request of this row as it is now, or `None` when it does not exist. It is read as a list, so
+    /// that the right to list is enough.
+    pub fn signing_request(&self, row: &SigningRow) -> Result<Option<SigningRequest>, KubeError> {
+        let name = format!("metadata.name={}", row.name);
+        let query = format!("&fieldSelector={}", percent_encoded(&name));
+        let kind = "CertificateSigningRequestList";
+        let found = self.list::<ListPage<Value>>(PATH, &query, kind, ReadFrom::Latest)?;
+        // Without a version, the approval would be a write without a precondition.
+        let is_it = |item: &Arc<Value>| {
+            let metadata = &item["metadata"];
+            metadata["uid"] == *row.uid && metadata["resourceVersion"].as_str() > Some("")
+        };
+        Ok(found
+            .into_iter()
+            .find(is_it)
+            .map(|item| SigningRequest::new(Arc::unwrap_or_clone(item))))
+    }
+
+    /// Approves a request that was read before. The API server refuses this when the request has changed since then.
+    pub fn approve(&self, request: SigningRequest, message: &str) -> Result<(), KubeError> {
+        let SigningRequest(mut body) = request;
+        let now = Timestamp::from_second(clock::timestamp().as_second()).unwrap_or_default();
+        body["apiVersion"] = json!("certificates.k8s.io/v1");
+        body["kind"] = json!(SIGNING_REQUEST);
+        body["status"] = json!({ "conditions": [{
+            "type": "Approved",
+            "status": "True",
+            "reason": "AddressesProven",
+            "message": message,
+            "lastUpdateTime": now.to_string(),
+        }] });
+        let name = body["metadata"]["name"].as_str().unwrap_or_default();
+        let path = format!("{PATH}/{}/approval", percent_encoded(name));
+        self.write::<IgnoredAny>(PASS, Method::Put, &path, JSON, &body).map(drop)
+    }
+}
+
+/// Returns the message for the user when this program is not allowed to list or approve requests. The message says how
+/// to allow it.
+pub fn without_signing_rights(error: &KubeError) -> String {
+    let apply = shell_command("kubectl apply -k", &[&"manifests/components/kubelet-certificates"]);
+    format!(
+        "{error}: run {apply}, or set kubeletCertificates.enabled: true in the values of the chart"
+    )
+}
