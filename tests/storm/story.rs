@@ -10,7 +10,9 @@ use crate::log_capture;
 use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
-use crate::topics::{Topic, Verdict, nodes, pods, routes, services, shared, targets};
+use crate::topics::{
+    Topic, Verdict, foreign_nodes, nodes, pods, routes, services, shared, targets,
+};
 use allocation_counter::{measure, opt_out};
 use ccm::controllers::{Report, Selection};
 use ccm::provider::clock;
@@ -126,7 +128,8 @@ fn topic(random: &mut Random, two_at_once: bool, is_real: bool) -> Arc<dyn Topic
     let topics = [
         (10, "routes"),
         (25, "shared"),
-        (40, "services"),
+        (35, "services"),
+        (5, "foreign-nodes"),
         (13, "nodes"),
         (5, "pods"),
         (7, "targets"),
@@ -143,6 +146,7 @@ fn topic(random: &mut Random, two_at_once: bool, is_real: bool) -> Arc<dyn Topic
         "routes" => Arc::new(routes::Routes::generate(random)),
         "shared" => Arc::new(shared::Shared::generate(random, two_at_once, is_real)),
         "services" => Arc::new(services::Services::generate(random, two_at_once)),
+        "foreign-nodes" => Arc::new(foreign_nodes::ForeignTargets::generate(random)),
         "nodes" => Arc::new(nodes::Nodes::generate(random, two_at_once, is_real)),
         "pods" => Arc::new(pods::Pods::generate(random)),
         "targets" => Arc::new(targets::Targets::generate(random)),
@@ -187,11 +191,13 @@ impl Story {
         };
         let sandbox = Arc::new(topic.configure(builder).start());
         machine.connect(&sandbox);
+        let mut sandbox_access = match machine.is_real() {
+            true => SandboxAccess::new(&sandbox),
+            false => SandboxAccess::in_memory(&sandbox),
+        };
+        sandbox_access.foreign_nodes = topic.foreign_nodes();
         Rc::new(Story {
-            sandbox_access: match machine.is_real() {
-                true => SandboxAccess::new(&sandbox),
-                false => SandboxAccess::in_memory(&sandbox),
-            },
+            sandbox_access,
             machine,
             topic,
             violations: Arc::default(),
@@ -295,11 +301,8 @@ impl Story {
     /// rounds the controllers made.
     fn run_processes(self: &Rc<Self>, random: &mut Random, two_at_once: bool) -> usize {
         if self.machine.is_real() && random.percent(60) {
-            let line = crate::program::run_until_killed(
-                &self.sandbox,
-                &self.sandbox_access.token(),
-                random,
-            );
+            let line =
+                crate::program::run_until_killed(&self.sandbox, &self.sandbox_access, random);
             self.log_line(line);
             return ROUNDS_OF_A_PROGRAM;
         }

@@ -2,6 +2,7 @@
 //! writes must keep, and the end state. The engine in `story` knows nothing of that.
 
 mod cluster;
+pub mod foreign_nodes;
 pub mod nodes;
 pub mod pods;
 pub mod routes;
@@ -11,6 +12,7 @@ pub mod targets;
 
 use crate::random::Random;
 use ccm::controllers::Report;
+use ccm::provider::ForeignNodes;
 use sandbox::exchange::Request;
 use sandbox::{Builder, Half, Sandbox};
 use std::collections::BTreeMap;
@@ -44,6 +46,11 @@ pub trait Topic: Send + Sync {
     /// How long a server must be off until its node gets the taint `out-of-service`. `None` means that no node gets it.
     fn out_of_service_after(&self) -> Option<Duration> {
         None
+    }
+
+    /// Whether nodes of other providers can be targets.
+    fn foreign_nodes(&self) -> ForeignNodes {
+        ForeignNodes::Ignore
     }
 
     /// Returns how many more rounds than usual a process works.
