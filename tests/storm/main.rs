@@ -31,7 +31,7 @@ const STORIES: u64 = 500;
 
 /// How often each of these things must happen at least in the stories with fixed seeds. Stories in which they no longer
 /// happen, because the way in which stories are generated was changed, test nothing.
-const AT_LEAST: [(&str, u64); 21] = [
+const AT_LEAST: [(&str, u64); 23] = [
     ("nodes taken out of service", 10),
     ("load balancers created", 140),
     ("created with a Primary IP", 25),
@@ -53,6 +53,8 @@ const AT_LEAST: [(&str, u64); 21] = [
     ("routes added", 130),
     ("routes deleted", 130),
     ("routes refused as busy", 20),
+    ("targets added beside nodes of other providers", 100),
+    ("targets removed beside nodes of other providers", 40),
 ];
 
 #[test]

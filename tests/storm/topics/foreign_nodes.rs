@@ -56,8 +56,8 @@ struct History {
     servers: Vec<(Instant, Vec<SeenServer>)>,
     /// Since when the API server shows old nodes, and until when.
     stale: Option<(Instant, Option<Instant>)>,
+    /// How many targets were added and removed.
     added: u64,
-    /// How many additions were made when some other node or name had cast doubt on the server before.
     removed: u64,
 }
 
@@ -741,8 +741,8 @@ impl Topic for ForeignTargets {
     fn counts(&self, _: &Sandbox) -> BTreeMap<&'static str, u64> {
         let history = self.history.lock().unwrap();
         [
-            ("targets with nodes of other providers around added", history.added),
-            ("targets with nodes of other providers around removed", history.removed),
+            ("targets added beside nodes of other providers", history.added),
+            ("targets removed beside nodes of other providers", history.removed),
         ]
         .into()
     }
