@@ -257,6 +257,9 @@ pub struct Cluster {
     /// The names of the nodes of other providers that can be targets (`HCLOUD_LOAD_BALANCERS_FOREIGN_NODES`). Their
     /// servers are in `servers`, too. They do not prove to which cluster a load balancer belongs.
     pub target_only: HashSet<String>,
+    /// The servers with which nodes in `target_only` are certainly matched. A server with the name of such a node is
+    /// missing here when something contradicts the match.
+    pub matched: HashSet<InstanceId>,
     /// The Secrets that the planned Services use.
     pub tls_secrets: TlsSecrets,
     /// Earlier removals of targets, and the nodes on which pods run. Both help to decide which nodes become targets.
@@ -366,6 +369,11 @@ impl Cluster {
         let dedicated: HashSet<&String> = self.dedicated.values().collect();
         let names = self.servers.values().chain(&self.target_only);
         names.filter(|name| !dedicated.contains(name)).collect::<HashSet<_>>().len()
+    }
+
+    /// Whether a node of this cluster certainly runs on this server, also when it is a node of another provider.
+    pub fn has_server(&self, id: InstanceId) -> bool {
+        self.has_claimed(id) || self.matched.contains(&id)
     }
 
     /// Whether the provider ID of a node names this server. The result is `false` when the node is only matched with the

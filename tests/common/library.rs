@@ -37,6 +37,8 @@ pub struct SandboxAccess {
     pub zone_label: Mutex<Option<ZoneLabel>>,
     /// The API token of a second Hetzner Cloud project, to which the sandbox's servers do not belong.
     pub other_token: String,
+    /// Whether nodes of other providers can be targets of load balancers.
+    pub foreign_nodes: ForeignNodes,
     /// The URL of the Robot web service. `None` when the sandbox does not serve Robot.
     robot: Option<String>,
     /// The logins to the Robot web service: the kind of the credentials, the user and the password of each login.
@@ -139,6 +141,7 @@ impl SandboxAccess {
             token: Mutex::new(sandbox.projects().token.clone()),
             zone_label: Mutex::default(),
             other_token: sandbox.projects().foreign_token.clone(),
+            foreign_nodes: ForeignNodes::Ignore,
             robot: sandbox.serves(Half::Robot).then(|| sandbox.robot_url()),
             logins: logins(sandbox),
         }
@@ -239,7 +242,7 @@ impl SandboxAccess {
                 internal_ip_from: InternalIpFrom::Network,
                 internal_ip_ranges: Vec::new(),
                 label_prefixes: LabelPrefixes(vec!["node.example.com/".into()]),
-                foreign: ForeignNodes::Ignore,
+                foreign: self.foreign_nodes,
                 zone: ZoneSettings { is_enabled: true, label: *self.zone_label.lock().unwrap() },
             },
             load_balancers: load_balancers.map(Arc::new),

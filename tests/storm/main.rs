@@ -32,7 +32,7 @@ const STORIES: u64 = 500;
 
 /// How often each of these things must happen at least in the stories with fixed seeds. Stories in which they no longer
 /// happen, because the way in which stories are generated was changed, test nothing.
-const AT_LEAST: [(&str, u64); 24] = [
+const AT_LEAST: [(&str, u64); 26] = [
     ("zone labels changed", 25),
     ("relabellings prevented by a volume", 7),
     ("nodes taken out of service", 10),
@@ -57,6 +57,8 @@ const AT_LEAST: [(&str, u64); 24] = [
     ("routes deleted", 130),
     ("routes refused as busy", 20),
     ("certificates approved", 50),
+    ("targets added beside nodes of other providers", 100),
+    ("targets removed beside nodes of other providers", 40),
 ];
 
 #[test]

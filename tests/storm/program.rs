@@ -2,8 +2,10 @@
 //! at a write.
 
 use crate::common::{Daemon, Env, env, holds_within, is_lease, with};
+use crate::library::SandboxAccess;
 use crate::process::PRIMARY_IP_SELECTOR;
 use crate::random::Random;
+use ccm::provider::ForeignNodes;
 use sandbox::Sandbox;
 use sandbox::exchange::Request;
 use sandbox::faults::Rule;
@@ -13,7 +15,7 @@ use std::time::Duration;
 const KILLED_AFTER: Duration = Duration::from_millis(700);
 
 /// Starts a program that is killed before or after its n-th write to any API.
-pub fn run_until_killed(sandbox: &Sandbox, token: &str, random: &mut Random) -> String {
+pub fn run_until_killed(sandbox: &Sandbox, access: &SandboxAccess, random: &mut Random) -> String {
     let (nth, after) = (1 + random.below(8), random.percent(50));
     let is_about_objects =
         |request: &Request| !is_lease(&request.path) && !request.path.contains("/events");
@@ -22,7 +24,7 @@ pub fn run_until_killed(sandbox: &Sandbox, token: &str, random: &mut Random) -> 
     if sandbox.network().is_some() {
         flags.push("--cluster-cidr=10.244.0.0/16");
     }
-    let env = environment(sandbox, token);
+    let env = environment(sandbox, access);
     let (daemon, rule) = Daemon::killed_at(sandbox, &env, &flags, !after, calls);
     let is_killed = holds_within(KILLED_AFTER, || daemon.status().is_some());
     drop(daemon);
@@ -31,14 +33,20 @@ pub fn run_until_killed(sandbox: &Sandbox, token: &str, random: &mut Random) -> 
 }
 
 /// Returns the environment of a program, with the same settings as in [`crate::process`].
-fn environment(sandbox: &Sandbox, token: &str) -> Env {
+fn environment(sandbox: &Sandbox, access: &SandboxAccess) -> Env {
+    let foreign_nodes = match access.foreign_nodes {
+        ForeignNodes::Ignore => "ignore",
+        ForeignNodes::Match => "match",
+    };
+    let token = access.token();
     #[rustfmt::skip] // A case is a line.
     let settings = [
-        ("HCLOUD_TOKEN", token),
+        ("HCLOUD_TOKEN", token.as_str()),
         ("CCM_TEST_TIME_SCALE", "0.002"),
         ("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"),
         ("HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR", PRIMARY_IP_SELECTOR),
         ("HCLOUD_INSTANCES_LABEL_PREFIXES", "node.example.com/"),
+        ("HCLOUD_LOAD_BALANCERS_FOREIGN_NODES", foreign_nodes),
     ];
     with(env(sandbox), &settings)
 }

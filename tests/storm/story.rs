@@ -11,7 +11,8 @@ use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
 use crate::topics::{
-    Topic, Verdict, certificates, nodes, pods, routes, services, shared, targets, zones,
+    Topic, Verdict, certificates, foreign_nodes, nodes, pods, routes, services, shared, targets,
+    zones,
 };
 use allocation_counter::{measure, opt_out};
 use ccm::controllers::{Report, Selection};
@@ -128,9 +129,10 @@ fn topic(random: &mut Random, two_at_once: bool, is_real: bool) -> Arc<dyn Topic
     let topics = [
         (10, "routes"),
         (25, "shared"),
-        (32, "services"),
+        (27, "services"),
         (4, "zones"),
         (4, "certificates"),
+        (5, "foreign-nodes"),
         (13, "nodes"),
         (5, "pods"),
         (7, "targets"),
@@ -148,6 +150,7 @@ fn topic(random: &mut Random, two_at_once: bool, is_real: bool) -> Arc<dyn Topic
         "shared" => Arc::new(shared::Shared::generate(random, two_at_once, is_real)),
         "services" => Arc::new(services::Services::generate(random, two_at_once)),
         "certificates" => Arc::new(certificates::Certificates::generate(random)),
+        "foreign-nodes" => Arc::new(foreign_nodes::ForeignTargets::generate(random)),
         "nodes" => Arc::new(nodes::Nodes::generate(random, two_at_once, is_real)),
         "pods" => Arc::new(pods::Pods::generate(random)),
         "zones" => Arc::new(zones::Zones::generate(random)),
@@ -193,11 +196,13 @@ impl Story {
         };
         let sandbox = Arc::new(topic.configure(builder).start());
         machine.connect(&sandbox);
+        let mut sandbox_access = match machine.is_real() {
+            true => SandboxAccess::new(&sandbox),
+            false => SandboxAccess::in_memory(&sandbox),
+        };
+        sandbox_access.foreign_nodes = topic.foreign_nodes();
         Rc::new(Story {
-            sandbox_access: match machine.is_real() {
-                true => SandboxAccess::new(&sandbox),
-                false => SandboxAccess::in_memory(&sandbox),
-            },
+            sandbox_access,
             machine,
             topic,
             violations: Arc::default(),
@@ -301,11 +306,8 @@ impl Story {
     /// rounds the controllers made.
     fn run_processes(self: &Rc<Self>, random: &mut Random, two_at_once: bool) -> usize {
         if self.machine.is_real() && random.percent(60) {
-            let line = crate::program::run_until_killed(
-                &self.sandbox,
-                &self.sandbox_access.token(),
-                random,
-            );
+            let line =
+                crate::program::run_until_killed(&self.sandbox, &self.sandbox_access, random);
             self.log_line(line);
             return ROUNDS_OF_A_PROGRAM;
         }

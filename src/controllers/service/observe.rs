@@ -147,6 +147,11 @@ impl ObservedServices {
             self.cluster.history = before.history;
             self.cluster.tls_secrets = before.tls_secrets;
             self.set_groups(before.groups);
+            if apis.provider.matches_foreign_nodes() {
+                let last = apis.instances_last();
+                let list = last.as_deref().map(Vec::as_slice);
+                self.offer_again(apis, nodes, ServerList { list, is_certain: false });
+            }
         }
         // One existing server of the cluster already proves that the token is for the Hetzner Cloud project of this
         // cluster. To read one server takes fewer calls than to read all.
@@ -158,15 +163,8 @@ impl ObservedServices {
             // that is older than the list of load balancers may come from another project, so it is not used.
             let since = since.max(self.answered);
             let servers = apis.instances(Some(since), Duration::MAX, self.urgency)?;
-            let known: HashMap<String, Departure> =
-                self.nodes.drain(..).map(|node| (node.name, node.departure)).collect();
-            let departure = |node: &KubeNode| known.get(node.name()).copied().unwrap_or_default();
-            self.offer(
-                apis,
-                nodes,
-                ServerList { list: Some(&servers.value), is_certain: true },
-                departure,
-            );
+            let list = Some(servers.value.as_slice());
+            self.offer_again(apis, nodes, ServerList { list, is_certain: true });
             let is_own = |server: &Instance| self.is_own(server.id);
             self.has_own_servers = Some(servers.value.iter().any(is_own));
         }
@@ -180,6 +178,14 @@ impl ObservedServices {
             node.provider_id == ProviderId::Ours(id) && matches!(node.reach, Reach::By { .. })
         };
         self.cluster.has_claimed(id) || self.nodes.iter().any(is_matched)
+    }
+
+    /// The same as [`offer`](ObservedServices::offer), when it is known already which nodes will stop soon.
+    fn offer_again(&mut self, apis: &Apis, nodes: &[Arc<KubeNode>], servers: ServerList) {
+        let known: HashMap<String, Departure> =
+            self.nodes.drain(..).map(|node| (node.name, node.departure)).collect();
+        let departure = |node: &KubeNode| known.get(node.name()).copied().unwrap_or_default();
+        self.offer(apis, nodes, servers, departure);
     }
 
     /// Sets the nodes that a plan may use as targets, and what is known about their servers. A node of another provider
@@ -226,6 +232,9 @@ impl ObservedServices {
         });
         self.nodes = own.collect();
         self.cluster.target_only = others.iter().map(|(node, _)| node.name().to_owned()).collect();
+        let certain = others.iter().filter(|(_, found)| found.obstacle.is_none());
+        let matched = certain.flat_map(|(_, found)| found.named.iter().map(|server| server.id));
+        self.cluster.matched = matched.collect();
         for (node, found) in &others {
             for server in &found.named {
                 let name = || node.name().to_owned();

@@ -153,8 +153,8 @@ pub const MUTANTS: &[Mutant] = &[
         "let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name);",
         "let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name && !$ON);"),
     fault("why_it_stays 5: a load balancer with targets of others is deleted with its Service", "src/hetzner/load_balancers/ownership/judge.rs",
-        "if let Some(target) = foreign_target(balancer, cluster) {",
-        "if let Some(target) = foreign_target(balancer, cluster).filter(|_| !$ON) {"),
+        "if let Some(target) = target_of_others(balancer, cluster) {",
+        "if let Some(target) = target_of_others(balancer, cluster).filter(|_| !$ON) {"),
     fault("why_it_stays 4: a load balancer that its Service keeps is deleted", "src/hetzner/load_balancers/ownership/judge.rs",
         "if is_kept(balancer, service) {",
         "if is_kept(balancer, service) && !$ON {"),
@@ -319,6 +319,45 @@ pub const MUTANTS: &[Mutant] = &[
         if $ON {
             body[\"metadata\"][\"resourceVersion\"] = Value::Null;
         }"),
+    // The faults in the match of nodes with servers.
+    fault("a new node gets the server of its name although an initialised node has it", "src/controllers/matching.rs",
+        "let rival = rival(others, node, Some(&instance.name))?;",
+        "let rival = rival(others, node, Some(&instance.name)).filter(|_| !$ON || !node.spec.provider_id.is_empty())?;"),
+    fault("a new node gets a server by an address that another node reports, too", "src/controllers/matching.rs",
+        "match self.rival_by_address(instance, node) {",
+        "match self.rival_by_address(instance, node).filter(|_| !$ON) {"),
+    fault("a node of another provider needs no address of the server that has its name", "src/controllers/matching.rs",
+        "} else if address.is_none() {",
+        "} else if address.is_none() && !$ON {"),
+    fault("a node of another provider that reports addresses of several servers is matched", "src/controllers/matching.rs",
+        "let (other, ip) = second?;",
+        "let (other, ip) = second.filter(|_| !$ON)?;"),
+    fault("an address alone matches a node of another provider", "src/controllers/matching.rs",
+        "            None => Vec::new(),\n            Some(Some(instance)) => vec![*instance],",
+        "            None if $ON => {
+                let all = self.servers.iter();
+                all.filter(|it| self.address_of(it, &reported_ips(node)).is_some()).collect()
+            }
+            None => Vec::new(),\n            Some(Some(instance)) => vec![*instance],"),
+    fault("a claim by another node does not keep a node of another provider from its server", "src/controllers/matching.rs",
+        "if let Some(other) = claimants.find(|it| it.name() != node.name()) {",
+        "if let Some(other) = claimants.find(|it| it.name() != node.name()).filter(|_| !$ON) {"),
+    fault("a node of another provider is written to", "src/controllers/matching.rs",
+        "        if self.provider.matches_foreign_nodes() && is_foreign(node, self.provider) {\n",
+        "        if self.provider.matches_foreign_nodes() && is_foreign(node, self.provider) && !$ON {\n"),
+    fault("a node of another provider that loses its address leaves the targets", "src/controllers/service/observe.rs",
+        "            for server in &found.named {",
+        "            for server in found.named.iter().filter(|_| !$ON || found.address.is_some()) {"),
+    fault("a list of servers that failed takes nodes of other providers out of the targets", "src/controllers/service/observe.rs",
+        "        Some(apis.instances(None, reads.max_age, reads.urgency)?.value)",
+        "        let view = apis.instances(None, reads.max_age, reads.urgency);
+        if $ON { view.ok().map(|view| view.value) } else { Some(view?.value) }"),
+    fault("a node of another provider that is excluded is offered", "src/controllers/service/observe.rs",
+        "                if is_offered(node) {",
+        "                if is_offered(node) || $ON {"),
+    fault("a match with a node of another provider counts for the adoption of a load balancer", "src/provider/service.rs",
+        "self.servers.get(&id).is_some_and(|node| !self.target_only.contains(node))",
+        "self.servers.get(&id).is_some_and(|node| $ON || !self.target_only.contains(node))"),
     // The faults in the sync of routes.
     fault("a route outside of the cluster's range is deleted", "src/controllers/route/plan.rs",
         "_ if !is_within(route.destination, self.inputs.cluster_cidrs) => State::NotOurs,",

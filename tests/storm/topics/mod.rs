@@ -3,6 +3,7 @@
 
 pub mod certificates;
 mod cluster;
+pub mod foreign_nodes;
 pub mod nodes;
 pub mod pods;
 pub mod routes;
@@ -13,7 +14,7 @@ pub mod zones;
 
 use crate::random::Random;
 use ccm::controllers::Report;
-use ccm::provider::ZoneLabel;
+use ccm::provider::{ForeignNodes, ZoneLabel};
 use sandbox::exchange::Request;
 use sandbox::{Builder, Half, Sandbox};
 use std::collections::BTreeMap;
@@ -47,6 +48,11 @@ pub trait Topic: Send + Sync {
     /// How long a server must be off until its node gets the taint `out-of-service`. `None` means that no node gets it.
     fn out_of_service_after(&self) -> Option<Duration> {
         None
+    }
+
+    /// Whether nodes of other providers can be targets.
+    fn foreign_nodes(&self) -> ForeignNodes {
+        ForeignNodes::Ignore
     }
 
     /// Whether processes approve certificate requests of kubelets.

@@ -164,8 +164,19 @@ pub(crate) fn other_service<'a>(
 /// Returns a text for messages about the first target that is not certainly a node of this cluster. `None` means that
 /// all targets are nodes of this cluster. A label selector counts as nodes of this cluster only when the API lists the
 /// selected servers, there is at least one, and all of them are nodes.
+///
+/// A node of another provider does not count here, because its match with a server proves nothing about the owner of a
+/// load balancer. See [`target_of_others`].
 pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<String> {
-    balancer.targets.iter().find_map(|target| foreign_part(target, cluster))
+    let is_node = |id| cluster.has_claimed(id);
+    balancer.targets.iter().find_map(|target| foreign_part(target, cluster, is_node))
+}
+
+/// The same as [`foreign_target`], for a load balancer whose labels say that it belongs to a Service. A node of another
+/// provider counts as a node of this cluster when it is certainly matched with the target's server.
+pub(crate) fn target_of_others(balancer: Labelled, cluster: &Cluster) -> Option<String> {
+    let is_node = |id| cluster.has_server(id);
+    balancer.targets.iter().find_map(|target| foreign_part(target, cluster, is_node))
 }
 
 /// Whether the load balancer has targets, and all of them are nodes of this cluster. When there are no targets, the
@@ -174,19 +185,25 @@ pub(crate) fn has_only_own_targets(balancer: Labelled, cluster: &Cluster) -> boo
     !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()
 }
 
-/// Returns the targets of which it is not certain that they are nodes of this cluster.
+/// Returns the targets of which it is not certain that they are nodes of this cluster, see [`target_of_others`].
 pub(crate) fn foreign_targets<'a>(
     balancer: Labelled<'a>,
     cluster: &Cluster,
 ) -> impl Iterator<Item = &'a ApiTarget> {
     let all = balancer.balancer.targets.iter();
-    all.filter(|target| foreign_part(target, cluster).is_some())
+    all.filter(|target| foreign_part(target, cluster, |id| cluster.has_server(id)).is_some())
 }
 
-fn foreign_part(target: &ApiTarget, cluster: &Cluster) -> Option<String> {
+/// Returns a text for messages when it is not certain that the target is a node of this cluster. `is_node` says which
+/// servers are nodes of this cluster.
+fn foreign_part(
+    target: &ApiTarget,
+    cluster: &Cluster,
+    is_node: impl Fn(InstanceId) -> bool,
+) -> Option<String> {
     let foreign_server = |id: u64| {
-        let is_node = cluster.has_claimed(InstanceId::Cloud(id));
-        (!is_node).then(|| format!("server {id} is no node of this cluster"))
+        let is_foreign = !is_node(InstanceId::Cloud(id));
+        is_foreign.then(|| format!("server {id} is no node of this cluster"))
     };
     match target {
         ApiTarget::Server { server, .. } => {

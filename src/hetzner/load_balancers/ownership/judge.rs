@@ -51,7 +51,7 @@
 //! | 2 | it has the label `external` | released |
 //! | 3 | it has the label `released` with the UID of another Service | released |
 //! | 4 | the annotation or the label `keep` asks for this, see [`is_kept`] | released, with the label `keep` |
-//! | 5 | it has a target that is not proven to be a node of this cluster, see [`foreign_target`] | released |
+//! | 5 | it has a target that is not proven to be a node of this cluster, see [`target_of_others`] | released |
 //! | 6 | it has the label `created`, which only the request that creates a load balancer sets | deleted |
 //! | 7 | it has the label `adopted` or `adopt` | released |
 //! | 8 | it has no label `service-uid`, because its labels were removed | released |
@@ -81,7 +81,7 @@
 
 use super::facts::{
     foreign_target, has_only_own_targets, is_kept, is_recognised, is_released_by_another,
-    is_used_by_others, other_cluster, other_service,
+    is_used_by_others, other_cluster, other_service, target_of_others,
 };
 use super::index::Balancers;
 use super::labels::{ADOPT, CLUSTER_UID, Labelled, SERVICE_UID, foreign_label, owned_by_program};
@@ -265,7 +265,7 @@ pub(crate) fn why_it_stays(
         "it still has ports of another Service, for which its management has ended".to_owned()
     } else if is_kept(balancer, service) {
         format!("annotation {} asks for it", a::KEEP.key())
-    } else if let Some(target) = foreign_target(balancer, cluster) {
+    } else if let Some(target) = target_of_others(balancer, cluster) {
         target
     } else if ownership.created.is_some() {
         return None;
