@@ -311,9 +311,11 @@ fn foreign_unknown_and_dying_nodes_are_left_alone() {
     }
 }
 
-/// The rules for nodes of other providers as targets. Each row has the provider ID of the node, whether the node has
-/// the taint `uninitialized`, the addresses that it reports, the provider ID of another node, the names of the servers,
-/// and the expected reason. `None` as the reason means that the node is no target of another provider.
+/// A row of the rules for nodes of other providers: the provider ID of the node, whether the node has the taint
+/// `uninitialized`, the addresses that it reports, the provider ID of another node, the names of the servers, and the
+/// expected reason. `None` as the reason means that the node is no target of another provider.
+type ForeignRow<'a> = (&'a str, bool, &'a [&'a str], &'a str, [&'a str; 2], Option<Reason>);
+
 #[test]
 fn a_node_of_another_provider_is_matched_by_name_and_address() {
     use Reason::{
@@ -321,7 +323,7 @@ fn a_node_of_another_provider_is_matched_by_name_and_address() {
         InstanceLookupFailed as Unsafe, ServerClaimedTwice as Twice,
     };
     let (own, second, other) = ("192.0.2.1", "192.0.2.2", "198.51.100.7");
-    let rows: &[(&str, bool, &[&str], &str, [&str; 2], Option<Reason>)] = &[
+    let rows: &[ForeignRow] = &[
         ("k3s://a", false, &[own], "", ["a", "b"], Some(Matched)),
         ("", false, &[own], "", ["a", "b"], Some(Matched)),
         ("k3s://a", true, &[own], "", ["a", "b"], Some(Matched)),
