@@ -43,7 +43,7 @@ const AT_LEAST: [(&str, u64); 26] = [
     ("load balancers renamed or labelled", 90),
     ("adopted", 55),
     ("released", 12),
-    ("targets removed", 60),
+    ("targets removed", 55),
     ("targets of departing nodes removed", 90),
     ("changes refused for a moment", 130),
     ("not stopped by a stuck one", 12),
