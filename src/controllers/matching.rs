@@ -282,8 +282,8 @@ impl<'a> MatchIndex<'a> {
             return Some(not_one(node, named));
         };
         let mut claimants = self.claims.of(server.id).iter();
-        let (reason, why, fix) = if let Some(other) = claimants.find(|it| it.name() != node.name())
-        {
+        let of_another = claimants.find(|it| it.name() != node.name());
+        let (reason, why, fix) = if let Some(other) = of_another {
             let why = format!("the provider ID of node {:?} names it, too", other.name());
             let fix = "delete the node that does not run on the server".to_owned();
             (Reason::ServerClaimedTwice, why, fix)

@@ -36,7 +36,7 @@ const AT_LEAST: [(&str, u64); 26] = [
     ("zone labels changed", 25),
     ("relabellings prevented by a volume", 7),
     ("nodes taken out of service", 10),
-    ("load balancers created", 140),
+    ("load balancers created", 125),
     ("created with a Primary IP", 25),
     ("certificates ordered or uploaded", 50),
     ("load balancers deleted", 25),

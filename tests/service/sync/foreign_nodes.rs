@@ -215,20 +215,6 @@ fn the_load_balancer_of_nodes_of_k3s_is_deleted_with_its_service() {
     assert_eq!(world.balancers(), Vec::<serde_json::Value>::new());
 }
 
-/// While it is not certain that a node runs on a target, the load balancer is released and not deleted.
-#[test]
-fn the_load_balancer_of_a_node_of_k3s_in_doubt_is_released() {
-    let world = k3s(&["one", "two"], &[MATCH]);
-    let _daemon = world.k3s_daemon();
-    world.create("web", &[], &[80]);
-    world.up("web");
-    world.wait_for_targets("web", &["one", "two"]);
-    world.report("one", &["10.9.9.9"]);
-    world.wait_for_event("one", "ForeignNodeNotMatched", &["reports no address"]);
-    world.delete_and_wait("web");
-    assert_eq!(world.balancers().len(), 1);
-}
-
 /// The private address counts in the Network of the settings, and targets are reached by it.
 #[test]
 fn a_node_of_k3s_is_matched_and_reached_by_its_private_address() {

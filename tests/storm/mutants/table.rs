@@ -340,8 +340,8 @@ pub const MUTANTS: &[Mutant] = &[
             }
             None => Vec::new(),\n            Some(Some(instance)) => vec![*instance],"),
     fault("a claim by another node does not keep a node of another provider from its server", "src/controllers/matching.rs",
-        "if let Some(other) = claimants.find(|it| it.name() != node.name()) {",
-        "if let Some(other) = claimants.find(|it| it.name() != node.name()).filter(|_| !$ON) {"),
+        "if let Some(other) = of_another {",
+        "if let Some(other) = of_another.filter(|_| !$ON) {"),
     fault("a node of another provider is written to", "src/controllers/matching.rs",
         "        if self.provider.matches_foreign_nodes() && is_foreign(node, self.provider) {\n",
         "        if self.provider.matches_foreign_nodes() && is_foreign(node, self.provider) && !$ON {\n"),
