@@ -9,6 +9,7 @@ use sandbox::Sandbox;
 use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
 use serde_json::{Value, json};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -45,6 +46,19 @@ fn reads_of_actions(sandbox: &Sandbox) -> usize {
     sandbox.calls_of(0, "/v1/servers/actions")
 }
 
+/// The argument of [`common::needs_simulation`] in tests that count calls, or seconds that a real API server would need
+/// for its answers.
+const EXACT_TIME: &str = "time that passes only when a test lets it pass";
+
+/// Fails when an event came too early or too late. `took` is the number of seconds on the clock of `ccm`. A real API
+/// server shares the processors with all tests and answers slowly, so only an event that came much too early counts.
+#[track_caller]
+fn assert_took(sandbox: &Sandbox, took: f64, range: Range<f64>) {
+    let is_real = sandbox.cluster().is_real();
+    let range = if is_real { range.start * 0.5..f64::INFINITY } else { range };
+    assert!(range.contains(&took), "after {took:.0} s");
+}
+
 /// Waits until the node has the taint, and returns after how many seconds it got it.
 fn seconds_until_tainted(sandbox: &Sandbox, name: &str) -> f64 {
     let begun = clock::now();
@@ -60,7 +74,7 @@ fn a_node_is_out_of_service_while_its_server_stays_off() {
     wait_until("the taint shutdown", || sandbox.has_taint("worker-1", SHUTDOWN));
     let mark = sandbox.mark();
     let took = seconds_until_tainted(&sandbox, "worker-1");
-    assert!((295.0..370.0).contains(&took), "after {took:.0} s");
+    assert_took(&sandbox, took, 295.0..370.0);
     assert_eq!(values(&sandbox, "worker-1"), ["ccm-from-scratch"]);
     assert!(sandbox.has_taint("worker-1", SHUTDOWN), "other taints stay");
     sandbox.wait_for_event("worker-1", "NodeOutOfService", &["stays off", "hcloud server poweron"]);
@@ -93,7 +107,7 @@ fn a_node_that_is_ready_again_loses_the_taint_at_once() {
         !sandbox.has_taint("worker-1", KEY) && !sandbox.has_taint("worker-1", SHUTDOWN)
     });
     let took = seconds_since(&sandbox, begun);
-    assert!(took < 11.0, "after {took:.0} s");
+    assert_took(&sandbox, took, 0.0..11.0);
 }
 
 /// The time begins anew with each read that does not say `off`.
@@ -107,7 +121,7 @@ fn the_time_begins_anew_when_the_server_was_on() {
     pass(&sandbox, MINUTE + Duration::from_secs(10));
     sandbox.set_power("worker-1", false);
     let took = seconds_until_tainted(&sandbox, "worker-1");
-    assert!(took > 295.0, "after {took:.0} s");
+    assert_took(&sandbox, took, 295.0..f64::INFINITY);
 }
 
 /// A read that fails says nothing about the server, and neither does a read that waits for more calls of the rate
@@ -199,7 +213,7 @@ fn no_node_gets_the_taint_while_more_than_half_are_not_ready() {
     assert_eq!(reads_of_actions(&sandbox), 0);
     sandbox.set_ready("worker-2", "True");
     let took = seconds_until_tainted(&sandbox, "worker-1");
-    assert!(took < 70.0, "after {took:.0} s");
+    assert_took(&sandbox, took, 0.0..70.0);
 }
 
 #[test]
@@ -218,12 +232,12 @@ fn nodes_get_the_taint_one_after_the_other() {
             .filter(|node| sandbox.has_taint(node["metadata"]["name"].as_str().unwrap(), KEY))
             .count()
     };
-    wait_until("the first taint", || count() == 1);
+    wait_until("the first taint", || count() >= 1);
     for more in [2, 3] {
         let begun = clock::now();
-        wait_until("the next taint", || count() == more);
+        wait_until("the next taint", || count() >= more);
         let took = seconds_since(&sandbox, begun);
-        assert!((59.0..130.0).contains(&took), "after {took:.0} s");
+        assert_took(&sandbox, took, 59.0..130.0);
     }
 }
 
@@ -237,7 +251,7 @@ fn a_new_daemon_measures_the_time_anew() {
     assert!(!sandbox.has_taint("worker-1", KEY));
     let _second = sandbox.daemon(&[AFTER]);
     let took = seconds_until_tainted(&sandbox, "worker-1");
-    assert!(took > 295.0, "after {took:.0} s");
+    assert_took(&sandbox, took, 295.0..f64::INFINITY);
 }
 
 /// The cloud has locked the server, or an action runs on it that may switch it on.
@@ -283,6 +297,9 @@ fn a_server_that_may_be_switched_on_holds_the_taint() {
 #[test]
 fn the_taint_is_not_set_long_after_the_last_read_of_the_server() {
     let sandbox = initialised(3);
+    if common::needs_simulation(&sandbox, EXACT_TIME) {
+        return;
+    }
     let _daemon = sandbox.daemon(&[AFTER]);
     switch_off(&sandbox, "worker-1");
     wait_until("the taint shutdown", || sandbox.has_taint("worker-1", SHUTDOWN));
@@ -410,6 +427,9 @@ fn a_daemon_without_the_setting_removes_the_taint_of_one_with_it() {
 /// While no taint is due, the setting costs nothing, and without the setting a node costs what it did.
 #[test]
 fn the_setting_costs_no_call_until_a_taint_is_due() {
+    if common::needs_simulation(&initialised(0), EXACT_TIME) {
+        return;
+    }
     let calls = |flags: &[&str]| {
         let sandbox = initialised(3);
         let _daemon = sandbox.daemon(flags);

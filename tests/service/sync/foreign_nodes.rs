@@ -26,9 +26,14 @@ fn k3s(names: &[&str], variables: &[(&str, &str)]) -> World {
 impl World {
     /// Registers a node with a provider ID of k3s that reports these addresses. A node of this name must not exist yet.
     fn join_k3s(&self, name: &str, addresses: &[&str]) {
+        self.join(name, Some(format!("k3s://{name}")), addresses);
+    }
+
+    /// Registers a node with this provider ID that reports these addresses.
+    fn join(&self, name: &str, provider_id: Option<String>, addresses: &[&str]) {
         self.sandbox.register_node(NodeSpec {
             name: name.to_owned(),
-            provider_id: Some(format!("k3s://{name}")),
+            provider_id,
             internal_ip: Some("192.168.7.7".to_owned()),
             ..NodeSpec::default()
         });
@@ -83,9 +88,7 @@ fn nodes_of_k3s_are_targets_and_nothing_is_written_to_them() {
     let world = k3s(&["one", "two"], &[MATCH]);
     // This node has neither a provider ID nor a taint.
     world.create_server("bare");
-    world.join_k3s("bare", &[&world.public_ip("bare")]);
-    world
-        .edit_node("bare", |node| drop(node["spec"].as_object_mut().unwrap().remove("providerID")));
+    world.join("bare", None, &[&world.public_ip("bare")]);
     let mark = world.mark();
     let daemon = world.k3s_daemon();
     world.create("web", &[], &[80]);

@@ -227,7 +227,11 @@ impl Corner {
             }
             assert!(matches!(code, 200 | 404), "{path} {patch}: {code} {written}");
             if let (200, Some(status)) = (code, status_patch) {
-                let (path, patch) = (format!("{path}/status"), json!({ "status": status }));
+                // The conditions of a certificate request belong to another subresource than the rest of its status.
+                let is_decision = path.contains("/certificatesigningrequests/")
+                    && !status["conditions"].is_null();
+                let part = if is_decision { "approval" } else { "status" };
+                let (path, patch) = (format!("{path}/{part}"), json!({ "status": status }));
                 let (code, answer) = self.server.json("PATCH", &path, Some(&patch));
                 assert!(matches!(code, 200 | 404), "{path} {patch}: {code} {answer}");
                 written = answer;
