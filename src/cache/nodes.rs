@@ -79,8 +79,9 @@ struct State {
     /// form. For some minutes after this moment, polls list the complete nodes and do not request a table. `None` after
     /// a table in the expected form.
     odd: Option<Instant>,
-    /// The hash of the last table of nodes that showed no change of the cached nodes. A new table with the same hash
-    /// shows no change either. The first hash is for tables without metadata, the second for tables with metadata.
+    /// The API server's table of nodes has one row for each node. This is the hash of the last table whose rows were
+    /// equal to those of the cached nodes. A new table with the same hash also shows no change, so it is not parsed.
+    /// The first hash is for tables without metadata, the second for tables with metadata.
     agreed: [Print; 2],
     /// Whether a node counts as changed, and is read again, when it was cordoned or uncordoned.
     watches_cordons: bool,
@@ -238,8 +239,8 @@ impl State {
     /// Reads the complete objects of all nodes, and replaces the cached nodes by them.
     fn list(&mut self, kube: &KubeClient, from: ReadFrom) -> Result<(), CacheError> {
         let asked = clock::now();
-        // For each node in the cache, by its UID, the times at which it was read. When the node is in the list that was
-        // read just now, its time `first_seen` is kept.
+        // For each node in the cache, by its UID, the times at which it was first read and last read. A node that is
+        // still in the new list keeps the time of its first read.
         let known = self.nodes.iter().zip(&self.notes);
         let known: HashMap<String, Note> =
             known.map(|(node, note)| (node.metadata.uid.clone(), *note)).collect();

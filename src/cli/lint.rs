@@ -38,7 +38,7 @@ const UNKNOWN: &str = "unknown";
 const COMPLETED: [(&str, &str); 4] =
     [("namespace", "default"), ("name", "unnamed"), ("uid", UNKNOWN), ("resourceVersion", "0")];
 
-/// One Service of a file, with the problems that were found in its manifest.
+/// One Service from a manifest file, with the problems that `ccm lint` has found in it.
 #[derive(Serialize)]
 struct CheckedService {
     file: String,

@@ -190,9 +190,11 @@ fn start_log(command: Command, parsed: &Parsed) {
     }
 }
 
-/// Finds the daemon that runs in the cluster, and adds its settings to those of the command. Some commands use only
-/// their own settings. Returns the Kubernetes client that was used, and a text that names settings of the daemon that
-/// could not be read. On an error, prints the error and returns the exit code.
+/// Finds the daemon that runs in the cluster, and adds its settings to those of the command. Does nothing for a command
+/// that uses only its own settings, e.g. `ccm lint`. Returns the Kubernetes client that was used to read the daemon's
+/// settings, and a text about the daemon's settings that could not be read. The client is `None` when no daemon was
+/// looked for, and the text is `None` when no setting is missing. On an error, prints the error and returns the exit
+/// code.
 fn with_daemon(
     command: Command,
     words: Vec<OsString>,
@@ -272,10 +274,12 @@ fn only_daemon(command: Command, kube: &kube::KubeClient) -> Result<Option<Daemo
     }
 }
 
-/// Returns the settings of the command. For a setting that the command does not have, the value of the daemon is used.
-/// Also returns a text that names the daemon's settings whose values could not be read, e.g. because they are in a file
-/// of the daemon. A value of the daemon that is not valid here is an error, e.g. when the daemon has another version.
-/// `doctor` and `status` get no error, because they report such values in their output.
+/// Joins the settings that the user gave to the command (`own`) with the settings of the daemon. The daemon's value is
+/// used for each setting that the user did not set. Also returns a text that names the daemon's settings whose values
+/// could not be read, e.g. because they are in a file of the daemon.
+///
+/// Returns an error when a value of the daemon is invalid for this command, e.g. because the daemon has another
+/// version. `doctor` and `status` get no error, because they report such values in their output.
 fn both(
     command: Command,
     words: Vec<OsString>,

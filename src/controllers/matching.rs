@@ -162,8 +162,9 @@ pub struct ForeignMatch {
     pub named: Vec<Instance>,
     /// An address which the node reports and which belongs to the only server in `named`.
     pub address: Option<IpAddr>,
-    /// The reason why the node does not become a target. `None` when the node is matched with the only server in
-    /// `named`. A server in `named` that is a target already stays one in both cases.
+    /// The reason why the node does not become a target of a load balancer. `None` means that it can, because the node
+    /// surely runs on the only server in `named`. A reason does not remove a target: a server in `named` that is a
+    /// target already stays one.
     pub obstacle: Option<Finding>,
 }
 

@@ -210,7 +210,8 @@ impl Write for NodeChange {
 
 /// What has become of one node's plan: the writes that were made, and why other writes were not made.
 pub(super) struct AppliedPlan<Facts> {
-    /// The number of writes in the first plan for the node.
+    /// The number of writes in the first plan for the node. After a conflict the node is planned again, and a later
+    /// plan can have another number of writes.
     planned: usize,
     /// The writes that were made, as descriptions for people.
     pub(super) made: Vec<Description>,

@@ -39,7 +39,7 @@ pub struct Location {
 
 /// A kind of resource that the API lists, and that can be read by its ID.
 pub(super) trait Resource: DeserializeOwned {
-    /// The name of the list in the API's paths and JSON.
+    /// The name of the list in the API's paths and JSON, e.g. `servers`.
     const LIST: &'static str;
     /// Whether the API accepts the parameter `sort` for this list. Some short lists are always sorted by ID, and the
     /// API refuses the parameter for them.

@@ -124,10 +124,10 @@ pub(super) fn around<T, E>(
                 (next_low, number) = (None, number.saturating_add(1).min(last));
             } else {
                 let previous = number.saturating_sub(1).max(1);
-                // The resource `wanted` is on an earlier page than this one. Usually the page directly before this one
-                // is read next. Only after the second read, several pages can be skipped. Deletions move resources to
-                // the front of the list. The search assumes that they have moved `wanted` as far as the resources on
-                // this page.
+                // The resource `wanted` must be on an earlier page than the one just read. Usually the page directly
+                // before is read next. Only after the second read of this search can the search jump back over several
+                // pages. For this jump, it assumes that deletions have moved `wanted` towards the front of the list by
+                // as many places as the first resource on this page.
                 let jump = if steps == 1 { expected(moved_here) } else { previous };
                 next_low = (jump >= previous).then_some(low);
                 number = jump.min(previous);

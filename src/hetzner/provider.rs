@@ -513,7 +513,8 @@ fn renamed(instance: &Instance, node: &Node) -> Finding {
     Finding::warning(Reason::PossibleNodeDeletion, message).by_provider()
 }
 
-/// Returns the public addresses of the server, and its addresses in this Network.
+/// Returns the public addresses of the server, and its private addresses in the Network with this ID. When `network` is
+/// `None`, only the public addresses are returned.
 fn addresses_in(instance: &Instance, network: Option<u64>) -> Vec<IpNet> {
     let private = instance.private.iter().filter(|private| Some(private.network) == network);
     let private = private.map(|private| IpNet::from(private.ip));

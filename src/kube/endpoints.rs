@@ -67,7 +67,8 @@ struct CollectedEndpoints<'a> {
     /// EndpointSlice can write any name there.
     nodes: &'a HashSet<&'a str>,
     found: BTreeMap<String, PodsOnNode>,
-    /// The Services with an endpoint that names no node, as a mask (each bit stands for a Service).
+    /// The Services that have at least one endpoint without a node name, as a mask (each bit stands for a Service). It
+    /// is not known on which nodes such endpoints run.
     unplaced: u64,
 }
 

@@ -240,7 +240,8 @@ mod tests {
             .unwrap()
     }
 
-    /// Whether the rules allow node `n` with these labels.
+    /// Whether the object's rules (node selector, node affinity, or zone of a volume) allow a node with the name `n`
+    /// and these labels.
     fn allows(object: &PlacedObject, labels: &[(&str, &str)]) -> bool {
         object.allows("n", |key| {
             labels.iter().find(|(other, _)| *other == key).map(|(_, value)| *value)

@@ -15,7 +15,8 @@ use untrusted::{Input, Reader};
 const PEM_BYTES_AT_MOST: usize = 16 << 10;
 /// How many alternative names a request may have.
 const NAMES_AT_MOST: usize = 16;
-/// The longest text, in bytes. A node's name has up to 253, and its user has 12 more.
+/// The longest text, in bytes, that is accepted as a name in a request. A node's name has up to 253 bytes. The name of
+/// its user, which is `system:node:` and the node's name, has 12 more.
 const TEXT_BYTES_AT_MOST: usize = 265;
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----\n";
@@ -37,7 +38,8 @@ const ATTRIBUTES: u8 = 0xa0;
 const DNS_NAME: u8 = 0x82;
 const IP_ADDRESS: u8 = 0x87;
 
-/// The beginning of each subject: a set of one attribute, the organisation (2.5.4.10), whose text is [`NODES_GROUP`].
+/// The first bytes of the subject of every request that a kubelet makes, in DER. They encode a set of one attribute,
+/// the organisation (OID 2.5.4.10), whose text is [`NODES_GROUP`]. The common name follows after them.
 const ORGANISATION: &[u8] = b"\x31\x15\x30\x13\x06\x03\x55\x04\x0a\x13\x0csystem:nodes";
 
 const COMMON_NAME: &[u8] = b"\x55\x04\x03";

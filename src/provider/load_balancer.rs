@@ -249,8 +249,9 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
     }
 }
 
-/// How many targets of one load balancer can be replaced in a minute, each because a node with pods needs its place.
-/// [`EXCHANGES_AT_MOST`] is the limit for all load balancers together.
+/// How many targets of one load balancer can be exchanged in a minute. In an exchange, a target whose node runs no pods
+/// is removed, so that a node with pods can become a target instead. [`EXCHANGES_AT_MOST`] is the limit for all load
+/// balancers together.
 pub const EXCHANGES_OF_BALANCER: usize = 5;
 pub const EXCHANGES_AT_MOST: usize = 10;
 

@@ -513,9 +513,9 @@ impl NodePlan {
     }
 
     /// Plans one write that sets all labels and annotations of the node which differ from the desired ones. The write
-    /// also sets `provider_id` and `taints`, if they are given. `taints` does not contain the taint `uninitialized`, so
-    /// the write removes it. Each label, each annotation and that taint is added to `other_fields`, which commands
-    /// show.
+    /// also sets `provider_id` and `taints`, if they are given. The list `taints` lacks the taint `uninitialized`, so a
+    /// write with this list removes the taint. Each label, each annotation and this taint are also added to
+    /// `other_fields`, the list of fields that commands show to users.
     fn update(
         &mut self,
         wanted: Vec<desired::WantedLabel>,

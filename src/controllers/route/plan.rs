@@ -193,9 +193,10 @@ impl<'a> Planner<'a> {
         planner
     }
 
-    /// Decides which node gets the route to each destination that several nodes need. A node whose route already exists
-    /// comes first. Then comes a node whose server does not belong to another node, then a node that is not being
-    /// deleted, and then the first node by name.
+    /// Several nodes can need a route to the same destination. This function decides which of them gets it. A node
+    /// whose route already exists in the Network is preferred. Between nodes of equal rank, a node is preferred whose
+    /// server is not claimed by another node, too, then a node that is not being deleted, and then the node whose name
+    /// comes first.
     fn accept(&mut self) {
         let mut wanted = Vec::new();
         for (place, desired) in self.desired.iter_mut().enumerate() {

@@ -454,9 +454,10 @@ impl ServiceController {
         } else if self.busy().is_empty() {
             (shared, ReadFrom::Cache)
         } else {
-            // Changes from an earlier sync pass are still being made, and it must be checked whether they are still
-            // right. So the Services are read now, and not from the API server's cache: an old list could hide that a
-            // Service wants the load balancer again that is about to be deleted.
+            // Changes from an earlier sync pass are still being made, and this sync pass must check whether they are
+            // still wanted. For example, a Service can need its load balancer again while a deletion of this load
+            // balancer is being made. An old list could hide this, so the Services are read now, and not from the API
+            // server's cache.
             (Duration::ZERO, ReadFrom::Latest)
         }
     }

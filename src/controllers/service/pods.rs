@@ -98,10 +98,10 @@ impl Pods {
         !self.asked.is_empty() && self.next.is_none_or(|next| next <= clock::now())
     }
 
-    /// Stores for each of these plans the Services whose pods decide about its targets. Reads EndpointSlices when the
-    /// last read was before `since` or did not ask for all of these Services. When the last read failed, the next one
-    /// is made only after a pause. Returns `true` when EndpointSlices were read. The caller must then make the plans
-    /// again.
+    /// Stores, for each plan, the Services whose pods decide which nodes become targets: the planned Service, or all
+    /// Services that share its load balancer. Then reads EndpointSlices if the last read was before `since` or did not
+    /// include all of these Services. After a failed read, the next one is made only after a pause. Returns `true` when
+    /// EndpointSlices were read. The plans are then out of date, and the caller must make them again.
     pub(super) fn read_for(
         &mut self,
         apis: &Apis,

@@ -362,8 +362,9 @@ fn make_before_break(
     }
 }
 
-/// Returns the plan for a Service whose load balancer this program does not manage any more, because an operator ran
-/// `ccm lb release`. The plan changes nothing.
+/// Returns the plan for a Service after an operator has ended the management of its load balancer by `ccm lb release`.
+/// The plan changes nothing. It only tells the user that the load balancer is not managed, and how to have it managed
+/// again.
 fn released(balancer: Labelled, of: ServiceInput) -> LoadBalancerPlan {
     let message = format!(
         "ccm does not manage the Service's load balancer {} any more, because its management was ended; the load \

@@ -108,8 +108,9 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // The settings of an external load balancer (one that somebody else made) are not compared with the desired
-        // state, so `compare_whole` was not called. Its targets are compared here.
+        // The settings of an external load balancer (one that somebody else made) are never changed, so `desired.whole`
+        // is `None` and `compare_whole`, which also compares the targets, was not called. The targets are therefore
+        // compared here.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }

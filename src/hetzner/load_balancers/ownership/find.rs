@@ -106,10 +106,10 @@ fn not_adopted(
     Unfound::NotAdopted(Finding::warning(reason, message))
 }
 
-/// Finds the load balancer of the Service. A load balancer that the Service uses already comes first. The next choice
-/// is one whose label `adopt` names the Service. The last choice is one with the name `named` from the annotation, or
-/// else with the default name. The error says why the load balancer that was found can't be used, and what an operator
-/// can do.
+/// Finds the load balancer of the Service. The first choice is a load balancer that the Service already uses. The
+/// second choice is one whose label `adopt` names the Service. The last choice is one with the name `named` from the
+/// annotation `name`, or with the default name when the Service lacks this annotation. The error says why the load
+/// balancer that was found can't be used, and what an operator can do.
 pub(crate) fn find<'a>(
     context: &PlanContext<'a>,
     named: Option<&Sourced<String>>,

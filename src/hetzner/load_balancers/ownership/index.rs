@@ -26,8 +26,8 @@ enum Key {
     Uid(String),
     /// A label and its value. The label is one of [`SEARCHED`], e.g. the label `service-uid`.
     Label(&'static str, String),
-    /// The load balancer has the label `external`, with any value. By this label, its owner allows Services to have
-    /// ports on it. Only operators set the label, so few load balancers have it.
+    /// The load balancer has the label `external`, with any value. The label shows that somebody else made the load
+    /// balancer and allows Services to have ports on it.
     External,
 }
 
