@@ -57,9 +57,9 @@ impl Secrets {
             }
             let before = known.remove(name).map(|(_, held)| held);
             let namespace = name.0.as_str();
-            // Whether a new Secret is usable is known only after it was read. If it is not, it needs a place in
-            // `others`, the map of the unusable Secrets. A new Secret is therefore read only when this map has room for
-            // it.
+            // Only after a new Secret was read, it is known whether the Secret is usable. An unusable Secret is stored
+            // in the map `others`, which has a limited size. So a new Secret is read only when `others` has room for
+            // one more.
             let mut has_room =
                 || !full.contains(namespace) && make_room(&mut known.others, namespace);
             if before.is_none() && !has_room() {

@@ -251,7 +251,7 @@ impl Report {
         !self.has(Progress::Unfinished) && !self.has(Progress::Unreached)
     }
 
-    /// Whether the sync pass has ended with this `progress` for any object.
+    /// Whether any object has this `progress`, e.g. `Changed` or `Unreached`, at the end of the sync pass.
     pub fn has(&self, progress: Progress) -> bool {
         self.objects.values().any(|object| *object == progress)
     }

@@ -44,8 +44,8 @@ const TRIES_AT_MOST: u32 = 10;
 /// [`FIRST_PAUSE`]. A change that would have to wait longer fails.
 const PUT_OFF_AT_MOST: u32 = 8;
 
-/// How many times in a row the question to the cloud which actions have ended can fail. After that, each object with a
-/// running action has failed, and its remaining changes are dropped.
+/// The executor repeatedly asks the cloud which actions have ended. This is how many of these questions in a row can
+/// fail. After the last one, each object with a running action counts as failed, and its remaining changes are dropped.
 const QUESTIONS_AT_MOST: u32 = 5;
 
 /// The longest single wait. Longer waits are split into parts of this length, so that the process notices soon when it

@@ -30,7 +30,8 @@ struct ShareBucket {
     /// running when the share is used up are still subtracted.
     left: f64,
     at: Instant,
-    /// How many API calls it took to read the data for the last plan. The next plan is expected to need as many.
+    /// How many API calls it took to read the cloud's data for the last plan of a Service of this namespace. The next
+    /// plan is expected to need as many.
     reads: f64,
 }
 

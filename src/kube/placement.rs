@@ -129,7 +129,8 @@ const ZONES_OF_VOLUME: [&str; 2] =
     ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
 
 impl PlacedObject {
-    /// Whether a node with this name and these labels fulfils the rules.
+    /// Whether the object's node selector, its required node affinity and the zone of its volume allow a node with this
+    /// name and these labels.
     pub fn allows<'a>(&self, name: &str, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         let spec = self.spec.template.as_ref().map_or(&self.spec, |template| &template.spec);
         let has = |(key, value): (&String, &String)| label(key) == Some(value.as_str());
@@ -190,9 +191,9 @@ fn items<T>(list: &Option<Vec<T>>) -> &[T] {
 }
 
 impl KubeClient {
-    /// Returns the names of the objects of this kind that `is_wanted` accepts, at most [`NAMES_AT_MOST`], and the number
-    /// of all these objects. Pods of DaemonSets do not count. The list is read in pages, as it is now, and nothing else
-    /// of it is kept. Returns an error when the list is not complete.
+    /// Returns the names of those objects of this kind that `is_wanted` accepts, at most [`NAMES_AT_MOST`] names, and
+    /// the number of all accepted objects. Pods of DaemonSets are never accepted. The present list is read page by
+    /// page, and only the names are kept in memory. Returns an error when the list is not complete.
     pub fn placed(
         &self,
         PlacedKind(list): PlacedKind,

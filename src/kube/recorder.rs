@@ -86,7 +86,7 @@ struct Queue {
 
 enum NextEvent {
     Event(Event),
-    /// Events wait, but none of them may be written before this moment.
+    /// At least one event waits, but no event may be written before this moment.
     At(Instant),
     Nothing,
 }

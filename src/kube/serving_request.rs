@@ -108,7 +108,8 @@ fn decoded(pem: &[u8]) -> Form<Vec<u8>> {
     STANDARD.decode(body).map_err(|_| "the PEM block of the request is not in base64")
 }
 
-/// Reads a value with this tag. Its length must be written in the shortest way.
+/// Reads the next value of a DER encoding, and returns its content. Returns an error when the value does not have the
+/// type `tag`, or when its length is not written in the shortest form.
 fn value<'a>(reader: &mut Reader<'a>, tag: u8) -> Form<Input<'a>> {
     let (found, content) = any_value(reader)?;
     if found == tag { Ok(content) } else { Err("a field has another type than kubelets write") }

@@ -180,7 +180,9 @@ impl KubeClient {
         let query = format!("&fieldSelector={}", percent_encoded(&name));
         let kind = "CertificateSigningRequestList";
         let found = self.list::<ListPage<Value>>(PATH, &query, kind, ReadFrom::Latest)?;
-        // Without a version, the approval would be a write without a precondition.
+        // An item without a resource version is not accepted. The approval sends the version, so that the API server
+        // refuses it when the request has changed. Without the version, a request that was changed after the check
+        // could be approved.
         let is_it = |item: &Arc<Value>| {
             let metadata = &item["metadata"];
             metadata["uid"] == *row.uid && metadata["resourceVersion"].as_str() > Some("")

@@ -405,7 +405,8 @@ mod tests {
             (7_000, 6_996, Some(7_000)),
             (7_000, 9_000, Some(9_000)),
             (7_000, 5_000, Some(7_000)),
-            // The machine was suspended, so much more time passed by the wall clock. The result is `None`.
+            // The machine was suspended for a while, so the wall clock measured much more time than the monotonic
+            // clock. The true time is not known, and the result is `None`.
             (7_000, 9_001, None),
             (0, 60_000, None),
             (0, 365 * 86_400_000, None),

@@ -277,7 +277,8 @@ pub enum ChangeKind {
     /// The change removes the Service from a load balancer that is not deleted, or ends the management of the load
     /// balancer.
     Release,
-    /// Any other change, e.g. the creation of a load balancer, or of a port.
+    /// The change neither adds nor removes a target, deletes the load balancer or removes the Service from it. It is,
+    /// for example, the creation of a load balancer, or a change of a port.
     Settings,
 }
 
@@ -306,8 +307,8 @@ pub struct LoadBalancerPlan {
     /// plan removes the labels of the Service's ports. Otherwise a port whose label was removed would still count as a
     /// port of the Service, because the status names the load balancer.
     pub status: Option<Vec<Ingress>>,
-    /// The objects besides `found` that the plan changes or creates. While this plan is executed, no other plan is
-    /// allowed to change or create these objects.
+    /// The objects in the cloud that the plan changes or creates, except the load balancer in `found`. While this plan
+    /// is executed, no other plan is allowed to change or create these objects.
     pub claims: Vec<Claim>,
     /// The data that must be read from the APIs again before the changes are made. The plan itself was made from cached
     /// data, which can be older.
@@ -324,7 +325,7 @@ pub struct LoadBalancerPlan {
     pub with_pods: Vec<NodeWithPods>,
 }
 
-/// A node that is wanted as a target and runs pods of the Services on the load balancer.
+/// A node that Services want as a target of a load balancer, and on which pods of these Services run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeWithPods {
@@ -362,13 +363,13 @@ pub enum LeftOutState {
     /// The node runs no pods of the load balancer's Services. It is removed from the targets, and a node with such pods
     /// becomes a target instead.
     Exchanged,
-    /// The node runs no pods of the load balancer's Services, and a node with such pods needs its place. It
-    /// nevertheless stays a target, for the reason in this variant.
+    /// The node runs no pods of the load balancer's Services. It should make room for a node with such pods, because
+    /// the load balancer's type allows no more targets. It nevertheless stays a target, for the reason in this variant.
     Stays(WhyKept),
 }
 
 impl LeftOutState {
-    /// Returns the state as text for people.
+    /// Returns a text for users that says whether the node is a target of the load balancer, and why.
     pub fn text(self) -> String {
         match self {
             LeftOutState::Limit => {
@@ -444,8 +445,8 @@ pub enum Then {
     /// The Service is planned again soon, although nothing failed. A part of the desired state is not possible yet,
     /// e.g. because a managed certificate is not issued yet. The present plan ends without waiting for that.
     Again,
-    /// These changes are made last. They remove the Service from load balancers that send no traffic to it. The Service
-    /// does not move to another load balancer.
+    /// The Service does not move to another load balancer. These changes only remove it from load balancers that send
+    /// no traffic to it, and are made last.
     Leave(Vec<Box<dyn Change>>),
     /// The Service moves to a new load balancer. These changes are made last, and remove the Service from its previous
     /// load balancers, which have served it until now. The list is empty while the new load balancer can't serve the
@@ -1016,9 +1017,9 @@ impl Balancer {
         counts
     }
 
-    /// Whether the Service with this UID, which must be a Service that uses this load balancer, has a port on it.
-    /// Labels name the owners of ports. When no port has such a label, the Service is the only one on the load
-    /// balancer, and the result is `true`.
+    /// Whether the Service with this UID has a port on this load balancer. The Service must be one that uses the load
+    /// balancer. Labels name the owners of the ports. When no label names an owner, only one Service uses the load
+    /// balancer, so the result is `true`.
     pub fn has_port_of(&self, uid: &str) -> bool {
         let mut owners = self.ports.iter().filter_map(|owner| owner.uid.as_deref()).peekable();
         owners.peek().is_none() || owners.any(|owner| owner == uid)

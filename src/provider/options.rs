@@ -42,7 +42,8 @@ named! {
 }
 
 named! {
-    /// The value of `HCLOUD_INSTANCES_ZONE_LABEL`. It decides which name of its place a node gets as its zone label.
+    /// The value of `HCLOUD_INSTANCES_ZONE_LABEL`. It decides whether the zone label of a node names the data center or
+    /// the location of its server.
     #[derive(Deserialize)]
     #[serde(rename_all = "lowercase")]
     ZoneLabel {

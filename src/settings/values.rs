@@ -296,7 +296,7 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadName {
     pub namespace: String,
-    /// `deployment` or `daemonset`.
+    /// The kind of the workload: `deployment` or `daemonset`.
     pub kind: &'static str,
     pub name: String,
 }

@@ -153,8 +153,8 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
     }
 }
 
-/// A word with more characters than this is not compared with the candidates. The limit exists because a user can write
-/// a word of any length, and there can be thousands of candidates.
+/// The longest word, in characters, for which similar known words are searched. The limit exists because a user can
+/// write a word of any length, and there can be thousands of known words (the candidates).
 const LONGEST_WORD: usize = 64;
 
 /// Returns all candidates with the fewest typing mistakes, when `word` is compared with them. A letter that was added,

@@ -240,8 +240,9 @@ impl ObservedRequests {
         Some(MatchIndex::new(&*apis.provider, nodes.value.as_slice(), servers.servers()))
     }
 
-    /// Makes the plan for a request. It waits when the list of servers was requested before the request was first seen,
-    /// or when the list is older than `max_age` and the request would be approved.
+    /// Makes the plan for a certificate request. Such a plan changes nothing, and the request waits for a new list of
+    /// servers, in two cases: the present list was requested before this program first saw the request, or the request
+    /// would be approved and the list is older than `max_age`.
     fn plan_one(
         &self,
         candidate: &PendingRequest,

@@ -27,7 +27,8 @@ pub type RequestPlan = Plan<CertificateApproval, RequestFacts>;
 /// What a kubelet asks for, or why its request is not one that this program approves.
 pub type Asked = Result<ServingRequest, String>;
 
-/// The write that approves a request. `server` is the server whose name and addresses prove it.
+/// The write that approves the certificate request `request`. `server` is the cloud server that proves the request,
+/// because it has the names and addresses for which the certificate is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "change", rename = "ApproveCertificate")]
 pub struct CertificateApproval {

@@ -397,9 +397,9 @@ impl NodeController {
     }
 
     /// Returns how old the list of complete Node objects may be. All nodes are compared with their servers once in each
-    /// period of `--node-status-update-frequency`. Before the next comparison is due, the list may be as old as this
-    /// period. When the comparison is due, the list must have been read after it became due, or at most one sync
-    /// interval before.
+    /// period of `--node-status-update-frequency`. Until the next comparison is due, the list may be as old as this
+    /// period. From then on, it must be newer: it must have been read at most one sync interval before the moment at
+    /// which the comparison became due.
     fn whole_max_age(&self, now: Instant) -> Duration {
         let frequency = self.settings.status_update_frequency;
         let since_last = self.schedule.compared.map(|last| now.duration_since(last));

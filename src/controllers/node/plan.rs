@@ -160,9 +160,9 @@ impl NodePlan {
         self.fields().filter(|field| field.have != field.want)
     }
 
-    /// Returns the conditions that the lists of servers must fulfil before this plan is carried out, e.g. their
-    /// greatest age. `young` is the greatest age of a list from which a write is planned, `begun` is the start of the
-    /// sync pass, and `first_seen` is the time when the node was seen for the first time.
+    /// Returns what the lists of servers must fulfil before this plan is carried out, e.g. how old they may be. `young`
+    /// is how old the list may be when the plan has writes. `begun` is the start of the sync pass, and `first_seen` is
+    /// the time when this program first saw the node.
     pub(super) fn needs(
         &self,
         young: Duration,

@@ -23,7 +23,7 @@ pub struct Relabelling {
 pub struct Dependent {
     /// The object, e.g. `pod/shop/db-0`, or the kind of the objects that are counted or could not be read.
     pub object: String,
-    /// What the change means for the object.
+    /// What the planned change of the node's labels means for this object, as text for users.
     pub why: String,
     /// Whether nothing must be written because of this object.
     pub is_obstacle: bool,

@@ -318,9 +318,9 @@ impl<'a> Planner<'a> {
     /// is no proof, because this program may itself have added the route while this was uncertain.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
-        // `ours` are the routes for which this controller is responsible. Some of them may belong to another cluster,
-        // namely those that lead to an existing server which no node names, if no node needed the route in an earlier
-        // plan. These routes are called `theirs`.
+        // `ours` are the routes for which this controller is responsible. `theirs` are those of them that may belong to
+        // another cluster: each leads to an existing server that no node of this cluster names, and no node of this
+        // cluster has needed it in an earlier plan.
         let ours = network.routes.iter().filter(|route| self.is_ours(route));
         let theirs = ours.filter_map(|route| {
             let server = *self.servers.get(&route.gateway)?;

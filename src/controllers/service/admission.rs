@@ -53,11 +53,13 @@ struct Admitted {
 }
 
 impl Admission {
-    /// A change of a Service has to wait when its namespace has too few API calls left. In `services`, replaces each
-    /// Service whose change has to wait by the Service as it was before the change, and removes new Services that have
-    /// to wait. Returns the Services whose change begins to wait now. `busy` contains the share of API calls that is
-    /// charged for each change that is being made. For each of these changes, the namespace can begin one new change
-    /// less.
+    /// Lets a change of a Service wait when its namespace has too few API calls left. In `services`, each Service whose
+    /// change has to wait is replaced by the Service as it was before the change, and each new Service that has to wait
+    /// is removed. Returns the Services whose change begins to wait now.
+    ///
+    /// `busy` has one entry for each change that is already being made, with the share of API calls (the calls that ccm
+    /// allows a namespace) that is charged for it. Each of them reduces the number of new changes that the namespace
+    /// can begin by one.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<KubeService>>,

@@ -39,9 +39,11 @@ impl CertificateSearch {
         self.wanted.clone_from(wanted);
     }
 
-    /// Deletes the certificates that nothing uses, if a search is due. Must not be called while load balancers are
-    /// being changed. `payers` are the namespaces whose changes ended in this sync pass: the API calls of the search
-    /// are subtracted from the calls that ccm allows them. Returns the plan with what was done.
+    /// If a search for unused certificates is due, makes it, and deletes the certificates that nothing uses. The caller
+    /// must make sure that no load balancer is being changed at the same time. `payers` are the namespaces whose
+    /// changes ended in this sync pass. ccm allows each namespace a number of API calls, and the calls of the search
+    /// are subtracted from the numbers of these namespaces. Returns a plan that says what was deleted, or `None` when
+    /// nothing was.
     pub(super) fn delete_unused(
         &mut self,
         apis: &Apis,

@@ -96,8 +96,9 @@ impl Departures {
         }
     }
 
-    /// Stores how many nodes these plans leave out of the targets, and sets the metric `ccm_targets_left_out`. Each
-    /// plan comes with the UID of its Service. When several Services share a load balancer, its nodes are counted only
+    /// Stores, for each of these plans, how many nodes get no place among the targets because they will stop soon, or
+    /// because the load balancer's type allows no more targets. Then sets the metric `ccm_targets_left_out`. Each plan
+    /// comes with the UID of its Service. The nodes of a load balancer that several Services share are counted only
     /// once.
     pub(super) fn planned<'a>(
         &mut self,
@@ -129,9 +130,9 @@ impl Departures {
         self.is_pending
     }
 
-    /// Returns a hash of the departing nodes (nodes that will stop soon). It changes when a node begins or ceases to
-    /// depart. It also changes when one of the times for which Services keep such a node as a target is over for a
-    /// node.
+    /// Returns a hash of the nodes that will stop soon. It changes when a node is added to these nodes or taken away
+    /// from them. Services keep such a node as a target for the time in their annotation `departing-delay`. The hash
+    /// also changes when one of these times is over for one of the nodes.
     pub(super) fn print(&self, nodes: &[Arc<KubeNode>]) -> u64 {
         let mut hasher = DefaultHasher::new();
         for node in nodes {

@@ -97,8 +97,8 @@ pub(super) struct SeenObjects {
     /// still have our finalizer.
     pub(super) services: Vec<Arc<KubeService>>,
     pub(super) nodes: Arc<Vec<Arc<KubeNode>>>,
-    /// The contents of the Secrets that the Services name. Empty when a person asked only for Services with certain
-    /// names, because the Secrets are then not read here.
+    /// The contents of the Secrets that the Services name. When a person asked only for Services with certain names,
+    /// this is empty, because the Secrets are then read later, together with the other data for the plans.
     pub(super) tls_secrets: TlsSecrets,
     /// Whether this sync pass compares every Service with its load balancer, including the Services that did not
     /// change. Such a sync pass is made at fixed intervals.
@@ -188,8 +188,8 @@ impl ObservedServices {
         self.offer(apis, nodes, servers, departure);
     }
 
-    /// Sets the nodes that a plan may use as targets, and what is known about their servers. A node of another provider
-    /// is matched with a server here, if the settings allow it.
+    /// Stores which nodes a plan may use as targets, and how a load balancer can reach their servers. A node of another
+    /// provider is matched with a server by its name and addresses, if the settings allow this.
     fn offer(
         &mut self,
         apis: &Apis,

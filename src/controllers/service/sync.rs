@@ -417,8 +417,10 @@ impl ServiceSync<'_> {
         again
     }
 
-    /// Writes our finalizer and an event before the first change in the cloud, and then begins the changes. Returns the
-    /// task when the Service needs a new plan.
+    /// Writes our finalizer and an event if they are still missing, and then begins the changes in the cloud. Returns
+    /// the task (the work on one Service) when the Service needs a new plan before its changes can begin. Otherwise
+    /// returns `None`: the changes have begun, nothing has to be changed, the work is left to the next sync pass, or it
+    /// has failed.
     fn begin_one(&mut self, mut work: Work) -> Option<Task> {
         let Work { task, plan, .. } = &mut work;
         if plan.first_write().is_some() {

@@ -365,8 +365,9 @@ mod tests {
             let sent = now();
             pass_time(&clock, monotonic_s, wall_s);
             assert_eq!(lease.answer(), expected, "{name}");
-            // The leader requested a renewal of the Lease before the two clocks moved on in this case, and the answer
-            // arrives only now. Such a late answer must not change whether a write may start.
+            // `sent` is the moment at which the leader requested a renewal of the Lease. After it, this case moved the
+            // monotonic clock and the wall clock, and the answer to the request arrives only now. Such a late answer
+            // must not change whether a write may start.
             lease.renewed(sent);
             assert_eq!(lease.answer(), expected, "{name}");
             assert!(!lease.is_lost(), "{name}: leadership does not end with it");

@@ -100,9 +100,9 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns an empty plan, and the settings and API objects from which the caller makes the changes of the plan. The
-    /// callers add the changes that take the Service off its load balancers or end their management. Such changes need
-    /// no nodes, so none are returned.
+    /// Begins a plan that ends the use or the management of the Service's load balancers. Returns a plan without
+    /// changes, and the settings and API objects from which the caller makes the changes that it adds. These changes
+    /// need no nodes, so the returned objects include no nodes.
     fn end<'a>(
         &'a self,
         service: &'a Service,
@@ -346,9 +346,10 @@ impl<'a> Settled<'a> {
     }
 }
 
-/// Returns what is done after the changes of the plan, e.g. that the Service is planned again. When the Service moves
-/// to another load balancer, the changes of the plan prepare the new load balancer. After them, the Service leaves its
-/// old load balancer.
+/// Returns what is done after the changes of the plan. The changes `leaves`, which remove the Service from other load
+/// balancers, are made last, so that a new load balancer serves the Service before it leaves its old one. When the
+/// Service does not move and `leaves` is empty, an unfinished Service is planned again, and otherwise nothing more is
+/// done.
 fn make_before_break(
     moves: bool,
     leaves: Vec<Box<dyn provider::Change>>,

@@ -21,7 +21,8 @@ use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use crate::provider::{Finding, Needs, Reason, ServiceInput};
 
-/// What [`BalancerSnapshot::settle`] finds out before the load balancer is compared with what the Service asks for.
+/// What is known about a Service before its load balancer is compared with what the Service asks for: its settings, its
+/// desired state, and the data that must be read again.
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
     pub(super) context: PlanContext<'a>,

@@ -304,9 +304,9 @@ impl PortReader<'_, '_> {
         self.health_check();
     }
 
-    /// Sets the field from its annotation, or else from the program's settings, or else to the default in this
-    /// function. `nothing` is the JSON value `null`, and means that the field has no default. Returns whether the
-    /// annotation or the settings have a value.
+    /// Sets the field from its annotation, or else from the program's settings, or else to the default that this
+    /// function has for the field. A field with `nothing` in place of a default, i.e. the JSON value `null`, has no
+    /// default. Returns whether the annotation or the settings have a value.
     fn read(&mut self, field: PortField) -> bool {
         let nothing = Value::Null;
         match field {

@@ -82,9 +82,9 @@ pub(crate) struct Attach {
 #[derive(Default)]
 pub(crate) struct AskedIps {
     pub(crate) families: Vec<AskedIp>,
-    /// The value of `spec.loadBalancerIP`, or an empty text. When Services share the load balancer, only the Services
-    /// whose annotations decide about its settings count. The value then comes from the oldest of them that has this
-    /// field.
+    /// The value of `spec.loadBalancerIP`. When several Services share the load balancer, the value comes from the
+    /// oldest Service that has this field and is allowed to decide about the load balancer's settings. The text is
+    /// empty when no such Service has the field.
     pub(crate) address: String,
 }
 
@@ -120,7 +120,8 @@ pub(crate) enum NodeMachine {
     },
 }
 
-/// The content of the Service's status: a host name instead of IPs, the `ipMode`, and which addresses are left out.
+/// The settings that decide what the Service's status contains: a host name instead of IPs, the field `ipMode`, and
+/// which addresses of the load balancer are left out.
 pub(crate) struct InStatus {
     pub(crate) hostname: Option<String>,
     /// Whether the entries in the status have `ipMode: Proxy`, because somebody else has ports on the load balancer,

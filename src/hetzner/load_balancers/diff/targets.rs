@@ -166,8 +166,9 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// Returns a warning about servers without the desired kind of address. The warning says what the user can do about
-    /// it.
+    /// Returns a warning about the servers in `left`, which lack the kind of address (public or private) by which the
+    /// load balancer should reach them. `and_so` is the consequence, e.g. "it gets no traffic". The warning also says
+    /// what the user can do.
     fn unreachable(&self, left: &[(TargetId, String)], and_so: &str) -> String {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
         let network = self.context.project.network;
@@ -297,8 +298,9 @@ impl Diff<'_, '_> {
         needs_public
     }
 
-    /// Chooses which nodes are targets. `others` is the number of further targets, which stay whatever is chosen here,
-    /// e.g. because a person has added them. They count for the limit of the load balancer's type.
+    /// Chooses which of the `wanted` nodes become or stay targets. `others` is the number of all other targets, e.g.
+    /// those that a person has added. They always stay, and they count towards the limit of targets that the load
+    /// balancer's type has.
     fn choice(&mut self, ways: &Ways, wanted: NamedTargets, others: usize) -> TargetChoice {
         let room = self.kind.max_targets.saturating_sub(others);
         let services = self.services_with_pods(wanted.len() > room);
@@ -683,7 +685,7 @@ fn by(private: bool) -> &'static str {
     if private { "by private IP" } else { "by public IP" }
 }
 
-/// Returns the targets on whose machines it is not certain that a node of the cluster runs.
+/// Returns the targets (cloud servers or addresses) for which it is not certain that a node of this cluster runs there.
 fn doubtful_targets(nodes: &[OfferedNode]) -> BTreeSet<TargetId> {
     let doubtful = nodes.iter().filter(|node| node.reach == Reach::Doubtful);
     let target = |node: &OfferedNode| match node.provider_id {

@@ -171,8 +171,8 @@ impl TargetId {
         matches!(self, TargetId::Address(IpAddr::V4(ip)) if ip.is_private())
     }
 
-    /// Returns the name of the node that runs on the target's machine. `None` means that this machine has no node of
-    /// this cluster.
+    /// Returns the name of the node that runs on this target (a cloud server or the address of a dedicated server).
+    /// `None` means that no node of this cluster runs there.
     pub(crate) fn node(self, cluster: &Cluster) -> Option<&String> {
         match self {
             TargetId::Server(id) => cluster.servers.get(&InstanceId::Cloud(id)),

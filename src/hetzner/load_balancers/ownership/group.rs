@@ -62,10 +62,10 @@ pub(crate) struct Group<'a> {
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether Services of several namespaces have ports on the shared load balancer, or will get ports there.
     pub(crate) is_of_several_namespaces: bool,
-    /// Services that share a load balancer under the group name `NAMESPACE/NAME` need permission from a Service in that
-    /// namespace. This is that namespace when the Service for which the plan is made has no permission any more. The
-    /// Service then keeps its ports on the load balancer, but gets no new ones. `None` when it is allowed to get new
-    /// ports.
+    /// The namespace in the group name `NAMESPACE/NAME`, if this Service is in another namespace and has lost the
+    /// permission to share the load balancer. Only a Service in the namespace of the group name can give this
+    /// permission. Without it, the Service keeps its ports on the load balancer, but gets no new ones. `None` when the
+    /// Service is allowed to get new ports.
     closed_by: Option<&'a str>,
     /// The reason why the Service can't have the load balancer that it asks for. `None` when it can have this load
     /// balancer.
@@ -421,9 +421,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether Services share the load balancer, but none of them is allowed to decide about its settings. The
-    /// annotations of Services in the namespace of the group name `NAMESPACE/NAME` decide. So this happens when no
-    /// Service in this namespace shares the load balancer, or when one there could not be read.
+    /// Whether Services share the load balancer, but no Service is allowed to decide about its settings. Only Services
+    /// in the namespace of the group name `NAMESPACE/NAME` decide. The result is `true` when none of the Services that
+    /// share the load balancer is in this namespace, or when one of those in this namespace could not be read.
     pub(crate) fn has_no_decider(&self) -> bool {
         matches!(self.of, GroupUse::Shared(_)) && self.deciders.is_empty()
     }

@@ -161,8 +161,7 @@ impl Ownership {
         labels
     }
 
-    /// Returns the labels that must be set or removed so that the labels afterwards say what `to` says about the
-    /// owners.
+    /// Returns the labels to set or remove, so that afterwards the labels name the owners that `to` contains.
     pub(crate) fn change_to(&self, to: &Ownership) -> WantedLabels {
         let from = self.labels();
         let absent = from.keys().map(|key| (key.clone(), None));
