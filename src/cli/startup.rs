@@ -33,7 +33,8 @@ pub(super) struct Started {
     /// command writes nothing and only shows its plan.
     pub(super) refused: Option<String>,
     gate: Arc<dyn Gate>,
-    /// The Kubernetes client that read the daemon's settings, so that the command can use it again.
+    /// The Kubernetes client that has read the daemon's settings, so that the command can use it again. `None` when the
+    /// daemon was not looked for. The command then creates a client.
     kube: Option<kube::KubeClient>,
 }
 

@@ -54,7 +54,7 @@ struct Screen<'a> {
     /// The holder of the Lease. `lease_age_seconds` says how many seconds ago the Lease was renewed.
     leader: Option<&'a str>,
     lease_age_seconds: Option<i64>,
-    /// The version of the API server.
+    /// The version of the API server, or `None` when the API server did not answer.
     kubernetes: Option<&'a str>,
     /// The number of calls to the Cloud API that the rate limit still allows. `calls_an_hour` is the limit.
     calls_left: Option<u64>,

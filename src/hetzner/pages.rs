@@ -167,7 +167,8 @@ impl Pagination {
         let last = match (self.next_page, self.last_page) {
             (None, None) => return Ok(number),
             (None, Some(last)) if last == number => last,
-            // Resources were deleted, so that the list has become shorter, and this page is now behind the last page.
+            // The page that was read is behind the last page and empty, because resources were deleted and the list has
+            // become shorter. This is no error, and the result is the last page that the API names.
             (None, Some(last)) if last < number && items == 0 => last.max(1),
             (Some(next), Some(last)) if next == number + 1 && next <= last => last,
             (next, last) => {

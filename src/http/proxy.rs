@@ -54,7 +54,8 @@ impl Proxies {
 /// The proxies that environment variables set. The variables are read only once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxyEnvironment {
-    /// The proxy for `https` URLs, and the variable that names the proxy.
+    /// The proxy for `https` URLs, and the name of the environment variable that sets it. `None` when no variable sets
+    /// it.
     https: Option<(Proxy, &'static str)>,
     http: Option<(Proxy, &'static str)>,
     no_proxy: NoProxy,

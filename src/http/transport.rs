@@ -162,8 +162,8 @@ struct Socket {
     /// Whether bytes were sent, and no bytes were received since then. When such a socket is closed, its connection is
     /// reset.
     is_unanswered: bool,
-    /// The kind of the first error of this socket. All later steps fail with the same kind of error; see
-    /// [`Socket::step`].
+    /// The kind of the first error of this socket. After it, each further step (sending or receiving) fails with an
+    /// error of the same kind, see [`Socket::step`].
     failure: Option<ErrorKind>,
 }
 

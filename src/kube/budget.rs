@@ -65,7 +65,8 @@ struct CountedService {
 }
 
 impl Above {
-    /// Returns a message for the user that says what is wrong with the Service, and what to do.
+    /// Returns a message for the user. It says that the Services together exceed this memory limit, so the Service's
+    /// annotations are not read and its load balancer stays unchanged, and what to do.
     pub fn message(self, namespace: &str) -> String {
         let (whose, limit) = match self {
             Above::Namespace => (format!("the Services of namespace {namespace}"), OF_NAMESPACE),

@@ -557,7 +557,8 @@ pub(super) fn folder(api: &str, namespace: &str, resource: &str) -> String {
     format!("/{api}/namespaces/{}/{resource}", percent_encoded(namespace))
 }
 
-/// Counts a try of a call in the metrics: by the resource in the path, and as client-go does, by the API server's host.
+/// Counts a finished try of a call in the metrics. One metric has the resource in the path as a label. Another one is
+/// the metric of client-go, whose label is the API server's host.
 fn count(base: &str, method: Method, path: &str, stage: TryStage) {
     let TryStage::Ended(outcome, _) = stage else {
         return;

@@ -43,8 +43,8 @@ pub trait Instances: Send + Sync {
     /// the operator) that says why the addresses and labels are not known. Makes no API call.
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
 
-    /// Returns the zone label that a new node on this server would get, and the values that it could get. Makes no API
-    /// call.
+    /// Returns the zone label that a new node on this server would get by the settings, and the values that other
+    /// settings would give it (location and data center). Makes no API call.
     fn zone(&self, instance: &Instance) -> ZoneValues;
 
     /// Returns the addresses and networks by which this server is recognised. A node that reports one of these
@@ -102,8 +102,9 @@ pub enum ProviderId {
     /// A provider ID with the prefix of this cloud, but without a usable server ID. The text says why. Such a node is
     /// never deleted, and gets no taints, labels or routes.
     Unknown(String),
-    /// A provider ID of a server of this cloud, but a setting turns the API of such servers off. The text names the
-    /// setting. Such a node is treated like a node with an unknown provider ID.
+    /// The provider ID of a server of this cloud, when the API of this kind of server (Cloud API or Robot) is turned
+    /// off by a setting. The text names the setting. A node with this provider ID is treated like a node with an
+    /// unknown one.
     Disabled(String),
 }
 

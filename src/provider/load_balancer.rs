@@ -337,8 +337,8 @@ pub struct NodeWithPods {
     pub is_target: bool,
 }
 
-/// A node that the Services want as a target, although there is a reason against it. Either the node is left out of the
-/// targets, or it is still a target although it will stop soon or runs no pods of these Services.
+/// A node that the Services want as a target, but that is not one, or may soon not be one any more. For example, the
+/// load balancer's type allows no more targets, or the node will stop soon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOutNode {
     pub node: String,
@@ -781,7 +781,7 @@ pub struct TargetHealth {
     pub port: u16,
     /// The status that the API reports, e.g. `healthy`.
     pub status: Interned,
-    /// The reason that the API gives for the status, if there is one.
+    /// The reason that the API gives for the target's `status`. `None` when it gives no reason.
     pub detail: Option<Interned>,
     pub http_status: Option<u16>,
     /// Whether the load balancer checks the target by a request to kube-proxy on the node. Otherwise it checks another

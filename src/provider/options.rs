@@ -270,7 +270,7 @@ pub struct NetworkDefaults {
     /// `HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE`: the subnet to which load balancers are attached.
     pub private_subnet: Option<Sourced<Ipv4Net>>,
     /// `HCLOUD_LOAD_BALANCERS_DISABLE_IPV6`: whether the load balancer's IPv6 address is left out of the Service's
-    /// status.
+    /// status. `None` when the variable is not set.
     pub disable_ipv6: Option<Sourced<bool>>,
 }
 

@@ -26,8 +26,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What the functions need that read the data for the checks of `ccm doctor`: the settings, the API clients, and what
-/// is already known about the user's rights.
+/// The data for the functions that read what the checks of `ccm doctor` need. It contains the settings, the API
+/// clients, and what is already known about the user's rights.
 pub(super) struct DoctorReader<'a> {
     pub(super) started: &'a Started,
     pub(super) begun: Instant,

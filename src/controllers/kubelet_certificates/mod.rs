@@ -126,8 +126,8 @@ impl KubeletCertificates {
         (report, plans)
     }
 
-    /// Reads all requests, and decides. The servers and nodes are read again when a request would be approved and what
-    /// is known of them is too old for that.
+    /// Reads all certificate requests of kubelets, and makes a plan for each node's newest pending request. Before a
+    /// request is planned to be approved, the servers and nodes are read again if the lists are too old.
     fn plan(
         &self,
         apis: &Apis,
@@ -173,7 +173,7 @@ impl KubeletCertificates {
     }
 }
 
-/// Reads the newest pending request of each selected node, and the nodes.
+/// Reads the nodes in `selection`, and the newest pending certificate request of each of them.
 fn observe(
     apis: &Apis,
     selection: &Selection,
@@ -270,8 +270,9 @@ fn needs(since: Option<Instant>, max_age: Duration) -> ServerNeeds {
     ServerNeeds { since, dedicated_since: since, ..ServerNeeds::max_age(max_age) }
 }
 
-/// Reads the request once more, decides again, and approves it. After a conflict this is repeated. Returns whether the
-/// request was approved.
+/// Reads the certificate request once more, decides again, and approves it if the decision is still to approve. When
+/// the request was changed at the same time by somebody else, all of this is repeated. Returns whether the request was
+/// approved.
 fn approve(
     apis: &Apis,
     observed: &ObservedRequests,

@@ -99,7 +99,8 @@ pub fn asked(request: &SigningRequest, node: &str) -> Asked {
     broken.map_or(Ok(content), |(_, why)| Err(why.to_owned()))
 }
 
-/// Makes the plan for the newest request of a node. A plan without a change leaves the request to people.
+/// Makes the plan for the newest certificate request of a node's kubelet. A plan without a change approves nothing: the
+/// request waits, or people must decide about it.
 pub fn plan(candidate: &PendingRequest, index: &MatchIndex) -> RequestPlan {
     let PendingRequest { row, asked, approved, .. } = candidate;
     let name = row.node.as_deref().unwrap_or_default();

@@ -135,8 +135,8 @@ impl LifecycleController {
         };
         read_for_taint(apis, &due, &mut facts, &mut self.off);
         self.forget(apis);
-        // In a project with many servers, reads with the usual pauses would use up the API calls that the rate limit
-        // allows, so all pauses are lengthened by the same factor.
+        // Each server is read again after a pause. With many servers, the usual pauses would lead to more API calls
+        // than the rate limit allows. All pauses are therefore lengthened by the same factor.
         let longest = apis.look_period(LONGEST_PAUSE);
         self.pauses.stretch = longest.div_duration_f64(LONGEST_PAUSE);
         let mut report = Report { outage: outage.map(Outage::from), ..Report::default() };

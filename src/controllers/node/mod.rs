@@ -160,7 +160,8 @@ impl NodeController {
         apis.recorder.first(write)
     }
 
-    /// Plans the zone labels of the selected nodes, for `ccm node relabel`.
+    /// Plans the zone labels of the nodes in `selection` (the nodes that the user named, or all nodes), for `ccm node
+    /// relabel`.
     pub fn evaluate_relabelling(
         &self,
         apis: &Apis,

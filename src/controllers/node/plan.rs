@@ -305,11 +305,11 @@ impl NodePlan {
         });
     }
 
-    /// Returns the finding (a message for the operator) that the machine of this node probably does not exist any more.
-    /// k8s.io/cloud-provider deletes such a node, because no server has the name of the node. Names are not certain
-    /// enough for that, so this program only reports the node. The new finding replaces `finding`, so that one problem
-    /// is reported once. The message contains the time since which the node is not ready, and not a duration, because
-    /// each new message would be a new event.
+    /// Returns a finding (a message for the operator) which says that the machine of this node, which has no provider
+    /// ID, probably does not exist any more. k8s.io/cloud-provider would delete the node, because no server has the
+    /// node's name. This program only reports it, because a name is not a certain proof. The new finding contains the
+    /// text of `finding` and replaces it, so that the problem is reported only once. It names the time since which the
+    /// node is not ready. A duration would change the message each time, and each new message would become a new event.
     fn left_over(&self, finding: &Finding, since: Timestamp) -> Finding {
         let (name, why) = (self.node.name(), &finding.message);
         let delete = shell_command(DELETE_NODE, &[&name]);

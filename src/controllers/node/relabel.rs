@@ -96,8 +96,9 @@ fn relabelled(mut plan: NodePlan) -> NodePlan {
     plan
 }
 
-/// Returns the plan for the node as it is now, after another program has changed the node. The dependent objects were
-/// read for the earlier labels, so the plan is only right while no label has changed.
+/// Another program has changed the node after `plan` was made. Returns the same plan for the node as it is now. Returns
+/// an error when a label of the node has changed, because the objects that depend on the labels (e.g. pods and volumes)
+/// were searched for the earlier labels.
 fn with_version_of(plan: &NodePlan, node: &KubeNode) -> Result<NodePlan, &'static str> {
     let (before, now) = (&plan.node.metadata, &node.metadata);
     let is_same = before.labels == now.labels && now.deletion_timestamp.is_none();

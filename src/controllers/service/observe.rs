@@ -603,7 +603,8 @@ pub(super) fn foreign_matches<'a>(
     foreign.into_iter().map(|node| (node, index.foreign(node))).collect()
 }
 
-/// Whether nothing on the Node object excludes the node from load balancers.
+/// Whether the node can become a target as far as its Node object shows: it is not being deleted, and no label excludes
+/// it from load balancers.
 pub(super) fn is_offered(node: &KubeNode) -> bool {
     node.metadata.deletion_timestamp.is_none() && !is_excluded(node)
 }

@@ -497,8 +497,8 @@ impl ServiceSync<'_> {
         }
         self.is_closed |=
             matches!(&result.end, End::Failed(error) if error.kind == ErrorKind::Refused);
-        // Some changes were dropped. Nothing that depends on them, e.g. the status, is written now, and the Service is
-        // planned again.
+        // Some changes were dropped before they were sent, e.g. because their plan was out of date. Nothing that
+        // depends on these changes, e.g. the status, is written now, and the Service is planned again.
         if result.is_stopped {
             return Some(task);
         }

@@ -145,8 +145,8 @@ pub(in crate::hetzner) fn usage(api: &Api, id: u64) -> Result<Usage, ProviderErr
     let types = "type=open_connections&type=connections_per_second&type=requests_per_second";
     let path = format!("/load_balancers/{id}/metrics?{types}&start={start}&end={end}&step=60");
     let answer: Value = api.get(&path, Urgency::Asked)?;
-    // A metric is a list of samples. The API gives each sample as a pair: a time, and the value as a text with a
-    // decimal number.
+    // Returns the newest value of a metric, or `None` when the API reports no value. The API gives a metric as a list
+    // of pairs: a time, and the value as a text with a decimal number.
     let last = |name: &str| {
         let series = &answer["metrics"]["time_series"][name]["values"];
         series.as_array()?.last()?[1].as_str()?.parse().ok()

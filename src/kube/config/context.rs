@@ -27,7 +27,8 @@ pub struct Options {
     /// The files of `--kubeconfig`, or of `$KUBECONFIG` when the flag is not set. The files are merged. When several
     /// files set a value, the first file wins.
     pub kubeconfig: Vec<PathBuf>,
-    /// The name of the context in `--context`.
+    /// The name that the flag `--context` gives. `None` without the flag. The kubeconfig's `current-context` is then
+    /// used.
     pub context: Option<String>,
     /// The value of `--master`. This address is used instead of the address in the kubeconfig or in the environment of
     /// the pod.
@@ -49,7 +50,8 @@ pub struct Access {
     /// the environment decides.
     pub proxy: Option<Proxy>,
     pub login: Login,
-    /// The namespace of the context. It is used for objects for which the user gives no namespace.
+    /// The namespace of the context in the kubeconfig, or of the pod. It is used for objects for which the user gives
+    /// no namespace. `None` when neither names a namespace.
     pub namespace: Option<String>,
     /// The source of the configuration, for messages.
     pub origin: String,

@@ -139,7 +139,8 @@ impl Attach {
         !balancer.private_net.iter().all(|net| self.keeps(net))
     }
 
-    /// Whether this attachment stays, because it is in the desired Network and has the desired IP.
+    /// Whether the load balancer's attachment `net` to a Network stays as it is, because it is to the desired Network
+    /// and has the desired IP, if one is desired.
     pub(crate) fn keeps(&self, net: &BalancerPrivateNet) -> bool {
         let ip = self.ip.as_ref();
         net.network == self.network && ip.is_none_or(|ip| Some(ip.value) == net.ip)

@@ -137,8 +137,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Returns the value of this label that most nodes have. When several values are equally frequent, the first of
-    /// them in alphabetical order is returned.
+    /// Returns the value of this label that most nodes of this cloud have. When several values are equally frequent,
+    /// the first of them in alphabetical order is returned. `None` when no such node has the label.
     fn most_common(&self, label: &str) -> Option<String> {
         let is_ours = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(_));
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
