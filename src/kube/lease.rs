@@ -60,8 +60,9 @@ pub struct Identities {
 /// The JSON value of the annotation [`IDENTITY`]: the UIDs that identify the cluster, and the UID of the Lease.
 #[derive(Serialize, Deserialize)]
 struct IdentityNote {
-    /// The UID of the Lease into which the annotation was written. When the Lease is restored from a backup in another
-    /// cluster, it has another UID there, and the annotation does not apply to that cluster.
+    /// The UID of the Lease into which this annotation was written. A Lease that is restored from a backup into another
+    /// cluster has another UID. The annotation then does not apply, because it identifies the cluster of the first
+    /// Lease.
     lease: String,
     #[serde(flatten)]
     known: Identities,
@@ -126,9 +127,9 @@ impl Lease {
         self.annotated(LOGIN_REFUSED, at)
     }
 
-    /// Returns the UIDs that the Service `default/kubernetes` has had over time, as [`Lease::noting_identities`] has
-    /// written them into an annotation. Returns `None` when the Lease has no such annotation. The error says why the
-    /// annotation is ignored.
+    /// Returns the UIDs in an annotation of the Lease, which identify the cluster. They are the present and the former
+    /// UIDs of the Service `default/kubernetes`, which gets a new UID when it is deleted and created again. Returns
+    /// `None` when the Lease has no such annotation. The error says why the annotation can't be used.
     pub fn identities(&self) -> Result<Option<Identities>, String> {
         let annotations = self.metadata("annotations");
         let Some(note) = annotations.and_then(|all| all.get(IDENTITY)) else {

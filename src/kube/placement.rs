@@ -8,7 +8,8 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-/// How many names of a list of objects are kept. The other objects are only counted.
+/// How many names are kept of the objects (pods, DaemonSets or volumes) that depend on a node's labels. Further objects
+/// are only counted.
 pub const NAMES_AT_MOST: usize = 20;
 
 /// A kind of objects that have rules for their nodes.

@@ -70,13 +70,15 @@ impl fmt::Display for AltName {
     }
 }
 
-/// What was read, or the form that was expected and not found.
+/// The value that was read from a certificate request, or an error text. The text says how the request differs from the
+/// requests that kubelets create.
 type Form<T> = Result<T, &'static str>;
 
 const ENDS_ELSEWHERE: &str = "a value does not fill the field that contains it";
 
 impl ServingRequest {
-    /// Reads a request from its PEM text. The error says which form was expected.
+    /// Reads a certificate request from its PEM text. The error says how it differs from the requests that kubelets
+    /// create.
     pub fn read(pem: &[u8]) -> Form<ServingRequest> {
         let der = decoded(pem)?;
         only(Input::from(&der), SEQUENCE)?.read_all(ENDS_ELSEWHERE, |request| {

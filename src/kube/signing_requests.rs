@@ -94,7 +94,8 @@ const COLUMNS: [&str; 6] =
 impl PageForm for SigningTable {
     type Item = SigningRow;
 
-    /// Adds the rows. When there are more than [`REQUESTS_AT_MOST`], no further page is read.
+    /// Adds the certificate requests on this page of the table, each as a row. When there are then more than
+    /// [`REQUESTS_AT_MOST`], no further page is read.
     fn add_to(self, items: &mut Vec<SigningRow>, _kind: &str) -> Result<String, String> {
         let columns = self.column_definitions.iter().map(|column| &column.name);
         if self.kind != "Table" || !columns.eq(COLUMNS) {
@@ -145,12 +146,13 @@ impl SigningRequest {
         SigningRequest(document)
     }
 
-    /// Returns the fields of the request, of which the API server itself has set the user and the groups.
+    /// Returns the `spec` of the request. The fields `username` and `groups` in it can be trusted, because the API
+    /// server sets them.
     pub fn spec(&self) -> &Value {
         &self.0["spec"]
     }
 
-    /// Returns what the request asks for. The error says which form was expected.
+    /// Returns what the request asks for. The error says how the request differs from those that kubelets create.
     pub fn content(&self) -> Result<ServingRequest, &'static str> {
         let pem = self.spec()["request"].as_str().and_then(|text| STANDARD.decode(text).ok());
         ServingRequest::read(&pem.unwrap_or_default())

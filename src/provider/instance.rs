@@ -150,7 +150,8 @@ pub struct Instance {
     /// this network.
     pub public_ipv6: Option<Ipv6Net>,
     pub private: Vec<PrivateAddress>,
-    /// The labels of the server that the node is allowed to get, see [`Instances::allows_label`].
+    /// Those labels of the server that are copied to its node, because [`Instances::allows_label`] returns `true` for
+    /// them. The other labels of the server are left out.
     pub labels: BTreeMap<Interned, Interned>,
 }
 

@@ -167,7 +167,8 @@ pub type ServiceName = (String, String);
 pub struct PodNodes {
     /// The Services whose EndpointSlices were read. There are at most 64, because a mask has one bit for each.
     pub services: Vec<ServiceName>,
-    /// The nodes with a pod of one of the Services, by name. Other nodes have no pods of these Services.
+    /// The nodes that run a pod of at least one Service in `services`, by the name of the node. Nodes that are not in
+    /// the map run no pods of these Services.
     pub nodes: BTreeMap<String, PodsOnNode>,
     /// The Services with an endpoint that names no node, as a mask (each bit stands for a Service). It is not known
     /// which nodes run their pods.

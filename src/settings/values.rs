@@ -302,7 +302,8 @@ pub struct WorkloadName {
 }
 
 impl WorkloadName {
-    /// Parses a workload, e.g. `kube-system/deployment/ccm-from-scratch`. The result for the text `none` is `None`.
+    /// Parses a workload, e.g. `kube-system/deployment/ccm-from-scratch`. The text `none` stands for no workload, and
+    /// gives `None`.
     pub(super) fn parse(text: &str) -> Result<Option<WorkloadName>, String> {
         if text == "none" {
             return Ok(None);

@@ -8,7 +8,8 @@ use crate::provider::InternalIpFrom;
 use crate::provider::variables::HCLOUD_INSTANCES_INTERNAL_IP_FROM;
 use crate::text::duration::shown_duration;
 
-/// How long a kubelet waits for the decision about its request, and how long the signer may need after it, in seconds.
+/// `KUBELET_WAITS` is how long a kubelet waits until its certificate request is approved or denied. `SIGNER_NEEDS` is
+/// how long the signer may then need to issue the certificate. Both are in seconds.
 const KUBELET_WAITS: u64 = 15 * 60;
 const SIGNER_NEEDS: u64 = 60;
 

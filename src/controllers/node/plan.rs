@@ -80,8 +80,9 @@ pub fn plan<'a, N: Borrow<KubeNode>>(
     nodes.map(plan).collect()
 }
 
-/// Makes the plan for one node, as it is now. `index` contains all nodes and servers, because other nodes can name the
-/// same server.
+/// Makes the plan for one node. `index` contains all nodes and servers, because another node can name the same server.
+/// When a new node has no server, and has not been ready since a time before `overdue`, the plan reports that the
+/// node's machine probably does not exist any more.
 pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp) -> NodePlan {
     let provider = index.provider;
     let facts = NodeFacts { node: node.clone(), ..NodeFacts::default() };

@@ -345,8 +345,9 @@ fn limit(group: &mut Vec<provider::Service>) {
     });
 }
 
-/// Reads the data from which plans for these Services are made. `seen` must contain the nodes. When some of these
-/// Services share a load balancer, it must also contain all Services of type LoadBalancer.
+/// Reads the data from which plans for these Services are made. `seen` has the objects that were read from Kubernetes
+/// before. It must contain the nodes and, when some of these Services share a load balancer, all Services of type
+/// LoadBalancer.
 pub(super) fn observe(
     apis: &Apis,
     departures: &Departures,

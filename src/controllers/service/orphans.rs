@@ -41,10 +41,10 @@ pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<KeptObject>), CacheError> {
     Ok((cluster, kept))
 }
 
-/// Returns the orphans (load balancers whose Service does not exist). The first search may use data that are as old as
-/// `age`, or that were read after the moment `begun`. Orphans that it finds are certain only when the load balancers
-/// were read after `begun`, and the Services after the load balancers. Otherwise both are read again in this order, and
-/// a second search decides.
+/// Returns the orphans (load balancers whose Service does not exist). A first search can use cached data, if they are
+/// at most `age` old or were read after the moment `begun`. Its result is certain when it finds no orphan, or when the
+/// load balancers were read after `begun` and the Services after the load balancers. Otherwise both are read again in
+/// this order, and searched a second time.
 pub(super) fn find(
     apis: &Apis,
     begun: Instant,

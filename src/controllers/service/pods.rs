@@ -45,7 +45,8 @@ pub(super) struct Pods {
     /// about, `print` is dropped, and the next answer is read completely.
     print: Print,
     print_of: u64,
-    /// When EndpointSlices were last read. The field `next` says when they are read again.
+    /// When EndpointSlices were last read, or `None` before the first read. The field `next` says when they are read
+    /// again.
     read: Option<Instant>,
     next: Option<Instant>,
     /// For each Service, the time since which every read of its EndpointSlices has given a usable answer: the read has

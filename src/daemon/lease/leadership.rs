@@ -71,8 +71,9 @@ pub struct LeaderElection {
     /// is written into the Lease. The next leader then waits before it logs in, so that a restart does not cause
     /// another refused login.
     pub dedicated: OnceLock<&'static dyn Dedicated>,
-    /// The UIDs that the Service `default/kubernetes` has and had. They identify the cluster, even when that Service
-    /// was deleted and created again. This process writes them into the Lease, so that the next leader knows them.
+    /// The UIDs that identify the cluster: the present and the former UIDs of the Service `default/kubernetes`, which
+    /// gets a new UID when it is deleted and created again. The leader writes them into the Lease, so that the next
+    /// leader knows them.
     pub cluster: OnceLock<Arc<ClusterIdentity>>,
 }
 

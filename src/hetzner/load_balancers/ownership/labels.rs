@@ -225,8 +225,9 @@ impl Ownership {
         self.cluster_uid.as_ref().filter(|uid| !cluster.is_known_by(uid))
     }
 
-    /// Returns the list of targets that an external load balancer (one that somebody else made) had before this cluster
-    /// used it, as the label states it. `None` when the load balancer has no such label.
+    /// Returns the targets that an external load balancer (one that somebody else made) had before this cluster used
+    /// it. This cluster has written them into a label of the load balancer. `None` when the load balancer has no such
+    /// label.
     pub(crate) fn targets_before(&self, cluster: &Cluster) -> Option<&String> {
         let of = self.targets_before.iter().find(|(uid, _)| cluster.is_known_by(uid));
         of.map(|(_, targets)| targets)
