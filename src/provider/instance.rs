@@ -43,8 +43,8 @@ pub trait Instances: Send + Sync {
     /// the operator) that says why the addresses and labels are not known. Makes no API call.
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
 
-    /// Returns the zone label that a new node on this server would get by the settings, and the values that other
-    /// settings would give it (location and data center). Makes no API call.
+    /// Returns the zone label that a new node on this server would get. Also returns the two values between which a
+    /// setting chooses, which are the data center and the location of the server. Makes no API call.
     fn zone(&self, instance: &Instance) -> ZoneValues;
 
     /// Returns the addresses and networks by which this server is recognised. A node that reports one of these

@@ -277,8 +277,8 @@ pub enum ChangeKind {
     /// The change removes the Service from a load balancer that is not deleted, or ends the management of the load
     /// balancer.
     Release,
-    /// The change neither adds nor removes a target, deletes the load balancer or removes the Service from it. It is,
-    /// for example, the creation of a load balancer, or a change of a port.
+    /// The change does not add or remove a target, does not delete the load balancer, and does not remove the Service
+    /// from it. It is, for example, the creation of a load balancer, or a change of a port.
     Settings,
 }
 

@@ -51,7 +51,7 @@ pub type LifecyclePlan = Plan<NodeChange, Vec<TaintRule>>;
 /// Makes the plan for a node that is not ready, or that has the taint `shutdown` or our taint `out-of-service`. `off`
 /// has the data that decides whether a node gets the taint `out-of-service`, e.g. since when its server is off. With
 /// `guard` (the setting `--node-deletion-guard`), a node is deleted only if the list of servers contains the server of
-/// another node. This proves that the API token belongs to the right project.
+/// another node. Such a server proves that the API token belongs to the right project.
 pub fn plan(
     node: &KubeNode,
     facts: &Facts,

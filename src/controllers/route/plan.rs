@@ -193,10 +193,9 @@ impl<'a> Planner<'a> {
         planner
     }
 
-    /// Several nodes can need a route to the same destination. This function decides which of them gets it. A node
-    /// whose route already exists in the Network is preferred. Between nodes of equal rank, a node is preferred whose
-    /// server is not claimed by another node, too, then a node that is not being deleted, and then the node whose name
-    /// comes first.
+    /// Several nodes can need a route to the same destination. This function decides which of them gets it, by these
+    /// rules in this order: the node's route already exists in the Network, the node's server belongs to no other node,
+    /// the node is not being deleted, and the node's name comes first in the alphabet.
     fn accept(&mut self) {
         let mut wanted = Vec::new();
         for (place, desired) in self.desired.iter_mut().enumerate() {

@@ -57,9 +57,9 @@ impl Admission {
     /// change has to wait is replaced by the Service as it was before the change, and each new Service that has to wait
     /// is removed. Returns the Services whose change begins to wait now.
     ///
-    /// `busy` has one entry for each change that is already being made, with the share of API calls (the calls that ccm
-    /// allows a namespace) that is charged for it. Each of them reduces the number of new changes that the namespace
-    /// can begin by one.
+    /// `busy` has one entry for each change that is already being made. An entry is the share of API calls (the calls
+    /// that ccm allows a namespace) from which the calls for the change are subtracted. Each entry reduces by one the
+    /// number of new changes that its namespace can begin now.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<KubeService>>,

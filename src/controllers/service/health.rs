@@ -170,8 +170,8 @@ pub(super) struct ServiceOutages {
     has_looked: bool,
 }
 
-/// The health of the targets, as it was read at the last regular comparison of all Services with their load balancers,
-/// and the Services to which they belong.
+/// The health of the targets, as it was read at the last regular comparison of all Services with their load balancers.
+/// `services` are the Services of these load balancers.
 pub(super) struct Look<'a> {
     pub(super) services: &'a [Arc<KubeService>],
     pub(super) health: &'a [SeenHealth],

@@ -99,10 +99,10 @@ impl Pods {
         !self.asked.is_empty() && self.next.is_none_or(|next| next <= clock::now())
     }
 
-    /// Stores, for each plan, the Services whose pods decide which nodes become targets: the planned Service, or all
-    /// Services that share its load balancer. Then reads EndpointSlices if the last read was before `since` or did not
-    /// include all of these Services. After a failed read, the next one is made only after a pause. Returns `true` when
-    /// EndpointSlices were read. The plans are then out of date, and the caller must make them again.
+    /// Stores, for each plan, the Services whose pods decide which nodes become targets (the field `pods_of` of the
+    /// plan). Then reads EndpointSlices if the last read was before `since` or did not include all of these Services.
+    /// After a failed read, the next one is made only after a pause. Returns `true` when EndpointSlices were read. The
+    /// plans are then out of date, and the caller must make them again.
     pub(super) fn read_for(
         &mut self,
         apis: &Apis,

@@ -239,8 +239,8 @@ impl<'a> AnnotationParser<'a> {
         self.finding(Finding::warning(reason, message));
     }
 
-    /// Returns the texts of the problems, and the findings (messages for the operator). Long messages are cut, and when
-    /// there are too many, the last message says how many are left out.
+    /// Returns the texts of the problems, and the findings (messages for the operator). Long texts are cut. When there
+    /// are too many texts, the last one says how many are left out.
     pub(crate) fn end(mut self) -> (Vec<String>, Vec<Finding>) {
         if let Some(more @ 1..) = self.problems.len().checked_sub(SAID_AT_MOST) {
             self.problems.truncate(SAID_AT_MOST);
