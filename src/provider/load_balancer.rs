@@ -637,8 +637,8 @@ pub enum Claim {
     Certificate(String),
 }
 
-/// A certificate or load balancer that is kept although its Service does not exist any more. No controller deletes such
-/// an object.
+/// A certificate or load balancer whose Service does not exist any more, and which stays because that Service asked to
+/// keep it. No controller deletes such an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeptObject {
     /// The kind of the object, `Certificate` or `LoadBalancer`.
@@ -683,7 +683,7 @@ pub struct Balancer {
     pub certificates: Vec<ShownCertificate>,
 }
 
-/// How many targets are healthy on every port, and how many targets there are.
+/// The number of targets that are healthy on every port of the load balancer, and the number of all targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HealthyTargets {
     pub healthy: usize,

@@ -192,7 +192,7 @@ pub(super) fn probes(view: &DoctorView) -> CheckResult {
     or_ok(wrong, "no probe uses port 10258")
 }
 
-/// Reports Deployments and DaemonSets of the daemon that have fewer ready pods than wanted.
+/// Reports Deployments and DaemonSets of the daemon that have fewer ready pods than they should have.
 pub(super) fn daemon(view: &DoctorView) -> CheckResult {
     let namespace = &view.settings.lease_namespace.value;
     let outcomes = own(view)?.into_iter().filter_map(|workload| {

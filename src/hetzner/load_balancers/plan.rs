@@ -134,9 +134,9 @@ impl BalancerSnapshot {
         let given = observed.balancers.iter_mut().filter(|balancer| balancer.id == id);
         given.for_each(|balancer| balancer.labels = guard.labels());
         let given = BalancerSnapshot::new(self.project.clone(), observed);
-        // `given` is a copy of the project in which the load balancer `id` already has the labels that it would get by
-        // the adoption. Even so, the Service itself asks for another load balancer, which it is not allowed to adopt.
-        // So the plan is refused.
+        // `given` is a copy of the data of the Hetzner Cloud project. In it, the load balancer `id` already has the
+        // labels that it would get when the Service adopts it. If the Service, by its annotations, still asks for
+        // another load balancer and is not allowed to adopt that one, the plan is refused.
         if let (_, Err(Unsettled::Unfound(Unfound::NotAdopted(why)))) = given.settle(of, None) {
             return LoadBalancerPlan::default().refuse(why);
         }

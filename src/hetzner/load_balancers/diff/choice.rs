@@ -51,8 +51,8 @@ pub(crate) struct ChoiceRules<'a> {
 pub(crate) type WhyKeptFn<'a> =
     dyn Fn(&TargetCandidate, &BTreeSet<TargetId>, CanWait) -> Option<WhyKept> + 'a;
 
-/// Whether the removal of a target waits while few calls of the project's API rate limit remain. The removal does not
-/// wait when a Service has no target with a ready pod yet, and a node with such a pod becomes a target instead.
+/// Whether a target's removal can wait while few calls of the project's API rate limit remain. It can't wait when it
+/// makes room for a node with a ready pod of a Service that has no target with a ready pod yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CanWait {
     Yes,
