@@ -316,6 +316,9 @@ fn the_taint_is_not_set_long_after_the_last_read_of_the_server() {
 #[test]
 fn the_status_is_read_again_just_before_the_taint() {
     let sandbox = initialised(3);
+    if common::needs_simulation(&sandbox, EXACT_TIME) {
+        return;
+    }
     let _daemon = sandbox.daemon(&[AFTER]);
     switch_off(&sandbox, "worker-1");
     wait_until("the taint shutdown", || sandbox.has_taint("worker-1", SHUTDOWN));
