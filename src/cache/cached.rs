@@ -189,8 +189,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came. As the greatest age (`max_age`) of other data, this time makes sure
-    /// that the other data were requested after this answer came.
+    /// Returns the time since this answer came. A caller that needs other data which were requested after this answer
+    /// reads them with this time as their greatest age (`max_age`).
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }

@@ -160,7 +160,8 @@ pub enum MatchOutcome<'a> {
 pub struct ForeignMatch {
     /// The servers that have the node's name.
     pub named: Vec<Instance>,
-    /// An address which the node reports and which belongs to the only server in `named`.
+    /// The address that connects the node with its server: the node reports it, and the server has it. `None` when
+    /// there is no such address, or when not exactly one server is in `named`.
     pub address: Option<IpAddr>,
     /// The reason why the node does not become a target. `None` when the node is matched with the only server in
     /// `named`. A server in `named` that is a target already stays one in both cases.

@@ -81,8 +81,9 @@ impl CallShare {
         self.at(now, |bucket| bucket.left >= AT_ONCE.into())
     }
 
-    /// Adds the API calls that the namespace's share has got back by `now`. Then calls `ask` with the state of the
-    /// share, and returns the result.
+    /// Adds the API calls that the namespace may make again, because time has passed since the last call of this
+    /// function. Then calls `ask` with the number of API calls that are left to the namespace, and returns the result
+    /// of `ask`.
     fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut ShareBucket) -> T) -> T {
         let mut bucket = lock(&self.bucket);
         let passed = now.saturating_duration_since(bucket.at);

@@ -11,7 +11,8 @@ use std::marker::PhantomData;
 /// How many names of a list of objects are kept. The other objects are only counted.
 pub const NAMES_AT_MOST: usize = 20;
 
-/// A kind of objects that have rules for their nodes.
+/// A kind of objects that can restrict to which nodes they belong, e.g. by a node affinity: volumes, DaemonSets and
+/// pods.
 #[derive(Clone, Copy)]
 pub struct PlacedKind(ListOf<'static>);
 

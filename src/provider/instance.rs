@@ -183,8 +183,9 @@ pub struct Metadata {
 pub struct ZoneValues {
     /// The value that a new node gets. `None` means that a new node gets no zone label.
     pub wanted: Sourced<Option<String>>,
-    /// All values that this program gives to a node on this server, depending on its settings. A text is empty when the
-    /// place of the server is not known.
+    /// The two values between which the settings choose for the zone label of a node on this server: its datacenter and
+    /// its location. Both are listed, whatever the settings are. A text is empty when the place of the server is not
+    /// known.
     pub possible: [String; 2],
     /// Whether a setting has chosen one of these values. Otherwise the profile decides.
     pub is_chosen: bool,

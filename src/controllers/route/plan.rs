@@ -313,8 +313,8 @@ impl<'a> Planner<'a> {
     /// belong to which cluster.
     ///
     /// A needed route that nothing blocks is still added, because an addition does no harm. A blocking route is
-    /// replaced only when it is certain that the Network belongs to this cluster. The existence of a needed route alone
-    /// is no proof, because this program may itself have added the route while this was uncertain.
+    /// replaced only when it is certain that the Network belongs to this cluster. A needed route that exists in the
+    /// Network is no proof of that, because this program may have added the route itself.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
         // `ours` are the routes for which this controller is responsible. Some of them may belong to another cluster,

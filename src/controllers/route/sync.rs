@@ -119,8 +119,8 @@ impl<'a> RouteSync<'a> {
         let mut observed = self.controller.observe_all(self.apis, Duration::ZERO)?;
         let (plan, network) = (&mut observed.plan, &observed.network.value);
         self.controller.memory.note_routes(plan, network);
-        // When a refused change is missing in the new plan, it is not needed any more, e.g. because another program has
-        // made it. It then no longer counts as refused.
+        // A change that the cloud has refused is no longer needed when the new plan does not contain it, e.g. because
+        // another program has made it. It is then removed from the refused changes.
         self.refused.retain(|(change, _)| plan.changes.contains(change));
         for (change, error) in &self.refused {
             plan.block(change, error);

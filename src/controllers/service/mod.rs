@@ -407,8 +407,9 @@ impl ServiceSync<'_> {
         plans
     }
 
-    /// Reads Services and nodes. When a Service was changed, but its namespace has too few API calls left for the
-    /// change, the result contains the Service as it was before.
+    /// Reads Services and nodes. A change of a Service has to wait when its namespace has used up its share of API
+    /// calls (the calls that ccm allows each namespace). The result then contains the Service as it was before the
+    /// change.
     fn look_admitted(&mut self) -> Result<SeenObjects, CacheError> {
         let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let mut seen = state.list(apis, selection)?;

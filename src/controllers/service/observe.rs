@@ -88,7 +88,7 @@ pub(super) struct ObservedServices {
     pub(super) waiting: HashSet<String>,
 }
 
-/// The objects that Kubernetes showed at one moment.
+/// The Services, nodes and Secrets as a sync pass has read them from Kubernetes.
 #[derive(Default)]
 pub(super) struct SeenObjects {
     /// The Services of type LoadBalancer, as the API server listed them.
@@ -575,7 +575,7 @@ pub(super) fn cluster(
 #[derive(Clone, Copy)]
 struct ServerList<'a> {
     list: Option<&'a [Instance]>,
-    /// Whether the list was requested after this sync pass began.
+    /// Whether the list of servers was requested after this sync pass began.
     is_certain: bool,
 }
 

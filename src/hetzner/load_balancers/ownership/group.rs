@@ -113,9 +113,9 @@ pub(crate) enum Owner {
 /// Service can't have this load balancer, [`Group::refused`] says why. `parser` collects other mistakes. `balancers` is
 /// `None` when annotations are checked without the load balancers, for example by `ccm lint`.
 ///
-/// When an earlier call has shown that the Service must stay on its present load balancer, `stays_on` is this load
-/// balancer. The function then reads from its labels, and not from the annotations, which Services use it. In the first
-/// call, `stays_on` is `None`.
+/// `stays_on` is usually `None`. When the Service can't have the load balancer that it asks for, this function is
+/// called again, and `stays_on` is the load balancer that the Service uses now. The Services that use it are then found
+/// by its labels, and not by annotations.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -569,8 +569,9 @@ impl<'a> Group<'a> {
         older.chain(found.map(|(_, port)| port.listen_port)).collect()
     }
 
-    /// Returns why this Service can't have the port, or `None` when it can. A port that exists stays with its owner
-    /// while its owner asks for it. When several Services ask for a new port, the oldest gets it.
+    /// Returns why this Service can't have the port with this number on the load balancer `there`, or `None` when it
+    /// can. A port that exists stays with its owner while its owner asks for it. When several Services ask for a new
+    /// port, the oldest gets it.
     pub(crate) fn taken(&self, number: u16, there: Option<Labelled>) -> Option<String> {
         let answers = |port: &Listener| {
             port.listen_port == number || (number == HTTP_PORT && port.redirects_http())

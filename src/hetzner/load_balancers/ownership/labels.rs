@@ -55,8 +55,8 @@ const OUR_PREFIX: &str = "ccm-from-scratch/";
 const CLUSTER_API_PREFIX: &str = "caph-cluster-";
 /// The beginning of the keys of the labels by which tools mark the objects of a Kubernetes cluster.
 const CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
-/// The value of a label by which a program says that an object belongs to it. The program will delete this object
-/// later.
+/// When a label of a load balancer has this value, the program that set the label owns the load balancer and will
+/// delete it later. The key of the label names that program.
 const OWNED: &str = "owned";
 /// The domains in the keys of labels by which other programs find their load balancers. All subdomains of
 /// `kubernetes.io` count, too.
