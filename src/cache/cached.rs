@@ -224,8 +224,8 @@ struct FailedRead {
 }
 
 impl CallPause {
-    /// Makes the call to the API. During the pause after a failure, makes no call and returns the error of
-    /// that failure.
+    /// Makes the call `ask` to the API. After a failed call there is a pause. During this pause no call is made, and
+    /// the error of the failed call is returned again.
     pub(super) fn guard<T>(
         &self,
         ask: impl FnOnce() -> Result<T, provider::ProviderError>,

@@ -112,7 +112,8 @@ pub(super) struct NodePlans {
     certificate: Option<RequestPlan>,
 }
 
-/// Adds the newest certificate request of each node to its plans.
+/// Sets the fields `newest` and `certificate` of each node's plans: the newest certificate request of the node, and the
+/// plan for this request.
 fn add_certificates(
     plans: &mut [NodePlans],
     (observed, certificates): (ObservedRequests, Vec<RequestPlan>),

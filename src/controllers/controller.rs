@@ -48,7 +48,7 @@ pub struct Proposal {
 
 impl Proposal {
     /// Adds the changes of another proposal for the same object. When both proposals have an `obstacle` (a reason why
-    /// something can't be done) or a `warning`, only the first one is kept.
+    /// something can't be done), only that of `self` is kept. The same is true for `warning`.
     pub fn and(mut self, other: Proposal) -> Proposal {
         self.changes = [self.changes, other.changes].into_iter().collect();
         self.obstacle = self.obstacle.or(other.obstacle);

@@ -548,8 +548,8 @@ fn rival<'a>(
 }
 
 /// Returns the addresses that a kubelet wants for its node. They come from the annotation for internal IPs and from the
-/// annotation `provided-node-ip`. The addresses in the status of a new node are added, because the kubelet has written
-/// them. For an initialised node, only those addresses in `provided-node-ip` count that are not in its status yet.
+/// annotation `provided-node-ip`. For a new node, the addresses in its status are added, because the kubelet has
+/// written them. For an initialised node, an address in `provided-node-ip` that is already in the status is left out.
 fn asked_ips(node: &KubeNode) -> impl Iterator<Item = IpAddr> {
     let reported = reported_ips(node);
     let (known, asked) =

@@ -6,7 +6,7 @@ use super::backoff::Backoff;
 use crate::provider::{Urgency, clock};
 use std::time::{Duration, Instant};
 
-/// The greatest age of the data for a new plan whose only reason is that the last plan kept a target which should be
+/// The greatest age of the data for a new plan that is made because the last plan kept a target which should be
 /// removed. The target was kept, e.g. because too few other targets were healthy. New data can show that it can be
 /// removed now.
 const KEPT_MAX_AGE: Duration = Duration::from_secs(30);

@@ -361,7 +361,8 @@ struct Entry {
     at: Instant,
     /// The hash of the name of the controller that reported the success or problem to which this entry belongs.
     controller: u32,
-    /// The hash of the kind of the Kubernetes object to which the success or problem happened, e.g. of `Service`.
+    /// The hash of the kind of the Kubernetes object that the success or problem of this entry is about, e.g. of
+    /// `Service`.
     kind: u32,
     reason: Reason,
 }

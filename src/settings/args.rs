@@ -78,7 +78,7 @@ struct ArgsParser {
     args: Args,
 }
 
-/// The kind of a flag that the present command accepts.
+/// A known flag, by what is done with it: it prints a text (`--help`, `--version`), sets a setting, or is ignored.
 #[derive(Clone, Copy)]
 enum FlagKind {
     Help,

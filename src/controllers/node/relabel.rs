@@ -19,8 +19,8 @@ pub struct Relabelling {
     pub dependents: Vec<Dependent>,
 }
 
-/// An object that stops a planned node from being relabelled without harm. Its rules, e.g. a node affinity, allow the
-/// node now, but do not allow it after the change of its zone labels.
+/// An object that the change of zone labels affects. Its rules, e.g. a node affinity, allow one of the nodes now, but
+/// do not allow this node any more after the change.
 pub struct Dependent {
     /// The object, e.g. `pod/shop/db-0`, or the kind of the objects that are counted or could not be read.
     pub object: String,

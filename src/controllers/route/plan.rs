@@ -32,7 +32,8 @@ pub struct Inputs<'a> {
     pub cluster_cidrs: &'a [IpNet],
     /// The existing routes that nodes of this cluster have needed in earlier plans.
     pub remembered: &'a HashSet<Route>,
-    /// Whether needed routes have been blocked for some time by routes that may belong to another cluster.
+    /// Whether needed routes have been blocked by routes that may belong to another cluster for so long that a warning
+    /// is due.
     pub is_in_doubt_for_long: bool,
 }
 

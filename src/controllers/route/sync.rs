@@ -288,8 +288,8 @@ impl<'a> RouteSync<'a> {
             made.push((object, change.json()));
         }
         for (change, error) in self.refused {
-            // When the addition of a node's route was refused, the plan of the node has the error in `obstacle`. The
-            // loop below reports this error, so it is not reported here a second time.
+            // When the cloud has refused to add a node's route, the field `obstacle` of the node's plan has this error.
+            // The loop over the nodes below reports it. It must not be reported twice, so it is left out here.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
             if change.is_deletion || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);

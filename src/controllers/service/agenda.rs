@@ -491,8 +491,8 @@ mod tests {
     }
 
     impl World {
-        /// Creates the state with which each test begins. The Services `a` and `b` were both planned in their first
-        /// version and need no changes. All Services were compared with their load balancers just now.
+        /// Creates a state with which tests begin. The Services `a` and `b` were both planned in their first version
+        /// and need no changes. All Services were compared with their load balancers just now.
         fn in_order() -> World {
             let mut world = World {
                 _clock: simulated(),

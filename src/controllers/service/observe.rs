@@ -355,9 +355,9 @@ pub(super) fn observe(
     reads: Reads,
 ) -> Result<ObservedServices, CacheError> {
     let all = services.iter().chain(&seen.services);
-    // Returns the UID and the namespace of the Service if this program must not manage it or could not read it
-    // completely, and which of these is the case. Such a Service may share a load balancer with other Services. Its
-    // ports then stay there unchanged.
+    // Returns the UID of the Service, its namespace, and whether it is too large to be read, if this program leaves the
+    // Service unchanged. Such a Service may share a load balancer with other Services. Its ports then stay there
+    // unchanged.
     let untouched = |service: &Arc<KubeService>| {
         let is_unread = service.too_large().is_some();
         let left =

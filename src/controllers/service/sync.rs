@@ -460,8 +460,8 @@ impl ServiceSync<'_> {
         None
     }
 
-    /// Handles the end of an execution, i.e. of a Service's changes in the cloud. Returns the task when the Service
-    /// needs a new plan.
+    /// Takes note of the result when the changes of a Service in the cloud have ended (an execution). Returns the task
+    /// of the Service when it must be planned again.
     fn end(&mut self, over: Execution<Work>) -> Option<Task> {
         let Work { mut task, plan, observed, .. } = over.subject;
         let result = over.result;
@@ -590,8 +590,8 @@ impl ServiceSync<'_> {
         None
     }
 
-    /// Makes the next write of the plan, if that is a write to the Service object. Returns `false` when the plan is out
-    /// of date.
+    /// Writes to the Service object, if that is the first change of the plan that was not made yet. Otherwise does
+    /// nothing and returns `true`. Returns `false` when the plan is out of date, because the Service has changed.
     fn write(&mut self, task: &mut Task, plan: &mut ServicePlan) -> Result<bool, KubeError> {
         let Some(ServiceChange::Own(write)) = plan.changes.first() else {
             return Ok(true);

@@ -263,7 +263,8 @@ pub(super) fn take_off(
     boxed(parts)
 }
 
-/// A load balancer from which a Service is taken off, and which is not deleted.
+/// A load balancer that a Service does not use any more, and that is not deleted with it. The ports and labels of the
+/// Service are removed from it.
 struct TakenOff<'a> {
     context: &'a PlanContext<'a>,
     balancer: Labelled<'a>,

@@ -190,9 +190,9 @@ pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> boo
         || namespace.is_some_and(|namespace| has_guest(balancer, namespace, cluster))
 }
 
-/// Returns how a Service uses this load balancer according to the load balancer's labels: as its own, as a shared one,
-/// or as an external one (made by somebody else). Also returns the Services that ask to use this shared or external
-/// load balancer and are allowed to do so.
+/// Returns how a Service uses this load balancer according to the load balancer's labels: alone, shared with other
+/// Services, or as an external load balancer (made by somebody else). In the last two cases, also returns all Services
+/// that ask for this load balancer and are allowed to use it.
 fn as_labelled<'a>(
     balancer: Labelled<'a>,
     service: &Service,
@@ -611,8 +611,9 @@ impl<'a> Group<'a> {
     }
 
     /// Returns the labels about owners that the load balancer should have after the plan. Also returns the labels that
-    /// the plan sets or removes, for display. `balancer` is `None` when the load balancer is to be created. `ports` are
-    /// the ports that the Service gets. `is_kept` means that the load balancer stays when its Services are deleted.
+    /// the plan sets or removes, for display. `balancer` is `None` when the plan creates the load balancer. `adopts`
+    /// means that the Service becomes the owner of an existing one. `ports` are the ports that the Service gets.
+    /// `is_kept` means that the load balancer stays when its Services are deleted.
     pub(crate) fn wanted(
         &self,
         balancer: Option<Labelled>,
