@@ -98,8 +98,8 @@ impl Sides {
         }
     }
 
-    /// Returns the end of the message that an object does not exist. When only Kubernetes or only the cloud has
-    /// answered, it says where the object was looked for, and which API did not answer. Otherwise it is empty.
+    /// Returns the words after "there is no such object" in a message, when only one of the two APIs has answered:
+    /// where the object was looked for, and which API did not answer. The text is empty when both have answered.
     pub(super) fn only(self) -> &'static str {
         match self {
             Sides::Both => "",

@@ -143,7 +143,8 @@ pub enum Progress {
     Unreached,
 }
 
-/// The number of objects with each outcome of a sync pass.
+/// How many objects a sync pass has changed, found unchanged, could not bring in order, or did not reach before its
+/// end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     pub changed: usize,

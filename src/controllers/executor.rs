@@ -96,7 +96,7 @@ pub(super) struct Execution<T> {
 /// The outcome of the changes of one object.
 #[derive(Default)]
 pub(super) struct ExecutionResult {
-    /// The changes that were made in the cloud.
+    /// The changes of the object that were made in the cloud.
     pub(super) made: Vec<Box<dyn Change>>,
     /// The errors of changes that the cloud refused. The changes after them were still made.
     pub(super) refused: Vec<ProviderError>,

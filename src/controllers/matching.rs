@@ -267,7 +267,7 @@ impl<'a> MatchIndex<'a> {
         ForeignMatch { named: named.into_iter().cloned().collect(), address, obstacle }
     }
 
-    /// Returns the reason why a node of another provider does not become a target, or `None`.
+    /// Returns the reason why a node of another provider does not become a target. `None` means that it becomes one.
     fn foreign_obstacle(
         &self,
         node: &KubeNode,
@@ -498,8 +498,8 @@ impl<'a> MatchIndex<'a> {
             None => {
                 "; the project has no servers at all: does the token belong to another project?"
             }
-            // The project has servers. The message does not say how many, because it would then change with each new
-            // server, and each changed message would be a new event.
+            // The message mentions the servers of the project only when there are none. The number of servers would
+            // change with each new server, and each changed message would be a new event.
             _ => "",
         };
         let name = node.name();

@@ -24,7 +24,7 @@ pub struct NodeRow {
     pub name: String,
     pub is_ready: bool,
     pub is_cordoned: bool,
-    /// The metadata of the node. `None` when the table was requested with [`Detail::Cells`].
+    /// The metadata of the node. `None` when the table was requested with [`Detail::Cells`], i.e. without metadata.
     pub meta: Option<RowMeta>,
 }
 

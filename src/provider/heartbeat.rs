@@ -29,8 +29,8 @@ pub fn install(heartbeat: Arc<Heartbeat>) {
     OWN.set(Some(heartbeat));
 }
 
-/// Returns the heartbeat of the calling thread, or `None` when it has none. A helper thread can install the same
-/// heartbeat, so that its progress counts, too.
+/// Returns the heartbeat of the calling thread, or `None` when it has none. A thread that starts a helper thread can
+/// install this heartbeat for the helper. The progress of the helper then counts as progress of the first thread.
 pub fn installed() -> Option<Arc<Heartbeat>> {
     OWN.with_borrow(Option::clone)
 }
@@ -48,8 +48,8 @@ pub fn pause(time: Duration) {
     }
 }
 
-/// Takes a lock that other threads hold only for a moment. A poisoned lock is taken, too, because the process ends
-/// anyway after a panic.
+/// Takes a lock that other threads hold only for a moment. A lock that was poisoned by a panic is taken like any other
+/// lock, because a panic ends the whole process.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

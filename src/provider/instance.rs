@@ -36,7 +36,8 @@ pub trait Instances: Send + Sync {
         urgency: Urgency,
     ) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Returns an error when an action runs now that names this cloud server, or when it is not known whether one runs.
+    /// Returns an error when Hetzner is carrying out an action on this cloud server, or when it is not known whether
+    /// this is so.
     fn check_is_idle(&self, number: u64) -> Result<(), ProviderError>;
 
     /// Returns the addresses and labels that the node on this server should have. The error is a finding (a message for

@@ -181,8 +181,9 @@ impl ArgsParser {
             Some(setting) if setting.is_for(self.command) => self.ours(setting, typed),
             _ => {
                 // An unknown short flag, e.g. `-x` in `-xab`. The rest of its word is skipped, because it is not known
-                // whether this rest is the value of the flag or more flags. If the word ends with the flag, a command
-                // without words of its own, e.g. `run`, takes the next word for the value.
+                // whether this rest is the value of the flag or more flags. When nothing follows in the same word, as
+                // in `-x abc`, the next word may be the value. It is skipped for a command like `run`, which accepts
+                // only flags.
                 self.drop_value(self.command.reads_daemon_arguments());
                 let only = setting.map(|setting| self.only_for(setting.commands));
                 self.problem(typed, only.unwrap_or_else(|| self.see_help()));

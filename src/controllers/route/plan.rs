@@ -32,8 +32,8 @@ pub struct Inputs<'a> {
     pub cluster_cidrs: &'a [IpNet],
     /// The existing routes that nodes of this cluster have needed in earlier plans.
     pub remembered: &'a HashSet<Route>,
-    /// Whether needed routes have been blocked by routes that may belong to another cluster for so long that a warning
-    /// is due.
+    /// Whether needed routes have been blocked for some minutes by routes that may belong to another cluster. If so,
+    /// the condition `NetworkUnavailable` of the nodes with blocked routes becomes `True`.
     pub is_in_doubt_for_long: bool,
 }
 
@@ -295,7 +295,7 @@ impl<'a> Planner<'a> {
             && self.foreign_at(route.destination).is_none()
     }
 
-    /// Returns the name of a node whose pod CIDR overlaps this range, and whose provider ID names no cloud server.
+    /// Returns the name of a node whose pod CIDR overlaps the range `net`, and whose provider ID names no cloud server.
     /// `None` when there is no such node.
     fn foreign_at(&self, net: Ipv4Net) -> Option<&'a str> {
         self.foreign.iter().find(|(theirs, _)| overlap(*theirs, net)).map(|(_, name)| *name)

@@ -268,7 +268,9 @@ impl Agenda {
         self.quiet_since = self.quiet_since.filter(|_| !self.has_services);
     }
 
-    /// Records that, with these lists of Services and nodes, no Service needs a plan and none is being worked on.
+    /// Remembers these lists of Services and nodes, because with them no Service needs a plan and no plan is being
+    /// carried out. As long as Kubernetes shows the same lists, nothing has to be done until a retry or the next
+    /// regular comparison is due.
     pub(super) fn settle(&mut self, seen: &SeenObjects) {
         self.settled = lists(seen);
     }

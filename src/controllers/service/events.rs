@@ -35,7 +35,8 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
     }
 }
 
-/// Reports that the first change in the cloud is about to be made.
+/// Writes the event which says that the first change of a Service's load balancer is about to be made, e.g.
+/// `EnsuringLoadBalancer`. For some kinds of changes there is no such event.
 pub(super) fn begin(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     let (reason, text) = match kind {
         ChangeKind::Settings => (Reason::EnsuringLoadBalancer, "Ensuring load balancer"),

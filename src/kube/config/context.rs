@@ -51,7 +51,7 @@ pub struct Access {
     pub login: Login,
     /// The namespace of the context. It is used for objects for which the user gives no namespace.
     pub namespace: Option<String>,
-    /// The source of the configuration, for messages.
+    /// Where this access to the API server was configured, for messages, e.g. a context of a kubeconfig.
     pub origin: String,
     /// The setting or the kubeconfig field that sets the server's address, for messages.
     pub named_by: String,
