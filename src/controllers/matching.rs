@@ -32,8 +32,8 @@ pub fn is_uninitialized(node: &KubeNode) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
-/// Whether the node belongs to another provider. A node without a provider ID belongs to none, unless it has the taint
-/// `uninitialized`, because it then waits for its provider ID.
+/// Whether the node counts as a node of another provider. This includes a node without a provider ID, unless it has the
+/// taint `uninitialized`. Such a node is new and still waits for its provider ID.
 pub(super) fn is_foreign(node: &KubeNode, provider: &dyn Provider) -> bool {
     let id = &node.spec.provider_id;
     if id.is_empty() {
@@ -161,7 +161,7 @@ pub struct ForeignMatch {
     /// The servers that have the node's name.
     pub named: Vec<Instance>,
     /// The address that connects the node with its server: the node reports it, and the server has it. `None` when
-    /// there is no such address, or when not exactly one server is in `named`.
+    /// there is no such address. It is always `None` when no server or more than one server is in `named`.
     pub address: Option<IpAddr>,
     /// The reason why the node does not become a target. `None` when the node is matched with the only server in
     /// `named`. A server in `named` that is a target already stays one in both cases.

@@ -5,8 +5,8 @@ use crate::provider::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The size of a full share: how many API calls the changes of one namespace's Services may use at once. The Hetzner
-/// Cloud project has 3,600 calls an hour, which all programs share.
+/// How many API calls the changes of one namespace's Services may use at once, when the namespace has used none for
+/// some time (a full share). The Hetzner Cloud project has 3,600 calls an hour, which all programs share.
 const AT_ONCE: u32 = 900;
 
 /// Each namespace can make a limited number of API calls, its share. A used call comes back after this time, so that
@@ -26,8 +26,8 @@ pub(super) struct CallShare {
 
 #[derive(Debug)]
 struct ShareBucket {
-    /// How many API calls of the namespace's share are left. The number can be negative, because calls that are already
-    /// running when the share is used up are still subtracted.
+    /// How many API calls ccm still allows the namespace, i.e. what is left of its share. The number can be negative,
+    /// because calls that are already running when the share is used up are still subtracted.
     left: f64,
     at: Instant,
     /// How many API calls it took to read the data for the last plan. The next plan is expected to need as many.

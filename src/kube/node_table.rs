@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// Which data about each node the rows of a table of nodes contain.
+/// Which data about a node the API server puts into each row of a table of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// A row has only its cells (the texts of the columns), which are about 200 bytes for each node.

@@ -49,7 +49,8 @@ struct PlacedMeta {
     owner_references: Option<Vec<PlacedReference>>,
 }
 
-/// A reference to the owner of an object, or to the claim of a volume.
+/// A reference in an object to another object: to its owner (`ownerReferences`), or from a volume to the
+/// PersistentVolumeClaim that uses it (`claimRef`).
 #[derive(Deserialize)]
 struct PlacedReference {
     #[serde(default)]

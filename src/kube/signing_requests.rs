@@ -42,7 +42,7 @@ pub struct SigningRow {
     pub state: SigningState,
 }
 
-/// The state of a certificate request: whether it was decided, and whether the certificate was issued.
+/// The state of a certificate request: whether it was approved or denied, and whether the certificate was issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SigningState {
     Pending,

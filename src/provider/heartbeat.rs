@@ -23,8 +23,9 @@ thread_local! {
     static OWN: RefCell<Option<Arc<Heartbeat>>> = const { RefCell::new(None) };
 }
 
-/// Sets the heartbeat of the calling thread, which [`beat`] then updates. When the thread ends, it drops its reference
-/// to the heartbeat. A watcher that has only a `Weak` reference then sees that the thread has ended.
+/// Sets the heartbeat of the calling thread, i.e. the record of its last progress, which [`beat`] then updates. When
+/// the thread ends, it drops its reference to the heartbeat. A watcher that has only a `Weak` reference then sees that
+/// the thread has ended.
 pub fn install(heartbeat: Arc<Heartbeat>) {
     OWN.set(Some(heartbeat));
 }

@@ -226,9 +226,9 @@ impl ArgsParser {
         let known = ours.chain(["help"]).chain(drop_in.map(|(flag, _)| *flag));
         let meant = nearest(name, known);
         let is_secret = names_a_secret(name);
-        // The value of the unknown flag must be skipped, too. Otherwise one mistake would cause two messages, and the
-        // second message could repeat a secret. If the known flag that the user probably meant takes a value, the next
-        // word is taken for the value.
+        // The known flag that the user probably meant, or `None`. When this flag takes a value, the next word is taken
+        // for the value of the unknown flag and skipped. Otherwise one mistake would cause two messages, and the second
+        // message could repeat a secret.
         let known = meant.and_then(|meant| flag(self.command, meant));
         let takes_value = known.is_some_and(FlagKind::takes_value);
         self.drop_value(is_secret || takes_value || is_daemon);

@@ -284,8 +284,8 @@ impl PlannedObjects for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // A sync has deleted a load balancer that had no Service, if the plan for this load balancer has made a write.
-        // The warnings about it are then left out.
+        // When the plan for a load balancer without a Service has made a write, the sync has deleted this load
+        // balancer. The warnings about it are then left out.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
     }

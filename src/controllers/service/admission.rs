@@ -370,7 +370,7 @@ mod tests {
 
     /// Returns a text with the Services that are allowed to be planned, each with its UID, version and IP. Also returns
     /// the number of Services whose change begins to wait now, because their namespace has used up its share of API
-    /// calls.
+    /// calls (the calls that ccm allows each namespace).
     fn look(
         admission: &mut Admission,
         agenda: &Agenda,

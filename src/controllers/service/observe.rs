@@ -171,8 +171,8 @@ impl ObservedServices {
         Ok(needs != Needs::default())
     }
 
-    /// Whether a node of the cluster runs on this server. The result is `false` when this is not certain, which is
-    /// possible for a node of another provider.
+    /// Whether a node of the cluster runs on this server. When it is not certain that a node of another provider runs
+    /// on it, the result is `false`.
     fn is_own(&self, id: InstanceId) -> bool {
         let is_matched = |node: &OfferedNode| {
             node.provider_id == ProviderId::Ours(id) && matches!(node.reach, Reach::By { .. })

@@ -637,8 +637,8 @@ impl ServiceSync<'_> {
 
     fn not_written(&mut self, task: Task, plan: ServicePlan, error: &KubeError) -> Option<Task> {
         if error.is_not_found() {
-            // The Service was deleted meanwhile, so its status can't be written, and no other try is made. A warning says
-            // that its load balancer may still exist.
+            // The Service was deleted after the plan was made, so its status can't be written, and the plan is not
+            // tried again. A warning says that its load balancer may still exist.
             task.warn_of_leftover();
             return None;
         }

@@ -48,7 +48,7 @@ pub(super) struct Stays<'a> {
     pub(super) on: Labelled<'a>,
     why: Vec<Finding>,
     /// The load balancer that the Service asks for by its annotations, and can't have. `None` when there is no such
-    /// load balancer.
+    /// load balancer, or when it was not looked for.
     pub(super) asked: Option<Labelled<'a>>,
 }
 

@@ -104,8 +104,7 @@ pub(crate) enum Owner {
     /// A Service of this cluster that was deleted. A label of the load balancer still names it as the owner of the
     /// port.
     Gone,
-    /// Somebody else owns the port, for example another cluster or a person. This also stands for an owner that is not
-    /// known.
+    /// Somebody else owns the port, for example another cluster or a person, or it is not known who owns it.
     Other,
 }
 

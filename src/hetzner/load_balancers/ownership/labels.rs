@@ -44,7 +44,8 @@ pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
 pub const RELEASED: &str = "ccm-from-scratch/released";
 pub const KEEP: &str = "ccm-from-scratch/keep";
 
-/// The value of the labels `created` and `adopted`.
+/// The value of the labels `created` and `adopted`, which say that this program has created the load balancer or has
+/// taken over an existing one.
 pub(super) const YES: &str = "true";
 
 /// The beginning of the keys of all labels that hcloud-cloud-controller-manager writes.
