@@ -28,8 +28,8 @@ const PLANS_AT_MOST: u32 = 40;
 /// route.
 const ADDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// A route is deleted only if the data of its plan were read at most this long ago. If the setting
-/// `HCLOUD_SERVER_CACHE_MAX_AGE` is shorter, it is used instead.
+/// A route is deleted only if the data of its plan were read at most this long ago. If the time in the setting
+/// `HCLOUD_SERVER_CACHE_MAX_AGE` is shorter, that time is the limit.
 const DELETES_WITHIN: Duration = Duration::from_secs(10);
 
 /// The result of a sync of the Network's routes.
@@ -63,8 +63,8 @@ pub(super) struct RouteSync<'a> {
     mute: Option<CacheError>,
     /// The changes that the cloud refused, each with the error. They are not tried again in this sync.
     refused: Vec<(RouteChange, provider::ProviderError)>,
-    /// The destinations whose route this sync has deleted or may have deleted. A deletion whose outcome is not known
-    /// counts.
+    /// The destinations whose route this sync has deleted, or may have deleted because the API did not say whether the
+    /// deletion has succeeded.
     deleted: HashSet<Ipv4Net>,
     /// The error that has ended the sync early: an API did not answer, or this process is not allowed to write any
     /// more. `None` means that there was no such error.

@@ -267,9 +267,9 @@ impl Admission {
         }
         let known = self.admitted.get_mut(&service.metadata.uid)?;
         known.service = as_before(service, &known.service);
-        // While a change of the spec waits, because the namespace has used up its share of API calls (the calls that
-        // ccm allows it), another part of the Service can change as well, e.g. the finalizer. Such a change does not
-        // wait, and anybody could repeat it without end. So its calls are subtracted from the share.
+        // A change of the spec waits here, because the namespace has used up its share of API calls (the calls that ccm
+        // allows it). Changes of other parts of the Service, e.g. of the finalizer, do not wait, and anybody could
+        // repeat them without end. So their calls are subtracted from the share.
         if agenda.news(&known.service) == News::Changed {
             known.payer = Some(own);
         }

@@ -1,8 +1,8 @@
 //! Reads the state of Services and load balancers from Kubernetes and the cloud, and decides to which nodes a load
 //! balancer may send traffic.
 //!
-//! A node need not be ready for that, because the load balancer has health checks of its own. Otherwise a node that
-//! often changes between ready and not ready would be added and removed as a target each time.
+//! A node that is not ready can be a target, because the load balancer has health checks of its own. If only ready
+//! nodes were targets, a node that often changes between ready and not ready would be added and removed each time.
 
 use super::departures::Departures;
 use crate::cache::{self, Apis, CacheError, View};

@@ -303,8 +303,8 @@ impl ServiceSync<'_> {
         if services.is_empty() {
             return Ok(Plans::default());
         }
-        // A target whose node is missing in this list is removed. An old list could lack a node that exists, so the
-        // list is read from etcd.
+        // A target is removed when its node is missing in the list that is read here. An old list could lack a node
+        // that exists, so the list is read from etcd, and not from the API server's cache.
         let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let reads = Agenda::reads_for_writes(listed_since, self.for_people);

@@ -100,9 +100,9 @@ pub(super) enum Purpose {
     /// load balancer must not be deleted any more, the result is an error. A write with another purpose causes no error
     /// in this case, but a new plan for its Service.
     Orphan,
-    /// The write removes a target, and the plan will remove all other existing targets, too. When the API has refused
-    /// some of the new targets, the write is made only if at least one new target was added. So the load balancer
-    /// always has a target.
+    /// The write removes a target, and the plan will also remove all other targets that exist now. When the API has
+    /// refused some of the new targets, the write is made only if at least one new target was added. So the load
+    /// balancer always has a target.
     LastTarget,
     /// The write uploads the last certificate of a plan. After this write all certificates are read again, because
     /// changes of ports need the IDs of the uploaded certificates.

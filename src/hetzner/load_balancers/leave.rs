@@ -393,8 +393,8 @@ pub(super) fn end_management(
 }
 
 /// Returns a finding which says that the load balancer is not changed, because its label names another cluster. A
-/// Service there has the same UID as a Service of this cluster. This happens when one of the clusters is a copy of the
-/// other.
+/// Service of that cluster has the same UID as a Service of this cluster, because one of the two clusters is a copy of
+/// the other.
 pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
     let message = format!(
         "load balancer {} has this Service's UID in a label, but another label of it names another cluster ({uid}), \

@@ -460,7 +460,8 @@ impl PortReader<'_, '_> {
             self.wanted.refused.push(certificate.id);
             return None;
         }
-        // A certificate that is not issued yet is left out, because the API would refuse the whole port.
+        // A certificate that is not issued yet is not put on the port, because the API would refuse the whole request
+        // for the port.
         let id = issued(self.parser, &number.to_string(), certificate);
         self.wanted.waits |= id.is_none();
         id

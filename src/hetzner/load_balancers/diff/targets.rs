@@ -546,8 +546,8 @@ impl Diff<'_, '_> {
             if doubtful.contains(&target) && !ways.there.contains_key(&target) {
                 continue;
             }
-            // On an external load balancer (one that somebody else made), a target that was there before this cluster
-            // used the load balancer is not changed.
+            // On an external load balancer (one that somebody else made), this program changes no target that existed
+            // before this cluster used the load balancer.
             let is_of_another = self.balancer.is_some_and(|balancer| {
                 let mut there = balancer.single_targets();
                 self.context.group.is_before(balancer, target)

@@ -738,9 +738,9 @@ impl<'a> Group<'a> {
         let targets = balancer.single_targets().map(|(target, _)| in_label(target));
         let all = targets.collect::<Vec<_>>().join("_");
         // The label lists the targets that the load balancer had before this cluster used it. The value `ALL` means
-        // that they are not known. It is used when this cluster already has a port here, because the label was then
-        // removed after it had been set. It is also used when the list is too long for a label or has a character that
-        // no label can have.
+        // that they are not known. If this cluster already has a port here, the label was set before and somebody has
+        // removed it, so they are not known any more. `ALL` is also used when the list is too long for a label or has a
+        // character that no label can have.
         if balancer.services.iter().any(is_ours) || all.len() > LONGEST || all.contains(':') {
             ALL.to_owned()
         } else if all.is_empty() {
