@@ -137,8 +137,8 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
              become healthy"
         ));
     }
-    // The advice is chosen among the causes of unhealthy targets without servers that are off, because another check of
-    // the command `ccm doctor`, named `servers`, says what to do about such servers.
+    // Servers that are off are left out of the causes from which the advice is chosen. Another check of the command
+    // `ccm doctor`, named `servers`, says what to do about them.
     let fixed_here = by_cause.values().filter(|(_, cause)| cause.kind != CauseKind::ServerOff);
     let most = fixed_here.max_by_key(|(names, _)| names.len());
     Some(Trouble {

@@ -382,8 +382,9 @@ pub(super) fn observe(
         apis.instances_last()
     };
     let servers = servers.as_deref().map(Vec::as_slice);
-    // An old list of all Services is enough, because Services are seldom created or deleted. When a plan depends on
-    // whether another Service owns a load balancer, `read_needs` reads the list again.
+    // An old list of all Services is enough here, because Services are seldom created or deleted. When a plan depends
+    // on whether another Service owns a load balancer, the function `read_needs` reads the list again before the plan
+    // is used.
     let all = all_services(apis, Duration::MAX)?;
     let mut observed = ObservedServices {
         cluster: cluster(apis, &all.value, &seen.nodes)?,
