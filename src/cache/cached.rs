@@ -189,8 +189,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came. As the greatest age (`max_age`) of other data, this time makes sure
-    /// that the other data were requested after this answer came.
+    /// Returns the time since this answer came. A caller that needs other data which were requested after this answer
+    /// reads them with this time as their greatest age (`max_age`).
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }
@@ -224,8 +224,8 @@ struct FailedRead {
 }
 
 impl CallPause {
-    /// Makes the call to the API. During the pause after a failure, makes no call and returns the error of
-    /// that failure.
+    /// Makes the call `ask` to the API. After a failed call there is a pause. During this pause no call is made, and
+    /// the error of the failed call is returned again.
     pub(super) fn guard<T>(
         &self,
         ask: impl FnOnce() -> Result<T, provider::ProviderError>,

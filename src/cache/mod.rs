@@ -467,8 +467,8 @@ impl Apis {
     }
 
     /// Returns the servers of two APIs, which are the cloud's API and the API of dedicated servers. `known` is an
-    /// earlier result of this function, or `None`. When `known` contains the error of an API, or a list that satisfies
-    /// `needs`, this API is not called again. The function returns an error when no API answers.
+    /// earlier result of this function, or `None`. An API is not called again when `known` contains its error, or a
+    /// list of its servers that is new enough for `needs`. The function returns an error when no API answers.
     pub fn servers(
         &self,
         known: Option<AllServers>,

@@ -66,8 +66,8 @@ struct State {
     /// The moment when all nodes were last requested, as complete objects or as a table with one row for each node.
     /// `None` when no nodes are cached.
     polled: Option<Instant>,
-    /// The moment when the last table that shows the metadata of the nodes in its rows was requested. `None` when no
-    /// such table was read for the cached nodes.
+    /// The moment when the last table of nodes with metadata was requested. Each row of such a table contains the
+    /// metadata of its node. `None` when no such table was read for the cached nodes.
     shown: Option<Instant>,
     /// The moment when the complete objects of all nodes were last requested by one list. `None` when no nodes are
     /// cached.

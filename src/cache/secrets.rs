@@ -102,8 +102,9 @@ impl KnownSecrets {
         });
         let (part, held) = match &pair {
             Ok(_) => (&mut self.usable, held),
-            // The certificate is not valid at the present time, or the cache has no room for one more usable Secret.
-            // The certificate and the key are therefore not kept in memory. The reason is kept instead.
+            // The Secret was read and has a certificate and a key, but they can't be used. Either the certificate is
+            // not valid at the present time, or as many usable Secrets are cached already as are allowed. The
+            // certificate and the key are therefore not kept in memory. The reason is kept instead.
             Err(why) if held.as_ref().is_ok_and(ReadSecret::has_pair) => {
                 (&mut self.others, Err(why.clone()))
             }

@@ -112,7 +112,8 @@ pub(super) struct NodePlans {
     certificate: Option<RequestPlan>,
 }
 
-/// Adds the newest certificate request of each node to its plans.
+/// Sets the fields `newest` and `certificate` of each node's plans: the newest certificate request of the node, and the
+/// plan for this request.
 fn add_certificates(
     plans: &mut [NodePlans],
     (observed, certificates): (ObservedRequests, Vec<RequestPlan>),
@@ -659,8 +660,8 @@ fn called(id: InstanceId) -> String {
     }
 }
 
-/// Returns a line about the problem that the dedicated server is cancelled, or `None` when it is not. The line says
-/// what happens to the node at the end of the contract.
+/// Returns a line which warns that the contract of the node's dedicated server was cancelled, and says what happens to
+/// the node at the end of the contract. `None` when the contract was not cancelled.
 fn cancelled(server: &ServerMatch) -> Option<String> {
     let ServerMatch::Matched(server, _) = server else {
         return None;

@@ -98,8 +98,8 @@ impl Sides {
         }
     }
 
-    /// Returns the end of the message that an object does not exist. When only Kubernetes or only the cloud has
-    /// answered, it says where the object was looked for, and which API did not answer. Otherwise it is empty.
+    /// Returns the words after "there is no such object" in a message, when only one of the two APIs has answered:
+    /// where the object was looked for, and which API did not answer. The text is empty when both have answered.
     pub(super) fn only(self) -> &'static str {
         match self {
             Sides::Both => "",
@@ -265,8 +265,9 @@ impl CommandContext {
         }
     }
 
-    /// Prints which daemon is the leader. Returns a usage error when the command has to ask for confirmation, but there
-    /// is no terminal. No confirmation is needed with `--yes` or `--dry-run`.
+    /// Prints which daemon is the leader, and checks that the command can ask the user for confirmation. Returns a
+    /// usage error when there is no terminal for the question. With `--yes` or `--dry-run` the command asks no
+    /// question, so there is no error.
     pub(super) fn check_answer(&self, what: &str) -> Result<(), Exit> {
         self.show_leader();
         let settings = &self.settings;

@@ -24,8 +24,8 @@ pub(super) fn relabel(words: Vec<OsString>) -> Result<Exit, Exit> {
             Printer::notice("nothing was changed");
             return Ok(Exit::Done);
         }
-        // The user may have thought for a long time, and a volume may have been created meanwhile. So everything is
-        // read again, for the nodes that the user has seen.
+        // The user may have needed a long time to answer the question, and a volume may have been created since the
+        // plans were made. So everything is read again, for those nodes whose changes the user has confirmed.
         let plans = planned.relabelling.plans.iter().filter(|plan| plan.has_writes());
         selection = Selection::Names(plans.map(|plan| plan.object.name.clone()).collect());
         planned = context.or_exit(nodes.relabelling(&selection))?;

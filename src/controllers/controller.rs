@@ -48,7 +48,7 @@ pub struct Proposal {
 
 impl Proposal {
     /// Adds the changes of another proposal for the same object. When both proposals have an `obstacle` (a reason why
-    /// something can't be done) or a `warning`, only the first one is kept.
+    /// something can't be done), only that of `self` is kept. The same is true for `warning`.
     pub fn and(mut self, other: Proposal) -> Proposal {
         self.changes = [self.changes, other.changes].into_iter().collect();
         self.obstacle = self.obstacle.or(other.obstacle);
@@ -143,7 +143,8 @@ pub enum Progress {
     Unreached,
 }
 
-/// The number of objects with each outcome of a sync pass.
+/// How many objects a sync pass has changed, found unchanged, could not bring in order, or did not reach before its
+/// end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     pub changed: usize,

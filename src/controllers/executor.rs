@@ -96,7 +96,7 @@ pub(super) struct Execution<T> {
 /// The outcome of the changes of one object.
 #[derive(Default)]
 pub(super) struct ExecutionResult {
-    /// The changes that were made in the cloud.
+    /// The changes of the object that were made in the cloud.
     pub(super) made: Vec<Box<dyn Change>>,
     /// The errors of changes that the cloud refused. The changes after them were still made.
     pub(super) refused: Vec<ProviderError>,
@@ -111,7 +111,7 @@ pub(super) struct ExecutionResult {
 /// The reason why no more changes are made for an object.
 #[derive(Debug, Default)]
 pub(super) enum End {
-    /// All changes were made, except those that were refused.
+    /// All changes were made, except those that the cloud refused and whose failure does not stop the other changes.
     #[default]
     AllMade,
     /// A new plan is needed, because the change that was just made has altered the state for which the plan was made.

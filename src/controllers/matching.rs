@@ -32,8 +32,8 @@ pub fn is_uninitialized(node: &KubeNode) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
-/// Whether the node belongs to another provider. A node without a provider ID belongs to none, unless it has the taint
-/// `uninitialized`, because it then waits for its provider ID.
+/// Whether the node counts as a node of another provider. This includes a node without a provider ID, unless it has the
+/// taint `uninitialized`. Such a node is new and still waits for its provider ID.
 pub(super) fn is_foreign(node: &KubeNode, provider: &dyn Provider) -> bool {
     let id = &node.spec.provider_id;
     if id.is_empty() {
@@ -160,7 +160,8 @@ pub enum MatchOutcome<'a> {
 pub struct ForeignMatch {
     /// The servers that have the node's name.
     pub named: Vec<Instance>,
-    /// An address which the node reports and which belongs to the only server in `named`.
+    /// The address that connects the node with its server: the node reports it, and the server has it. `None` when
+    /// there is no such address. It is always `None` when no server or more than one server is in `named`.
     pub address: Option<IpAddr>,
     /// The reason why the node does not become a target of a load balancer. `None` means that it can, because the node
     /// surely runs on the only server in `named`. A reason does not remove a target: a server in `named` that is a
@@ -267,7 +268,7 @@ impl<'a> MatchIndex<'a> {
         ForeignMatch { named: named.into_iter().cloned().collect(), address, obstacle }
     }
 
-    /// Returns the reason why a node of another provider does not become a target, or `None`.
+    /// Returns the reason why a node of another provider does not become a target. `None` means that it becomes one.
     fn foreign_obstacle(
         &self,
         node: &KubeNode,
@@ -498,8 +499,8 @@ impl<'a> MatchIndex<'a> {
             None => {
                 "; the project has no servers at all: does the token belong to another project?"
             }
-            // The project has servers. The message does not say how many, because it would then change with each new
-            // server, and each changed message would be a new event.
+            // The message mentions the servers of the project only when there are none. The number of servers would
+            // change with each new server, and each changed message would be a new event.
             _ => "",
         };
         let name = node.name();
@@ -548,8 +549,8 @@ fn rival<'a>(
 }
 
 /// Returns the addresses that a kubelet wants for its node. They come from the annotation for internal IPs and from the
-/// annotation `provided-node-ip`. The addresses in the status of a new node are added, because the kubelet has written
-/// them. For an initialised node, only those addresses in `provided-node-ip` count that are not in its status yet.
+/// annotation `provided-node-ip`. For a new node, the addresses in its status are added, because the kubelet has
+/// written them. For an initialised node, an address in `provided-node-ip` that is already in the status is left out.
 fn asked_ips(node: &KubeNode) -> impl Iterator<Item = IpAddr> {
     let reported = reported_ips(node);
     let (known, asked) =

@@ -6,8 +6,9 @@ use super::backoff::Backoff;
 use crate::provider::{Urgency, clock};
 use std::time::{Duration, Instant};
 
-/// The greatest age of the data from which a new plan decides whether a target can be removed now. The earlier plan
-/// wanted to remove this target, but kept it, e.g. because too few other targets were healthy.
+/// The greatest age of the data for a new plan that is made because the last plan kept a target which should be
+/// removed. The target was kept, e.g. because too few other targets were healthy. New data can show that it can be
+/// removed now.
 const KEPT_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// When a controller last compared its objects with the cloud and last wrote to the cloud, and when it must try failed

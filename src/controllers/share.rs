@@ -5,8 +5,8 @@ use crate::provider::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The size of a full share: how many API calls the changes of one namespace's Services may use at once. The Hetzner
-/// Cloud project has 3,600 calls an hour, which all programs share.
+/// How many API calls the changes of one namespace's Services may use at once, when the namespace has used none for
+/// some time (a full share). The Hetzner Cloud project has 3,600 calls an hour, which all programs share.
 const AT_ONCE: u32 = 900;
 
 /// Each namespace can make a limited number of API calls, its share. A used call comes back after this time, so that
@@ -26,8 +26,8 @@ pub(super) struct CallShare {
 
 #[derive(Debug)]
 struct ShareBucket {
-    /// How many API calls of the namespace's share are left. The number can be negative, because calls that are already
-    /// running when the share is used up are still subtracted.
+    /// How many API calls ccm still allows the namespace, i.e. what is left of its share. The number can be negative,
+    /// because calls that are already running when the share is used up are still subtracted.
     left: f64,
     at: Instant,
     /// How many API calls it took to read the cloud's data for the last plan of a Service of this namespace. The next
@@ -82,8 +82,9 @@ impl CallShare {
         self.at(now, |bucket| bucket.left >= AT_ONCE.into())
     }
 
-    /// Adds the API calls that the namespace's share has got back by `now`. Then calls `ask` with the state of the
-    /// share, and returns the result.
+    /// Adds the API calls that the namespace may make again, because time has passed since the last call of this
+    /// function. Then calls `ask` with the number of API calls that are left to the namespace, and returns the result
+    /// of `ask`.
     fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut ShareBucket) -> T) -> T {
         let mut bucket = lock(&self.bucket);
         let passed = now.saturating_duration_since(bucket.at);

@@ -81,9 +81,8 @@ pub(super) fn around<T, E>(
     let mut items: BTreeMap<u64, T> = BTreeMap::new();
     let mut open = ids.clone();
     let (mut reads, mut last) = (0, PAGES_AT_MOST);
-    // The difference between the estimate of `place` and the place at which a resource was found on the page that was
-    // read last. Resources are closer to the front of the list than `place` estimates when resources with lower IDs
-    // were deleted.
+    // How many places closer to the front of the list than `place` had estimated the resources on the page that was
+    // read last are. This happens when resources with lower IDs were deleted.
     let mut moved = 0;
     while let Some(wanted) = open.first().copied() {
         let expected = |moved: usize| {

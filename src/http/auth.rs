@@ -123,8 +123,8 @@ impl SecretSource {
         SecretSource::new(Some(path), first)
     }
 
-    /// Makes this a source of another kind of secret than a token. `what` is the word for the secret in messages, and
-    /// `check` is the check that the secret must pass.
+    /// Returns this source, changed for another kind of secret than a token, e.g. a password. `what` is the word for
+    /// the secret in messages, and `check` is the check that the secret must pass.
     pub fn of(self, what: &'static str, check: SecretCheck) -> SecretSource {
         SecretSource { what, check, ..self }
     }

@@ -48,7 +48,7 @@ pub struct TlsSource {
     pub tls: Tls,
     /// How many times the TLS settings have changed since this `TlsSource` was created.
     pub(super) changes: u64,
-    /// A function that reads the settings from their files again. `None` means that the settings never change.
+    /// A function that reads the TLS settings from their files again. `None` means that the TLS settings never change.
     read: Option<Arc<ReadTls>>,
     read_at: Instant,
 }

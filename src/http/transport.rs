@@ -67,8 +67,9 @@ fn capped(deadline: Instant) -> Instant {
     DEADLINE.get().map_or(deadline, |held| held.end.min(deadline))
 }
 
-/// Runs `work` as if this thread had no deadline. In a test that simulates several processes in one thread, `work` can
-/// make the calls of another process. The deadline of this process does not apply to them.
+/// Runs `work` without the deadline of this thread, after which calls to the APIs send and receive nothing. A test can
+/// simulate several processes in one thread, and `work` then makes the calls of another process, to which this deadline
+/// does not apply.
 pub fn apart<T>(work: impl FnOnce() -> T) -> T {
     let _held = HeldDeadline { before: DEADLINE.take() };
     work()

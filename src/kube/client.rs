@@ -52,7 +52,8 @@ pub(super) const SERVICE_LIST: &str = "ServiceList";
 /// The `kind` of a list that contains only the metadata of its objects.
 pub(super) const PARTIAL: &str = "PartialObjectMetadataList";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
-/// The kind of list that is the table of certificate requests. The API server calls every table `Table`.
+/// The name that this program uses for the table of certificate requests, to treat it differently from other lists. The
+/// API server's own name for the kind of every table is only `Table`.
 pub(super) const SIGNING_TABLE: &str = "CertificateSigningRequestTable";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 

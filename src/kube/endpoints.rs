@@ -76,8 +76,8 @@ impl Collect for CollectedEndpoints<'_> {
     type Item = Slice;
     const KIND: &'static str = "EndpointSliceList";
 
-    /// Nothing has to be prepared when a page is read, or read again after a failed try. An endpoint only sets a bit
-    /// for its Service, and setting the same bit again changes nothing.
+    /// Does nothing. A page can be read again after a failed try, but its items need not be removed first: an endpoint
+    /// only sets a bit for its Service, and setting the same bit again changes nothing.
     fn begin_page(&mut self) {}
 
     fn end_page(&mut self) {}

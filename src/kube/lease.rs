@@ -410,7 +410,8 @@ mod tests {
         assert_eq!(known.identity, "u0");
         let last: Vec<String> = (3..=12).map(|number| format!("u{number}")).collect();
         assert_eq!(known.former, last);
-        // An annotation of the greatest possible length can be read again after it was written.
+        // An annotation with the greatest number of UIDs, each of the greatest length, is written and read back.
+        // Nothing is lost.
         known.identity = "x".repeat(UID_LENGTH);
         known.former = vec!["y".repeat(UID_LENGTH); FORMER_AT_MOST];
         let metadata = json!({ "uid": "z".repeat(UID_LENGTH) });

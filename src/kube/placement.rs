@@ -12,7 +12,8 @@ use std::marker::PhantomData;
 /// are only counted.
 pub const NAMES_AT_MOST: usize = 20;
 
-/// A kind of objects that have rules for their nodes.
+/// A kind of objects that can restrict to which nodes they belong, e.g. by a node affinity: volumes, DaemonSets and
+/// pods.
 #[derive(Clone, Copy)]
 pub struct PlacedKind(ListOf<'static>);
 
@@ -49,7 +50,8 @@ struct PlacedMeta {
     owner_references: Option<Vec<PlacedReference>>,
 }
 
-/// A reference to the owner of an object, or to the claim of a volume.
+/// A reference in an object to another object: to its owner (`ownerReferences`), or from a volume to the
+/// PersistentVolumeClaim that uses it (`claimRef`).
 #[derive(Deserialize)]
 struct PlacedReference {
     #[serde(default)]

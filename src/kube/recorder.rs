@@ -359,9 +359,10 @@ pub struct Reported {
 #[derive(Clone, Copy)]
 struct Entry {
     at: Instant,
-    /// The hash of the name of the controller that reported this success or problem.
+    /// The hash of the name of the controller that reported the success or problem to which this entry belongs.
     controller: u32,
-    /// The hash of the kind of the Kubernetes object that the success or problem is about.
+    /// The hash of the kind of the Kubernetes object that the success or problem of this entry is about, e.g. of
+    /// `Service`.
     kind: u32,
     reason: Reason,
 }

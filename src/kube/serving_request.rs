@@ -50,7 +50,8 @@ const EXTENSION_REQUEST: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x0e";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingRequest {
     pub common_name: String,
-    /// The alternative names, in the order of the request.
+    /// The names and IPs for which the certificate is requested (subject alternative names), in the order of the
+    /// request.
     pub names: Vec<AltName>,
 }
 
@@ -175,8 +176,8 @@ fn algorithm_and_bits(reader: &mut Reader) -> Form<()> {
     }
 }
 
-/// Reads the subject, which has the organisation [`NODES_GROUP`], a common name, and nothing else. Returns the common
-/// name.
+/// Parses the subject of a certificate request and returns its common name. A subject that has more or less than the
+/// organisation [`NODES_GROUP`] and one common name is an error.
 fn subject(name: Input) -> Form<String> {
     let rest = name.as_slice_less_safe().strip_prefix(ORGANISATION);
     let rest = rest.ok_or("the subject does not begin with the organisation system:nodes alone")?;

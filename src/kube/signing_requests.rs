@@ -42,7 +42,7 @@ pub struct SigningRow {
     pub state: SigningState,
 }
 
-/// How far a request has come.
+/// The state of a certificate request: whether it was approved or denied, and whether the certificate was issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SigningState {
     Pending,
@@ -70,7 +70,7 @@ struct SigningTable {
 
 #[derive(Deserialize)]
 struct SigningTableRow {
-    /// The cells of [`COLUMNS`].
+    /// The cells of a row, in the order of [`COLUMNS`]. The cells of the type `IgnoredAny` are not used.
     cells: (String, IgnoredAny, String, String, IgnoredAny, String),
     object: SigningObject,
 }
@@ -167,8 +167,9 @@ impl SigningRequest {
 }
 
 impl KubeClient {
-    /// Returns the requests for serving certificates of kubelets, from the API server's cache. When there are more than
-    /// [`REQUESTS_AT_MOST`], more than that are returned, but not all of them.
+    /// Returns the requests for serving certificates of kubelets, from the API server's cache. The list is read page by
+    /// page, and no further page is read when more than [`REQUESTS_AT_MOST`] requests were read. So a longer result is
+    /// not complete.
     pub fn signing_requests(&self) -> Result<Vec<SigningRow>, KubeError> {
         let signer = format!("spec.signerName={KUBELET_SERVING}");
         let query = format!("&includeObject=Metadata&fieldSelector={}", percent_encoded(&signer));

@@ -483,8 +483,8 @@ mod tests {
             assert_eq!(multiplied(ms(program), factor), ms(machine));
             assert_eq!(multiplied(ms(machine), factor.recip()), ms(program));
         }
-        // The test set the speed at the moment `begun`. An earlier moment is converted to `begun`, so the program's
-        // clock never runs backwards.
+        // The program's clock begins to run with another speed at the moment `begun`. Every moment before `begun` is
+        // converted to `begun` itself, so the program's clock never runs backwards.
         let pace = Pace { begun, factor: 0.5 };
         assert_eq!(pace.moment(begun - ms(7)), begun);
     }

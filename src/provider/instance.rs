@@ -36,7 +36,8 @@ pub trait Instances: Send + Sync {
         urgency: Urgency,
     ) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Returns an error when an action runs now that names this cloud server, or when it is not known whether one runs.
+    /// Returns an error when Hetzner is carrying out an action on this cloud server, or when it is not known whether
+    /// this is so.
     fn check_is_idle(&self, number: u64) -> Result<(), ProviderError>;
 
     /// Returns the addresses and labels that the node on this server should have. The error is a finding (a message for
@@ -185,8 +186,9 @@ pub struct Metadata {
 pub struct ZoneValues {
     /// The value that a new node gets. `None` means that a new node gets no zone label.
     pub wanted: Sourced<Option<String>>,
-    /// All values that this program gives to a node on this server, depending on its settings. A text is empty when the
-    /// place of the server is not known.
+    /// The two values between which the settings choose for the zone label of a node on this server: its datacenter and
+    /// its location. Both are listed, whatever the settings are. A text is empty when the place of the server is not
+    /// known.
     pub possible: [String; 2],
     /// Whether a setting has chosen one of these values. Otherwise the profile decides.
     pub is_chosen: bool,

@@ -647,7 +647,8 @@ pub struct KeptObject {
     pub name: String,
     /// The domain names of a certificate. The list is empty for a load balancer.
     pub domains: Vec<String>,
-    /// The addresses of a load balancer. The list is empty for a certificate.
+    /// The addresses of the object, if it is a load balancer. The list is empty if it is a certificate, which has no
+    /// addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<std::net::IpAddr>,
 }
@@ -958,9 +959,9 @@ pub struct TargetCounts {
     /// The number of targets that get traffic, because they are healthy on at least one port of the Service or, when
     /// all Services are considered, on at least one port of any Service.
     pub serving: usize,
-    /// The number of targets that are unhealthy on at least one port of the Service or, when all Services are
-    /// considered, on at least one port of any Service. A target without a failed health check is not counted here. It
-    /// is not counted as healthy either, if the cloud has no result for one of these ports yet.
+    /// The number of targets that are unhealthy on at least one of the considered ports, which are the ports of one
+    /// Service or all ports of the load balancer. When the cloud has no result of the health check for a port yet, its
+    /// targets are neither healthy nor unhealthy there.
     pub unhealthy: usize,
     pub total: usize,
 }

@@ -60,7 +60,8 @@ named! {
 pub struct ZoneSettings {
     /// Whether nodes get a zone label (`HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`).
     pub is_enabled: bool,
-    /// The value of `HCLOUD_INSTANCES_ZONE_LABEL`. When it is `None`, the profile decides.
+    /// The value of `HCLOUD_INSTANCES_ZONE_LABEL`. When it is unset, this is `None`, and the value of
+    /// `--cloud-provider` decides which zone label a node gets.
     pub label: Option<ZoneLabel>,
 }
 

@@ -182,7 +182,8 @@ fn set_names(environment: &dyn Environment) -> Vec<String> {
 }
 
 /// Returns the known variable of which `name` is probably a misspelling. `None` when `name` itself is known, does not
-/// begin with `HCLOUD_` or `ROBOT_`, is a variable of a fork, or is similar to no known variable.
+/// begin with `HCLOUD_` or `ROBOT_`, is a variable that only a fork of hcloud-cloud-controller-manager reads, or is
+/// similar to no known variable.
 fn meant(name: &str) -> Option<&'static str> {
     let ours = TABLE.iter().flat_map(|row| row.variables);
     let ours: Vec<&str> = ours.map(|variable| variable.name()).collect();

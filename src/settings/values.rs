@@ -69,8 +69,8 @@ impl Controller {
         [self.name(), canonical]
     }
 
-    /// Whether `*` means this controller, too. The approval of certificates needs rights that are not in the base role,
-    /// so it runs only when it is named.
+    /// Whether the value `*` of the setting `--controllers` runs this controller. The controller that approves
+    /// certificates needs rights that are not in the base role, so it runs only when the setting names it.
     fn is_default(self) -> bool {
         self != Controller::NodeCsrApproval
     }

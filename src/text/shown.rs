@@ -96,7 +96,7 @@ pub fn cut(text: &str, characters: usize) -> Cow<'_, str> {
 
 /// Joins messages to one text. Of messages about the same problem, only the first is shown, with the number of the
 /// others. Two messages are about the same problem when they differ only in numbers, or in parts that `stable` removes.
-/// When there are many problems, the first are reported and the others are counted.
+/// When there are many different problems, only the first few are shown, and the rest is counted.
 pub fn reported_once(messages: &[String], stable: impl Fn(&str) -> String) -> String {
     let mut kinds: Vec<(String, &String, usize)> = Vec::new();
     for message in messages {

@@ -13,7 +13,8 @@ use crate::text::duration::shown_duration;
 const KUBELET_WAITS: u64 = 15 * 60;
 const SIGNER_NEEDS: u64 = 60;
 
-/// Returns the newest requests that are so old that their kubelets do not wait for them any more.
+/// Returns the pending requests that are so old that their kubelets do not wait for them any more. Of each node, only
+/// the newest request can be in the result.
 pub(in crate::cli) fn waiting((observed, _): &CertificatesView) -> Vec<&SigningRow> {
     let is_late = |row: &&SigningRow| {
         let newest = row.node.as_deref().and_then(|node| observed.newest_of(node));

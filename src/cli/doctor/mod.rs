@@ -145,9 +145,9 @@ const INDENT: usize = 22;
 /// The greatest number of objects that `ccm doctor` lists for one check without `-o wide`.
 const OBJECTS_AT_MOST: usize = 10;
 
-/// Returns the output of `ccm doctor` as text for a person. When several objects in a row have a problem that is solved
-/// in the same way, the text says only once how, below the last of them. With `is_wide` the text lists every object,
-/// and says for each check what was looked at.
+/// Returns the output of `ccm doctor` as text for a person. Neighbouring objects with the same advice are listed
+/// together, and the advice follows once, below the last of them. With `is_wide` the text lists every object, and says
+/// for each check what was looked at.
 pub(super) fn report(outcomes: &[&CheckOutcome], is_wide: bool) -> String {
     let mut text = String::new();
     for of_check in outcomes.chunk_by(|a, b| (a.check, a.status) == (b.check, b.status)) {

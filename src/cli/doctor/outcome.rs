@@ -5,7 +5,7 @@ use crate::provider::Finding;
 use crate::text;
 use serde::Serialize;
 
-/// What the user is told to do about a problem whose error itself says what to do.
+/// The advice that `ccm doctor` gives for a problem when the error message of the problem already names the cause.
 pub(super) const SEE_ERROR: &str = "correct the cause that the error names";
 
 /// The result of a check. Outcomes are listed in the order of these variants, so problems come first.
@@ -80,10 +80,10 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// Returns the error for a check, or for a later read, that needs data which could not be read. `self` is the error
-    /// of the failed read, and `check` is the name of the check that reports it. The new error usually only names
-    /// `check`, so that the same error is not reported twice. When `self` says that the data does not exist or that the
-    /// user has no right to read it, the new error says the same.
+    /// Returns the error of a check, or of another read, that could not be made because the data that it needs could
+    /// not be read. `self` is the error of the failed read, and `check` is the name of the check that reports this
+    /// error. So the new error usually only refers to `check`. But when the data does not exist, or the user has no
+    /// right to read it, the new error is a copy of `self`.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),

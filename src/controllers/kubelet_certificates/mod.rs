@@ -46,7 +46,8 @@ pub struct KubeletCertificates {
     state: State,
 }
 
-/// What earlier sync passes have found out.
+/// What this controller remembers from earlier sync passes: the pending certificate requests, and when it last asked
+/// for a list of servers.
 #[derive(Clone, Default)]
 struct State {
     /// The newest pending request of each node, by the UID of the request: the moment when the first table with this

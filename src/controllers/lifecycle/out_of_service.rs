@@ -27,8 +27,8 @@ const OWN_VALUE: &str = "ccm-from-scratch";
 /// the server is not locked. Within this time, no other node may have got the taint `out-of-service`.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
-/// How old the last read of the server can be when the taint `out-of-service` is planned. The request that sets the
-/// taint has a time limit of the same length.
+/// How old the last read of the server can be when the taint `out-of-service` is planned. An older read does not count,
+/// because the server may have been switched on since. The request that then sets the taint also ends within 8 seconds.
 const LAST_READ_MAX_AGE: Duration = Duration::from_secs(8);
 
 /// The texts of the rules that must be fulfilled before a node gets the taint `out-of-service`.

@@ -19,7 +19,8 @@ pub struct Relabelling {
     pub dependents: Vec<Dependent>,
 }
 
-/// An object whose rules allow a planned node now and not afterwards.
+/// An object that the change of zone labels affects. Its rules, e.g. a node affinity, allow one of the nodes now, but
+/// do not allow this node any more after the change.
 pub struct Dependent {
     /// The object, e.g. `pod/shop/db-0`, or the kind of the objects that are counted or could not be read.
     pub object: String,
@@ -68,8 +69,9 @@ impl Relabelling {
     }
 }
 
-/// Turns the plan of a sync into the plan of `ccm node relabel`, which changes only the zone labels. When the node has
-/// no zone labels to compare, the findings of the sync say why.
+/// Turns the plan of a sync into the plan of `ccm node relabel`, which changes only the zone labels. When it is not
+/// known which zone labels the node should have, the messages of the sync's plan stay in the result, because they say
+/// why.
 fn relabelled(mut plan: NodePlan) -> NodePlan {
     plan.changes.clear();
     plan.address_fields.clear();

@@ -32,7 +32,8 @@ pub struct Inputs<'a> {
     pub cluster_cidrs: &'a [IpNet],
     /// The existing routes that nodes of this cluster have needed in earlier plans.
     pub remembered: &'a HashSet<Route>,
-    /// Whether needed routes have been blocked for some time by routes that may belong to another cluster.
+    /// Whether needed routes have been blocked for some minutes by routes that may belong to another cluster. If so,
+    /// the condition `NetworkUnavailable` of the nodes with blocked routes becomes `True`.
     pub is_in_doubt_for_long: bool,
 }
 
@@ -294,7 +295,7 @@ impl<'a> Planner<'a> {
             && self.foreign_at(route.destination).is_none()
     }
 
-    /// Returns the name of a node whose pod CIDR overlaps this range, and whose provider ID names no cloud server.
+    /// Returns the name of a node whose pod CIDR overlaps the range `net`, and whose provider ID names no cloud server.
     /// `None` when there is no such node.
     fn foreign_at(&self, net: Ipv4Net) -> Option<&'a str> {
         self.foreign.iter().find(|(theirs, _)| overlap(*theirs, net)).map(|(_, name)| *name)
@@ -313,8 +314,8 @@ impl<'a> Planner<'a> {
     /// belong to which cluster.
     ///
     /// A needed route that nothing blocks is still added, because an addition does no harm. A blocking route is
-    /// replaced only when it is certain that the Network belongs to this cluster. The existence of a needed route alone
-    /// is no proof, because this program may itself have added the route while this was uncertain.
+    /// replaced only when it is certain that the Network belongs to this cluster. A needed route that exists in the
+    /// Network is no proof of that, because this program may have added the route itself.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
         // `ours` are the routes for which this controller is responsible. `theirs` are those of them that may belong to

@@ -158,8 +158,8 @@ impl RoutePlan {
 }
 
 impl RouteRow {
-    /// Returns the state that the destination would have if the routes of the network were exactly `routes`. Returns
-    /// `None` when the route to the destination was deleted and no node needs one.
+    /// Returns the state of the destination, e.g. `Missing`, if the routes of the network were exactly `routes`.
+    /// Returns `None` when the route to the destination was deleted and no node needs one.
     pub(super) fn state_with(&self, routes: &HashSet<Route>) -> Option<State> {
         let lacks = |route: Route| !routes.contains(&route);
         match (self.have, self.want) {

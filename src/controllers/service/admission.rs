@@ -30,8 +30,8 @@ pub(super) struct Admission {
     /// The Services with a change that waits, because their namespace has used up its share of API calls, by UID. The
     /// value is the time at which the wait began.
     waiting: HashMap<String, Instant>,
-    /// How many more changes the Services of each namespace can begin before the Services are listed the next time.
-    /// This depends on how many API calls the namespace may still make.
+    /// For each namespace, how many more changes its Services can begin before the Services are listed the next time.
+    /// The number is computed from the API calls that ccm still allows the namespace.
     rooms: HashMap<String, usize>,
     has_looked: bool,
 }
@@ -200,9 +200,9 @@ impl Admission {
         self.waiting.insert(uid.to_owned(), clock::now()).is_none()
     }
 
-    /// Records that the work on the Service has ended. `unfinished` is the namespace for which the API calls of the
-    /// next try are counted. It is `None` when the Service is not tried again, or when its calls are counted for no
-    /// namespace.
+    /// Records that the work on the Service has ended. When the Service will be tried again, `unfinished` is the
+    /// namespace from whose share of API calls the next try is paid. It is `None` when there is no other try, or when
+    /// the calls are not subtracted from any share.
     pub(super) fn ended(&mut self, service: &Arc<KubeService>, unfinished: Option<Payer>) {
         if let Some(admitted) = self.admitted.get_mut(&service.metadata.uid)
             && !asks_otherwise(&admitted.service, service)
@@ -269,9 +269,9 @@ impl Admission {
         }
         let known = self.admitted.get_mut(&service.metadata.uid)?;
         known.service = as_before(service, &known.service);
-        // While a change of the spec waits, because the namespace has used up its share of API calls (the calls that
-        // ccm allows it), another part of the Service can change as well, e.g. the finalizer. Such a change does not
-        // wait, and anybody could repeat it without end. So its calls are subtracted from the share.
+        // A change of the spec waits here, because the namespace has used up its share of API calls (the calls that ccm
+        // allows it). Changes of other parts of the Service, e.g. of the finalizer, do not wait, and anybody could
+        // repeat them without end. So their calls are subtracted from the share.
         if agenda.news(&known.service) == News::Changed {
             known.payer = Some(own);
         }
@@ -372,7 +372,7 @@ mod tests {
 
     /// Returns a text with the Services that are allowed to be planned, each with its UID, version and IP. Also returns
     /// the number of Services whose change begins to wait now, because their namespace has used up its share of API
-    /// calls.
+    /// calls (the calls that ccm allows each namespace).
     fn look(
         admission: &mut Admission,
         agenda: &Agenda,

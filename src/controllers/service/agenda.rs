@@ -162,8 +162,9 @@ impl Agenda {
         let services = services.filter_map(|service| Some((Arc::clone(service), why(service)?)));
         let services: Vec<_> = services.collect();
         // The reasons for plans decide how new the data of the cloud must be. The regular comparison of all Services
-        // with their load balancers needs newer data than other plans. So in a sync pass that makes this comparison,
-        // `Compared` is always one of the reasons, even when all Services in `services` are planned for other reasons.
+        // with their load balancers needs newer data than plans for changed Services. So a sync pass that makes this
+        // comparison always has the reason `Compared` in its list, even when each Service is planned for another
+        // reason.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let reads = self.schedule.reads(whys, scope.period);
@@ -267,7 +268,9 @@ impl Agenda {
         self.quiet_since = self.quiet_since.filter(|_| !self.has_services);
     }
 
-    /// Records that, with these lists of Services and nodes, no Service needs a plan and none is being worked on.
+    /// Remembers these lists of Services and nodes, because with them no Service needs a plan and no plan is being
+    /// carried out. As long as Kubernetes shows the same lists, nothing has to be done until a retry or the next
+    /// regular comparison is due.
     pub(super) fn settle(&mut self, seen: &SeenObjects) {
         self.settled = lists(seen);
     }
@@ -338,9 +341,9 @@ impl Agenda {
     /// Returns `Some` when a search for orphans (load balancers whose Service does not exist) is due. The data for the
     /// search must have been requested after the returned time.
     ///
-    /// A search is due once after each comparison of all Services with their load balancers, as soon as no changes are
-    /// being made (`is_free`). The returned time is the beginning of that comparison. `compared` is this time, if this
-    /// sync pass has made a comparison.
+    /// The regular comparison of all Services with their load balancers makes one search due. The search is made as
+    /// soon as no changes are being made (`is_free`), and the returned time is the beginning of the comparison.
+    /// `compared` is the beginning of the comparison that this sync pass has made, or `None` when it has made none.
     pub(super) fn next_orphan_search(
         &mut self,
         compared: Option<Instant>,
@@ -490,8 +493,8 @@ mod tests {
     }
 
     impl World {
-        /// Creates a state in which Services `a` and `b` have version 1 and need no changes. All Services were compared
-        /// with their load balancers just now.
+        /// Creates a state with which tests begin. The Services `a` and `b` were both planned in their first version
+        /// and need no changes. All Services were compared with their load balancers just now.
         fn in_order() -> World {
             let mut world = World {
                 _clock: simulated(),

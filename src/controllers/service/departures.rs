@@ -181,8 +181,8 @@ fn is_to_be_deleted(node: &KubeNode) -> bool {
     node.taint(TO_BE_DELETED).is_some()
 }
 
-/// Returns the different times for which Services keep a departing node (one that will stop soon) as a target. They
-/// come from the annotation `departing-delay`, or from the setting with its default.
+/// Returns for how long Services keep a departing node (one that will stop soon) as a target: all different values of
+/// the annotation `departing-delay`, or of the setting `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY` for Services without it.
 pub(super) fn delays(provider: &dyn Provider, services: &[Arc<KubeService>]) -> BTreeSet<Duration> {
     let Some(balancers) = provider.load_balancers() else {
         return BTreeSet::new();

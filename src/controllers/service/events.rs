@@ -35,7 +35,8 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
     }
 }
 
-/// Reports that the first change in the cloud is about to be made.
+/// Writes the event which says that the first change of a Service's load balancer is about to be made, e.g.
+/// `EnsuringLoadBalancer`. For some kinds of changes there is no such event.
 pub(super) fn begin(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     let (reason, text) = match kind {
         ChangeKind::Settings => (Reason::EnsuringLoadBalancer, "Ensuring load balancer"),
@@ -120,8 +121,9 @@ fn source(apis: &Apis) -> &'static str {
 }
 
 /// Returns the events that this controller has written about one Service or about all Services, the oldest first.
-/// Events of both component names that the controller can use are included. The events are only displayed as history,
-/// because everybody who may write events in a namespace can forge them.
+/// Depending on `--cloud-provider`, the controller writes its own name or another name into its events as their source,
+/// so events with each of these names are returned. The events are only displayed as history, because everybody who may
+/// write events in a namespace can forge them.
 pub fn past_events(
     apis: &Apis,
     one: Option<&ObjectReference>,

@@ -288,9 +288,10 @@ impl ServiceController {
 
 impl ServiceSync<'_> {
     /// Begins the changes of the Services that need a sync, and works on them for at most one sync interval. If a
-    /// request to the cloud is not answered by then, the work goes on for another interval, in which other Services are
-    /// begun as well. Changes that only wait for an action of the cloud are continued in the next sync pass. When a
-    /// person asked for the Services by a command, the work goes on until all changes have ended.
+    /// request to the cloud is still in flight at the end of the interval, another interval follows, in which the
+    /// changes of more Services can begin. A change that only waits until the cloud has ended an action is continued in
+    /// the next sync pass. When a person asked for the Services by a command, the work goes on until all changes have
+    /// ended.
     fn run(&mut self, provider: &dyn LoadBalancers) {
         let concurrency = self.state.settings.concurrency;
         std::thread::scope(|scope| {
@@ -407,8 +408,9 @@ impl ServiceSync<'_> {
         plans
     }
 
-    /// Reads Services and nodes. When a Service was changed, but its namespace has too few API calls left for the
-    /// change, the result contains the Service as it was before.
+    /// Reads Services and nodes. A change of a Service has to wait when its namespace has used up its share of API
+    /// calls (the calls that ccm allows each namespace). The result then contains the Service as it was before the
+    /// change.
     fn look_admitted(&mut self) -> Result<SeenObjects, CacheError> {
         let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let mut seen = state.list(apis, selection)?;

@@ -1,8 +1,8 @@
 //! Reads the state of Services and load balancers from Kubernetes and the cloud, and decides to which nodes a load
 //! balancer may send traffic.
 //!
-//! A node need not be ready for that, because the load balancer has health checks of its own. Otherwise a node that
-//! often changes between ready and not ready would be added and removed as a target each time.
+//! A node that is not ready can be a target, because the load balancer has health checks of its own. If only ready
+//! nodes were targets, a node that often changes between ready and not ready would be added and removed each time.
 
 use super::departures::Departures;
 use crate::cache::{self, Apis, CacheError, View};
@@ -88,7 +88,7 @@ pub(super) struct ObservedServices {
     pub(super) waiting: HashSet<String>,
 }
 
-/// The objects that Kubernetes showed at one moment.
+/// The Services, nodes and Secrets as a sync pass has read them from Kubernetes.
 #[derive(Default)]
 pub(super) struct SeenObjects {
     /// The Services of type LoadBalancer, as the API server listed them.
@@ -171,8 +171,8 @@ impl ObservedServices {
         Ok(needs != Needs::default())
     }
 
-    /// Whether a node of the cluster runs on this server. The result is `false` when this is not certain, which is
-    /// possible for a node of another provider.
+    /// Whether a node of the cluster runs on this server. When it is not certain that a node of another provider runs
+    /// on it, the result is `false`.
     fn is_own(&self, id: InstanceId) -> bool {
         let is_matched = |node: &OfferedNode| {
             node.provider_id == ProviderId::Ours(id) && matches!(node.reach, Reach::By { .. })
@@ -356,9 +356,9 @@ pub(super) fn observe(
     reads: Reads,
 ) -> Result<ObservedServices, CacheError> {
     let all = services.iter().chain(&seen.services);
-    // Returns the UID and the namespace of the Service if this program must not manage it or could not read it
-    // completely, and which of these is the case. Such a Service may share a load balancer with other Services. Its
-    // ports then stay there unchanged.
+    // Returns the UID of the Service, its namespace, and whether it is too large to be read, if this program leaves the
+    // Service unchanged. Such a Service may share a load balancer with other Services. Its ports then stay there
+    // unchanged.
     let untouched = |service: &Arc<KubeService>| {
         let is_unread = service.too_large().is_some();
         let left =
@@ -383,8 +383,9 @@ pub(super) fn observe(
         apis.instances_last()
     };
     let servers = servers.as_deref().map(Vec::as_slice);
-    // An old list of all Services is enough, because Services are seldom created or deleted. When a plan depends on
-    // whether another Service owns a load balancer, `read_needs` reads the list again.
+    // An old list of all Services is enough here, because Services are seldom created or deleted. When a plan depends
+    // on whether another Service owns a load balancer, the function `read_needs` reads the list again before the plan
+    // is used.
     let all = all_services(apis, Duration::MAX)?;
     let mut observed = ObservedServices {
         cluster: cluster(apis, &all.value, &seen.nodes)?,
@@ -576,7 +577,7 @@ pub(super) fn cluster(
 #[derive(Clone, Copy)]
 struct ServerList<'a> {
     list: Option<&'a [Instance]>,
-    /// Whether the list was requested after this sync pass began.
+    /// Whether the list of servers was requested after this sync pass began.
     is_certain: bool,
 }
 

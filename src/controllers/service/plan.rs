@@ -484,9 +484,9 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Returns an estimate, before all data were read, of whether the plan would be wrong if the API token belonged to
-    /// another Hetzner project. For example, a load balancer that is missing in another project would be created a
-    /// second time. After the data were read, a new plan is made, and `rests_on_project` gives the exact answer.
+    /// Whether the plan may be wrong if the API token belonged to another Hetzner project. For example, a load balancer
+    /// that is missing in that project would be created a second time. This is an estimate before all data were read.
+    /// After that, a new plan is made, and `rests_on_project` gives the exact answer.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)
@@ -657,7 +657,8 @@ mod tests {
         }
     }
 
-    /// The load balancers of a Hetzner Cloud project that has none.
+    /// A snapshot of a Hetzner Cloud project without load balancers. The tests use it where the state of the cloud is
+    /// not important.
     struct Empty;
 
     #[rustfmt::skip] // A method is a line.

@@ -1,10 +1,11 @@
 //! Reads from EndpointSlices on which nodes the pods of Services run. A plan needs this when its load balancer can't
-//! have all wanted nodes as targets, and the Service asks that nodes with pods are preferred. While no plan needs this,
-//! nothing is read.
+//! have all wanted nodes as targets, and the Service asks that nodes with pods become targets first. While no plan
+//! needs this, nothing is read.
 //!
-//! A target is exchanged when a node with pods takes its place. Before that, the node of this target must usually have
-//! run no pods for a minute. The minute begins with the read at which this process found no pods on the node any more.
-//! So a restart can only delay an exchange.
+//! In an exchange, a target without pods is removed, and a node with pods becomes a target instead. The node of the
+//! removed target must have run no pods for a minute. Only an exchange that gives a Service its first target with a
+//! ready pod does not wait for this minute. The minute begins with the read at which this process found no pods on the
+//! node any more. So a restart can only delay an exchange.
 
 use super::plan::ServicePlan;
 use crate::cache::Apis;

@@ -303,8 +303,8 @@ impl ServiceSync<'_> {
         if services.is_empty() {
             return Ok(Plans::default());
         }
-        // A target whose node is missing in this list is removed. An old list could lack a node that exists, so the
-        // list is read from etcd.
+        // A target is removed when its node is missing in the list that is read here. An old list could lack a node
+        // that exists, so the list is read from etcd, and not from the API server's cache.
         let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let reads = Agenda::reads_for_writes(listed_since, self.for_people);
@@ -462,8 +462,8 @@ impl ServiceSync<'_> {
         None
     }
 
-    /// Handles the end of an execution, i.e. of a Service's changes in the cloud. Returns the task when the Service
-    /// needs a new plan.
+    /// Takes note of the result when the changes of a Service in the cloud have ended (an execution). Returns the task
+    /// of the Service when it must be planned again.
     fn end(&mut self, over: Execution<Work>) -> Option<Task> {
         let Work { mut task, plan, observed, .. } = over.subject;
         let result = over.result;
@@ -592,8 +592,8 @@ impl ServiceSync<'_> {
         None
     }
 
-    /// Makes the next write of the plan, if that is a write to the Service object. Returns `false` when the plan is out
-    /// of date.
+    /// Writes to the Service object, if that is the first change of the plan that was not made yet. Otherwise does
+    /// nothing and returns `true`. Returns `false` when the plan is out of date, because the Service has changed.
     fn write(&mut self, task: &mut Task, plan: &mut ServicePlan) -> Result<bool, KubeError> {
         let Some(ServiceChange::Own(write)) = plan.changes.first() else {
             return Ok(true);
@@ -639,8 +639,8 @@ impl ServiceSync<'_> {
 
     fn not_written(&mut self, task: Task, plan: ServicePlan, error: &KubeError) -> Option<Task> {
         if error.is_not_found() {
-            // The Service was deleted meanwhile, so its status can't be written, and no other try is made. A warning says
-            // that its load balancer may still exist.
+            // The Service was deleted after the plan was made, so its status can't be written, and the plan is not
+            // tried again. A warning says that its load balancer may still exist.
             task.warn_of_leftover();
             return None;
         }

@@ -48,9 +48,9 @@ pub enum Acquired {
     /// Another process, whose identity is the value, is the leader and is alive. Only a wait with
     /// `WaitPolicy::UntilRenewed` ends in this way.
     HeldBy(String),
-    /// The process can't get the Lease until an operator corrects something, e.g. the credentials or the RBAC role.
-    /// With `WaitPolicy::UntilRenewed`, when the process does not wait as a standby, any other error ends the wait in
-    /// this way, too.
+    /// The wait ended with an error, which this text describes. A standby daemon (`WaitPolicy::Forever`) ends its wait
+    /// only for an error that lasts until an operator corrects something, e.g. the credentials or the RBAC role. With
+    /// `WaitPolicy::UntilRenewed`, every error ends the wait.
     Failed(String),
 }
 

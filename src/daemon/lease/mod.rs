@@ -164,8 +164,8 @@ impl Renewer {
         })
     }
 
-    /// Writes the Lease when the step is `Write`. The API server refuses the write when the Lease has changed since it
-    /// was read.
+    /// Writes the Lease if `step` says so (`LeaseStep::Write`), and otherwise does nothing. The API server refuses the
+    /// write when the Lease has changed since it was read.
     fn take(&mut self, read: Option<kube::Lease>, step: &LeaseStep) -> Result<(), kube::KubeError> {
         let LeaseStep::Write(record) = step else {
             return Ok(());

@@ -96,13 +96,13 @@ pub(super) enum Purpose {
     /// The Service gives up a load balancer that is not deleted. The write is not made when the load balancer has got a
     /// new port or target since it was read for the plan.
     Release,
-    /// The write deletes a load balancer that belongs to no Service. If it turns out just before the write that it is
-    /// not allowed any more, the result is an error. For a write of another purpose, the Service would be planned again
-    /// instead.
+    /// The write deletes a load balancer that belongs to no Service. When a check just before the write shows that the
+    /// load balancer must not be deleted any more, the result is an error. A write with another purpose causes no error
+    /// in this case, but a new plan for its Service.
     Orphan,
-    /// The write removes a target, and the plan will remove all other existing targets, too. When the API has refused
-    /// some of the new targets, the write is made only if at least one new target was added. So the load balancer
-    /// always has a target.
+    /// The write removes a target, and the plan will also remove all other targets that exist now. When the API has
+    /// refused some of the new targets, the write is made only if at least one new target was added. So the load
+    /// balancer always has a target.
     LastTarget,
     /// The write uploads the last certificate of a plan. After this write all certificates are read again, because
     /// changes of ports need the IDs of the uploaded certificates.

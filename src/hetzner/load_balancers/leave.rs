@@ -263,7 +263,8 @@ pub(super) fn take_off(
     boxed(parts)
 }
 
-/// A load balancer from which a Service is taken off, and which is not deleted.
+/// A load balancer that a Service does not use any more, and that is not deleted with it. The ports and labels of the
+/// Service are removed from it.
 struct TakenOff<'a> {
     context: &'a PlanContext<'a>,
     balancer: Labelled<'a>,
@@ -392,8 +393,8 @@ pub(super) fn end_management(
 }
 
 /// Returns a finding which says that the load balancer is not changed, because its label names another cluster. A
-/// Service there has the same UID as a Service of this cluster. This happens when one of the clusters is a copy of the
-/// other.
+/// Service of that cluster has the same UID as a Service of this cluster, because one of the two clusters is a copy of
+/// the other.
 pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
     let message = format!(
         "load balancer {} has this Service's UID in a label, but another label of it names another cluster ({uid}), \

@@ -77,8 +77,9 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns the plan that ends the management of the Service's load balancer. After it was carried out, the load
-    /// balancer still exists, but this program does not change it any more.
+    /// Returns the plan that ends the management of the Service's load balancer, because a person asked for this by a
+    /// command. After the plan was carried out, the load balancer still exists, but this program does not change it any
+    /// more.
     pub(super) fn plan_end_of_management(
         &self,
         service: &Service,

@@ -48,7 +48,8 @@ pub(super) enum Unsettled<'a> {
 pub(super) struct Stays<'a> {
     pub(super) on: Labelled<'a>,
     why: Vec<Finding>,
-    /// The load balancer that the Service asks for, if it was found.
+    /// The load balancer that the Service asks for by its annotations, and can't have. `None` when there is no such
+    /// load balancer, or when it was not looked for.
     pub(super) asked: Option<Labelled<'a>>,
 }
 

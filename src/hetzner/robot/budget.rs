@@ -187,7 +187,8 @@ mod tests {
     #[rustfmt::skip] // A case is a line.
     fn a_rate_limit_is_waited_out() {
         let s = Duration::from_secs;
-        // Each case has the value of the setting, the interval in Robot's answer, and the expected pause.
+        // Each case has the value of the setting `ROBOT_RATE_LIMIT_WAIT_TIME`, the interval of the rate limit in
+        // Robot's answer, and the expected pause before the next call.
         for (pause, interval, expected) in [
             (None, Some(s(60)), s(60)),
             (None, Some(s(3600)), s(300)),

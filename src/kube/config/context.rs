@@ -53,7 +53,7 @@ pub struct Access {
     /// The namespace of the context in the kubeconfig, or of the pod. It is used for objects for which the user gives
     /// no namespace. `None` when neither names a namespace.
     pub namespace: Option<String>,
-    /// The source of the configuration, for messages.
+    /// Where this access to the API server was configured, for messages, e.g. a context of a kubeconfig.
     pub origin: String,
     /// The setting or the kubeconfig field that sets the server's address, for messages.
     pub named_by: String,

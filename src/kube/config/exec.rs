@@ -35,8 +35,8 @@ pub(super) struct Plugin {
     place: String,
     program: Program,
     time_limit: Duration,
-    /// The current credentials and the last failure. The lock is held while the program runs, so that other threads
-    /// wait for the result.
+    /// The current credentials and the last failure. The lock is held while the program of the plugin runs, so that
+    /// other threads wait for its result.
     held: Mutex<HeldCredentials>,
 }
 
@@ -57,8 +57,8 @@ struct PluginCredentials {
     end_at: Option<Timestamp>,
 }
 
-/// The plugins of this process. When several clients need the same plugin, they share it, so that its program runs only
-/// once.
+/// The credential plugins (field `exec` of a user in a kubeconfig) that this process uses. When several clients need
+/// the same plugin, they share it, so that its program runs only once.
 static PLUGINS: Mutex<Vec<Weak<Plugin>>> = Mutex::new(Vec::new());
 
 impl Plugin {

@@ -54,7 +54,7 @@ struct WantedCertificate {
     name: String,
     /// Whether an annotation gives the certificate its name. Otherwise the certificate has a default name.
     is_named: bool,
-    /// The domains in lower case, in alphabetical order.
+    /// The domains of the certificate in lower case, in alphabetical order.
     domains: Vec<String>,
     is_staging: bool,
     source: Source,

@@ -67,8 +67,9 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Returns the port as it will be after the changes. `found` is the existing port. A field keeps its existing value
-    /// when neither an annotation nor a setting asks for a value, so that `sources` does not contain the field.
+    /// Returns the port of the load balancer as it will be after the changes. `found` is the existing port. The map
+    /// `sources` contains the fields for which an annotation or a setting asks for a value. All other fields keep their
+    /// existing values.
     pub(crate) fn merged(&self, found: Option<&Listener>) -> Listener {
         let mut merged = self.listener.clone();
         let Some(found) = found else {
@@ -459,7 +460,8 @@ impl PortReader<'_, '_> {
             self.wanted.refused.push(certificate.id);
             return None;
         }
-        // A certificate that is not issued yet is left out, because the API would refuse the whole port.
+        // A certificate that is not issued yet is not put on the port, because the API would refuse the whole request
+        // for the port.
         let id = issued(self.parser, &number.to_string(), certificate);
         self.wanted.waits |= id.is_none();
         id

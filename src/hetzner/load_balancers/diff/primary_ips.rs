@@ -267,9 +267,9 @@ fn place(
     chosen: &mut Chosen,
 ) {
     let at = &one.location;
-    // The Primary IP must be in the location that an annotation or a default names, or, if they name only a network
-    // zone, in this zone. If they name neither, and a Primary IP of the other IP version was already chosen, both must
-    // be in the same location.
+    // An annotation or a default can name the location where the load balancer is to be created, or only its network
+    // zone. The Primary IP must then be in this location or zone. If neither is named, and a Primary IP of the other IP
+    // version was chosen before, the two Primary IPs must be in the same location.
     let (wanted, is) = match (&whole.place.location, &whole.place.zone) {
         (None, Some(zone)) => (Some(zone), &at.network_zone),
         (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),

@@ -184,8 +184,8 @@ fn holder(ip: Ipv4Addr, network: u64, context: &PlanContext) -> Option<String> {
     Some(format!("node {}", node.name))
 }
 
-/// Returns the network zone of this location. It is read from the labels of a node in the location, and is `None` when
-/// no node is there.
+/// Returns the network zone of this location, as a label of a node in the location says it. `None` when no node is in
+/// the location.
 pub(crate) fn zone_of<'a>(location: &str, nodes: &'a [OfferedNode]) -> Option<&'a str> {
     let is_there = |node: &&OfferedNode| {
         let zone = node.labels.get(TopologyLabel::Zone.stable_key());

@@ -28,9 +28,10 @@ const NO_NODE: Source = Source::Rule("no node that gets traffic has this target"
 const DEPARTS: Source = Source::Rule("the node will stop soon");
 const EXCHANGED: Source = Source::Rule("a node with pods takes its place");
 
-/// Decides by which address each node is reached as a target: private or public. Some targets keep the address by which
-/// they are reached now, so the decision depends on the existing targets that are nodes. When the plan detaches the
-/// load balancer from its Network, existing targets with private IPs are ignored, because Hetzner removes them.
+/// Decides for each node whether the load balancer reaches it by its private or by its public address. An existing
+/// target sometimes keeps its present kind of address, so the existing targets are part of the decision. When the plan
+/// detaches the load balancer from its Network, existing targets with private IPs are ignored, because Hetzner removes
+/// them.
 struct Ways<'a> {
     context: &'a PlanContext<'a>,
     desired: &'a Desired,
@@ -391,8 +392,8 @@ impl Diff<'_, '_> {
         pods.mask(asked).unwrap_or_default()
     }
 
-    /// Returns how many targets of the load balancer are allowed to lose their places to nodes with pods now. There are
-    /// limits for the number of such exchanges in a minute.
+    /// Returns how many targets of the load balancer can still be exchanged within the present minute. In an exchange,
+    /// a target without pods is removed, and a node with pods becomes a target instead.
     fn exchanges_left(&self) -> usize {
         let all = &self.context.cluster.history.exchanged;
         let of_this = self.balancer.and_then(|balancer| all.get(&balancer.id)).copied();
@@ -547,8 +548,8 @@ impl Diff<'_, '_> {
             if doubtful.contains(&target) && !ways.there.contains_key(&target) {
                 continue;
             }
-            // On an external load balancer (one that somebody else made), a target that was there before this cluster
-            // used the load balancer is not changed.
+            // On an external load balancer (one that somebody else made), this program changes no target that existed
+            // before this cluster used the load balancer.
             let is_of_another = self.balancer.is_some_and(|balancer| {
                 let mut there = balancer.single_targets();
                 self.context.group.is_before(balancer, target)

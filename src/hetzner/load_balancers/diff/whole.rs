@@ -80,8 +80,9 @@ fn on_or_off(on: &bool) -> String {
 }
 
 impl Diff<'_, '_> {
-    /// Returns the changes that give an existing load balancer its desired state. When the Service adopts the load
-    /// balancer, `adopts` is the event about the adoption. The event is reported after the labels were written.
+    /// Returns the changes that give an existing load balancer its desired state. When the Service becomes the owner of
+    /// the load balancer by this plan (an adoption), `adopts` is the event that says so. The event is reported after
+    /// the labels were written.
     pub(crate) fn bring_in_order(mut self, adopts: Option<Finding>) -> Differences {
         let zone = self.balancer.map(|labelled| labelled.balancer.location.network_zone.as_str());
         self.compare_all(self.desired.name().cloned(), adopts, zone);

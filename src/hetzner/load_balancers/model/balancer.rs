@@ -180,7 +180,8 @@ impl TargetId {
         }
     }
 
-    /// Whether the target's machine has a node of this cluster that is not a node of another provider.
+    /// Whether the target is the server or the address of a node of this cluster. The result is `false` when that node
+    /// has the provider ID of another provider, because such a node is matched with a server only by its name.
     pub(crate) fn is_claimed(self, cluster: &Cluster) -> bool {
         self.node(cluster).is_some_and(|node| !cluster.target_only.contains(node))
     }

@@ -47,7 +47,7 @@ enum PortValueKind {
 }
 
 struct Row {
-    /// The name of the field in messages to users.
+    /// The name by which messages to users call this field of a port.
     name: &'static str,
     part: PortPart,
     key: &'static str,

@@ -126,8 +126,9 @@ pub(crate) fn find<'a>(
     }
 }
 
-/// Returns the load balancer if the Service is allowed to adopt it, and otherwise an error. `named` is the annotation
-/// `name` of the Service, if the load balancer was found by this annotation.
+/// Returns the load balancer if the Service is allowed to adopt it, i.e. to become the owner of this existing load
+/// balancer, and otherwise an error. `named` is the source of the annotation `name`, if the load balancer was found by
+/// this annotation.
 fn adopt<'a>(
     context: &PlanContext<'a>,
     balancer: Labelled<'a>,

@@ -104,8 +104,7 @@ pub(crate) enum Owner {
     /// A Service of this cluster that was deleted. A label of the load balancer still names it as the owner of the
     /// port.
     Gone,
-    /// Somebody else owns the port, for example another cluster or a person. This also stands for an owner that is not
-    /// known.
+    /// Somebody else owns the port, for example another cluster or a person, or it is not known who owns it.
     Other,
 }
 
@@ -113,9 +112,9 @@ pub(crate) enum Owner {
 /// Service can't have this load balancer, [`Group::refused`] says why. `parser` collects other mistakes. `balancers` is
 /// `None` when annotations are checked without the load balancers, for example by `ccm lint`.
 ///
-/// When an earlier call has shown that the Service must stay on its present load balancer, `stays_on` is this load
-/// balancer. The function then reads from its labels, and not from the annotations, which Services use it. In the first
-/// call, `stays_on` is `None`.
+/// `stays_on` is usually `None`. When the Service can't have the load balancer that it asks for, this function is
+/// called again, and `stays_on` is the load balancer that the Service uses now. The Services that use it are then found
+/// by its labels, and not by annotations.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -190,9 +189,9 @@ pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> boo
         || namespace.is_some_and(|namespace| has_guest(balancer, namespace, cluster))
 }
 
-/// Returns how a Service uses this load balancer according to the load balancer's labels: as its own, as a shared one,
-/// or as an external one (made by somebody else). Also returns the Services that ask to use this shared or external
-/// load balancer and are allowed to do so.
+/// Returns how a Service uses this load balancer according to the load balancer's labels: alone, shared with other
+/// Services, or as an external load balancer (made by somebody else). In the last two cases, also returns all Services
+/// that ask for this load balancer and are allowed to use it.
 fn as_labelled<'a>(
     balancer: Labelled<'a>,
     service: &Service,
@@ -569,8 +568,9 @@ impl<'a> Group<'a> {
         older.chain(found.map(|(_, port)| port.listen_port)).collect()
     }
 
-    /// Returns why this Service can't have the port, or `None` when it can. A port that exists stays with its owner
-    /// while its owner asks for it. When several Services ask for a new port, the oldest gets it.
+    /// Returns why this Service can't have the port with this number on the load balancer `there`, or `None` when it
+    /// can. A port that exists stays with its owner while its owner asks for it. When several Services ask for a new
+    /// port, the oldest gets it.
     pub(crate) fn taken(&self, number: u16, there: Option<Labelled>) -> Option<String> {
         let answers = |port: &Listener| {
             port.listen_port == number || (number == HTTP_PORT && port.redirects_http())
@@ -610,8 +610,9 @@ impl<'a> Group<'a> {
     }
 
     /// Returns the labels about owners that the load balancer should have after the plan. Also returns the labels that
-    /// the plan sets or removes, for display. `balancer` is `None` when the load balancer is to be created. `ports` are
-    /// the ports that the Service gets. `is_kept` means that the load balancer stays when its Services are deleted.
+    /// the plan sets or removes, for display. `balancer` is `None` when the plan creates the load balancer. `adopts`
+    /// means that the Service becomes the owner of an existing one. `ports` are the ports that the Service gets.
+    /// `is_kept` means that the load balancer stays when its Services are deleted.
     pub(crate) fn wanted(
         &self,
         balancer: Option<Labelled>,
@@ -737,9 +738,9 @@ impl<'a> Group<'a> {
         let targets = balancer.single_targets().map(|(target, _)| in_label(target));
         let all = targets.collect::<Vec<_>>().join("_");
         // The label lists the targets that the load balancer had before this cluster used it. The value `ALL` means
-        // that they are not known. It is used when this cluster already has a port here, because the label was then
-        // removed after it had been set. It is also used when the list is too long for a label or has a character that
-        // no label can have.
+        // that they are not known. If this cluster already has a port here, the label was set before and somebody has
+        // removed it, so they are not known any more. `ALL` is also used when the list is too long for a label or has a
+        // character that no label can have.
         if balancer.services.iter().any(is_ours) || all.len() > LONGEST || all.contains(':') {
             ALL.to_owned()
         } else if all.is_empty() {

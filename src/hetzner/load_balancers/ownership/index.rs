@@ -31,7 +31,7 @@ enum Key {
     External,
 }
 
-/// The labels by whose values load balancers can be found in the index.
+/// The keys of the labels that the index contains, so that it finds load balancers by the values of these labels.
 const SEARCHED: [&str; 5] = [SERVICE_UID, SERVICE, GROUP, ADOPT, RELEASED];
 
 /// A list of load balancers, together with an index that finds them by ID, name, address or label.

@@ -110,7 +110,8 @@ pub(crate) enum Stake<'a> {
     Part,
 }
 
-/// The way in which the adoption of a load balancer is asked for.
+/// How a person asks for the adoption of a load balancer by a Service, i.e. that the Service becomes the owner of the
+/// existing load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AskedBy {
     /// An operator asks for the adoption, by the label `adopt` of the load balancer.

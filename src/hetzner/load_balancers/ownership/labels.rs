@@ -44,7 +44,8 @@ pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
 pub const RELEASED: &str = "ccm-from-scratch/released";
 pub const KEEP: &str = "ccm-from-scratch/keep";
 
-/// The value of the labels `created` and `adopted`.
+/// The value of the labels `created` and `adopted`, which say that this program has created the load balancer or has
+/// taken over an existing one.
 pub(super) const YES: &str = "true";
 
 /// The beginning of the keys of all labels that hcloud-cloud-controller-manager writes.
@@ -55,8 +56,8 @@ const OUR_PREFIX: &str = "ccm-from-scratch/";
 const CLUSTER_API_PREFIX: &str = "caph-cluster-";
 /// The beginning of the keys of the labels by which tools mark the objects of a Kubernetes cluster.
 const CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
-/// The value of a label by which a program says that an object belongs to it. The program will delete this object
-/// later.
+/// When a label of a load balancer has this value, the program that set the label owns the load balancer and will
+/// delete it later. The key of the label names that program.
 const OWNED: &str = "owned";
 /// The domains in the keys of labels by which other programs find their load balancers. All subdomains of
 /// `kubernetes.io` count, too.
