@@ -178,7 +178,7 @@ impl<T> View<T> {
         View { value, asked, answered: clock::now() }
     }
 
-    /// Returns a `View` of a part of this cached answer. The part has the same age as the whole answer.
+    /// Returns a part of this answer as an answer of its own. The part has the same age as the whole answer.
     pub(super) fn map<U>(&self, part: impl FnOnce(&T) -> Arc<U>) -> View<U> {
         View { value: part(&self.value), asked: self.asked, answered: self.answered }
     }

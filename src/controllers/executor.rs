@@ -239,8 +239,9 @@ impl<T> Executor<T> {
         until: Option<Instant>,
     ) -> Vec<Execution<T>> {
         loop {
-            // Answers are handled even when the time limit `until` is already over. A controller whose reads take the
-            // whole sync pass would otherwise never handle an answer.
+            // The cloud's answers to changes that were sent earlier are handled even when the moment `until`, at which
+            // this function must end, has already passed. In a controller whose reads take the whole sync pass, `until`
+            // has always passed, and without this rule no answer would ever be handled.
             while let Some(response) = requests.next(Duration::ZERO) {
                 self.handle(response);
             }

@@ -41,7 +41,7 @@ pub struct PlacedObject {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PlacedMeta {
-    /// `None` for a PersistentVolume.
+    /// The namespace of the object. `None` for a PersistentVolume, which has no namespace.
     namespace: Option<String>,
     name: String,
     labels: Option<BTreeMap<String, String>>,

@@ -34,7 +34,8 @@ pub struct Parsed {
     pub help: bool,
     /// Whether `--version` was given.
     pub version: bool,
-    /// The notices about settings. Each of them is logged once.
+    /// Messages for the user about settings that are not wrong, e.g. that a variable has no effect. Each of them is
+    /// logged once.
     pub notices: Vec<Notice>,
     /// The notices about variables of forks of hcloud-cloud-controller-manager, which have no effect. `doctor` and
     /// `status` show them. For other commands the list is empty, and `notices` has them.

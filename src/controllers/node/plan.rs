@@ -214,7 +214,8 @@ impl NodePlan {
         needs
     }
 
-    /// Makes the plan for a node of another provider. Nothing is ever written to it.
+    /// Makes the plan for a node of another provider whose server was found by name and address. The server can be a
+    /// target of load balancers, and nothing is written to the node.
     fn target_only(&mut self, found: ForeignMatch) {
         let finding = found.obstacle.clone().unwrap_or_else(|| {
             let server = found.named.first().map(|it| format!("{} ({})", it.name, it.id));

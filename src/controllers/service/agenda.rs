@@ -97,8 +97,9 @@ pub(super) enum News {
     Changed,
     /// Nothing in the Service on which its plan depends has changed.
     Same,
-    /// The list shows a version of the Service that is older than the version for which the last plan was made. The
-    /// next lists can show the older version, too.
+    /// The list of Services, as the API server answered it, shows an older version of the Service than the one for
+    /// which the last plan was made. The API server's cache can be behind, so the next lists can show the older
+    /// version, too.
     Old,
 }
 

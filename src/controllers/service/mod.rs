@@ -619,9 +619,10 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
-    // When all Services are compared with their load balancers (`is_comparison`), the certificates are read if any
-    // Service uses one. If they were not read then, no Service uses a certificate, and the metric with the earliest
-    // expiry of a certificate becomes 0.
+    // The certificates were read if at least one Service uses a certificate. During a comparison of all Services with
+    // their load balancers (`is_comparison`), certificates that were not read therefore mean that no Service uses one.
+    // The metric with the earliest expiry of a certificate then becomes 0. At any other time, the metric keeps its
+    // value when they were not read.
     if certificates.is_some() || seen.is_comparison {
         let all = certificates.iter().flatten();
         let first = all.filter_map(|certificate| certificate.not_valid_after).min();

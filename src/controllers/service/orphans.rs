@@ -122,8 +122,8 @@ pub(super) fn look_after(
     let age = apis.resync_period(settings.resync_period) / 2;
     let mut left: Vec<ServicePlan> = match find(apis, begun, age, Urgency::CanWait) {
         Ok(orphans) => orphans.into_iter().map(plan).collect(),
-        // The error is only logged, because the search is repeated after all Services are next compared with their load
-        // balancers.
+        // The error is only logged. The search for orphans (load balancers whose Service does not exist) is repeated
+        // after the next regular comparison of all Services with their load balancers.
         Err(error) => return log::debug!("orphaned load balancers: {error}"),
     };
     if settings.delete_orphans && left.iter().any(|plan| plan.has_writes()) {

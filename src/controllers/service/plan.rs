@@ -19,7 +19,8 @@ use std::sync::Arc;
 pub enum Want {
     /// The Service wants a load balancer.
     Ensure,
-    /// The Service needs its load balancer no more. First the load balancer is removed, and then our finalizer.
+    /// The Service does not need its load balancer any more, e.g. because it is being deleted. First the load balancer
+    /// is removed, and then our finalizer.
     Remove,
     /// The load balancer stays as it is, and only our finalizer is removed. Either a person has asked for that, or this
     /// controller must not manage the Service any more.
@@ -342,7 +343,8 @@ impl Want {
 }
 
 impl ServicePlan {
-    /// Creates the plan of a Service, without writes.
+    /// Creates a plan for the Service, to which nothing was added yet. It has no writes, and `want` says what the
+    /// Service wants from this controller.
     pub(super) fn of(service: &Arc<KubeService>, want: Want) -> ServicePlan {
         let version = &service.metadata.resource_version;
         let facts = ServiceFacts { service: Arc::clone(service), want, ..ServiceFacts::default() };

@@ -53,7 +53,8 @@ pub struct ServiceController {
     /// uses the load balancer or the name that they want.
     pub(super) queued: Vec<Task>,
     pub(super) certificates: CertificateSearch,
-    /// The Services that get no traffic, as seen when all Services were last compared with their load balancers.
+    /// The Services that had no healthy target when all Services were last compared with their load balancers. Each of
+    /// them is reported once when it stops getting traffic, and once when it gets traffic again.
     pub(super) outages: ServiceOutages,
 }
 
@@ -373,13 +374,15 @@ impl ServiceSync<'_> {
         self.state.admission.again(service, &self.state.agenda)
     }
 
-    /// Begins the changes of these plans. Returns the Services that need a new plan.
+    /// Begins the changes of these plans. Returns the Services that need a new plan at once, e.g. because the Service
+    /// object was changed by somebody else before our write to it.
     fn begin(&mut self, tasks: Vec<Task>, (observed, plans): Plans) -> Vec<Task> {
         let mut claimed = HashMap::new();
         let executions = self.state.executor.executions();
         executions.iter().for_each(|execution| note(&mut claimed, execution));
         let mut again = Vec::new();
-        // The plans have the same order as the tasks. A task whose Service does not exist any more has no plan.
+        // Each task is a Service that must be worked on. The plans have the same order as the tasks. When the Service
+        // of a task does not exist any more, there is no plan for this task.
         let mut plans = plans.into_iter().peekable();
         for mut task in tasks {
             let Some(plan) = plans.next_if(|plan| plan.object.uid == task.uid()) else {

@@ -33,7 +33,8 @@ pub(super) struct Settled<'a> {
     pub(super) stays: bool,
 }
 
-/// The reason why no load balancer can be compared with what the Service asks for.
+/// The reason why the plan can't continue with a load balancer: data are missing, no load balancer can be used, or the
+/// Service must stay on its present one.
 pub(super) enum Unsettled<'a> {
     /// Some data that the plan depends on were not read from the API.
     Unread,

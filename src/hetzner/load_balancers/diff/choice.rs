@@ -235,9 +235,9 @@ impl Exchange<'_> {
         places
     }
 
-    /// Sometimes nodes with ready pods are left out of the targets although targets without pods exist. For each node
-    /// that is left out in this way, one such target could lose its place. Notes for each of these targets why it keeps
-    /// its place.
+    /// Sometimes nodes with ready pods are not chosen as targets although some present targets run no pods. For each
+    /// such node, one of these present targets could lose its place to the node. For each of these present targets,
+    /// notes the reason why it keeps its place.
     fn note_rest(&mut self) {
         let count = self.with_ready_pod(self.rules.services).count();
         for place in self.without_pods().into_iter().take(count) {

@@ -96,9 +96,9 @@ impl Diff<'_, '_> {
         of_addresses: Option<Sourced<String>>,
     ) -> Option<CreationPlace> {
         let CreationPlace { location, zone } = whole.place.clone();
-        // The place with most nodes is found by the labels of nodes with their zone and region. Profile `hcloud`, which
-        // behaves like hcloud-cloud-controller-manager, does not use these labels: in a cluster that was moved from
-        // that program, the label of the zone may contain the name of a data center.
+        // A new load balancer is created in the place where most nodes are, which the nodes' labels of zone and region
+        // show. Profile `hcloud`, which behaves like hcloud-cloud-controller-manager, does not use these labels: in a
+        // cluster that was moved from that program, the label of the zone may contain the name of a data center.
         let ours = !self.context.project.preserves_unset();
         let most = |label: TopologyLabel| {
             let most = ours.then(|| self.most_common(label.stable_key()))?;

@@ -426,7 +426,9 @@ impl Diff<'_, '_> {
         counts.into_keys().collect()
     }
 
-    /// Returns each target that is healthy on a port, with the port.
+    /// Returns each pair of a target and a port on which the target is healthy. The port is a port of the load
+    /// balancer. The target is one machine, also when a label selector has selected it. It is `None` when the target is
+    /// not a machine, but such targets have no health of their own.
     fn healthy(&self) -> impl Iterator<Item = (Option<TargetId>, u16)> + '_ {
         let targets = self.balancer.into_iter().flat_map(|labelled| &labelled.balancer.targets);
         targets.flat_map(ApiTarget::machines).flat_map(|(target, health)| {

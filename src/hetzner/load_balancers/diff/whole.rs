@@ -185,7 +185,8 @@ impl Diff<'_, '_> {
         self.found.changes.push(change);
     }
 
-    /// Compares the name and the labels. One request can change both.
+    /// Compares the name and the labels of the load balancer with the desired ones, and adds one change for both when
+    /// they differ. The API can change both with one request.
     fn name_and_labels(&mut self, wanted: Option<Sourced<String>>, adopts: Option<Finding>) {
         let (mut parts, mut body) = (Vec::new(), json!({}));
         let name = self.free_name(wanted);
@@ -250,9 +251,9 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
-            // Whether the label is written. With `--cloud-provider=hcloud`, this program can have replaced
-            // hcloud-cloud-controller-manager. An existing load balancer that one Service already uses alone then gets
-            // only the labels `service-uid` and `keep`, because it does not need the other labels.
+            // Whether the label is written. With `--cloud-provider=hcloud`, an existing load balancer may come from
+            // hcloud-cloud-controller-manager. When one Service uses it alone and does not adopt it now, only the
+            // labels `service-uid` and `keep` are written, because this program does not need the other labels there.
             let counts = counts_upstream(&key)
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
