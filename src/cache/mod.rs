@@ -98,8 +98,8 @@ struct CloudLists {
     load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
     pause: CallPause,
-    /// The shortest time between two calls for the same data. The time is zero unless
-    /// [`Apis::poll_cloud_every`] has set it.
+    /// The shortest time between two calls for the same data. It is zero, i.e. there is no limit, until
+    /// [`Apis::poll_cloud_every`] sets it.
     interval: Duration,
 }
 

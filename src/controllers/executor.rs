@@ -40,8 +40,8 @@ const LONGEST_ACTION: Duration = Duration::from_secs(120);
 /// delayed because few API calls were left under the rate limit.
 const TRIES_AT_MOST: u32 = 10;
 
-/// The longest time by which a change is delayed because few API calls are left under the rate limit, as a multiple of
-/// [`FIRST_PAUSE`]. A change that would have to wait longer fails.
+/// A change is delayed when few API calls are left under the rate limit. If the delay would be longer than this number
+/// multiplied by [`FIRST_PAUSE`], the change fails.
 const PUT_OFF_AT_MOST: u32 = 8;
 
 /// How many times in a row the question to the cloud which actions have ended can fail. After that, each object with a

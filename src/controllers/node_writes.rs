@@ -231,7 +231,8 @@ impl<Facts> AppliedPlan<Facts> {
         self.error.as_ref().is_some_and(kube::KubeError::is_refused)
     }
 
-    /// Whether every write of the last plan was made.
+    /// Whether all writes that were planned for the node were made. `false` when a write failed, or when the writes
+    /// were dropped because the node had changed.
     pub(super) fn is_made(&self) -> bool {
         self.error.is_none() && self.outdated.is_none()
     }

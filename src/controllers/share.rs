@@ -57,8 +57,8 @@ impl CallShare {
         self.at(now, |bucket| bucket.left -= calls);
     }
 
-    /// Subtracts the API calls that have read the data for a plan from the calls that the namespace may still use. Also
-    /// stores their number, because the next plan will probably need as many.
+    /// Subtracts `calls`, the number of API calls that have read the data for a plan, from the calls that the namespace
+    /// may still use. Also stores this number, because the reads for the next plan will probably need as many calls.
     pub(super) fn charge_reads(&self, calls: u64, now: Instant) {
         let calls = calls as f64;
         self.at(now, |bucket| {

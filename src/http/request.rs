@@ -50,7 +50,7 @@ pub struct HttpSettings {
     pub watch: fn(&str, Method, &str, TryStage),
 }
 
-/// Which reads are tried again when another try may help.
+/// Says which failed reads are sent again. Only failures after which another try may succeed are considered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     All,

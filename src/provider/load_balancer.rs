@@ -837,7 +837,8 @@ pub struct Orphan {
     /// The UID of the Service for which the load balancer was created. A load balancer that several Services share has
     /// no such UID, and this field then has the name of their group.
     pub service_uid: String,
-    /// Whether the Service still exists, but has another type than LoadBalancer and no finalizer.
+    /// Whether the Service still exists. It then has another type than LoadBalancer and no finalizer, so it needs no
+    /// load balancer any more. `false` means that the Service was deleted.
     pub service_exists: bool,
     /// The change that deletes the load balancer, or the reason why this program never deletes it. Just before the
     /// deletion, the change reads the load balancer again. When the load balancer has changed in the meantime, it is

@@ -277,8 +277,8 @@ pub struct TargetHistory {
     /// How many targets of each load balancer have lost their places to nodes with pods within the last minute. The key
     /// is the ID of the load balancer.
     pub exchanged: HashMap<u64, usize>,
-    /// The nodes on which pods run. Only the pods of Services that want nodes with pods as their targets first are
-    /// considered.
+    /// The nodes on which pods of Services run. This is read only for the Services that prefer nodes with their pods as
+    /// targets.
     pub pods: Arc<PodNodes>,
 }
 

@@ -141,9 +141,10 @@ impl Parsed {
     }
 }
 
-/// Returns notices about environment variables that are set and have no effect. An ignored variable of
-/// hcloud-cloud-controller-manager is reported only by commands that read the daemon's arguments. A probable
-/// misspelling of a known variable is always reported.
+/// Returns messages about environment variables that are set and have no effect. There are two kinds. A name that is
+/// probably a misspelling of a known variable is reported by every command. A variable of
+/// hcloud-cloud-controller-manager that is ignored here is reported only by commands that take the daemon's flags, e.g.
+/// `run`.
 fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Notice> {
     let notice = |name: String| {
         if IGNORED_VARIABLES.contains(&name.as_str()) {

@@ -66,8 +66,9 @@ impl ServerMatch {
     }
 }
 
-/// Makes the plans for all nodes. `servers` are all servers. When a new node has no matching server, and has not been
-/// ready since before the time `overdue`, its plan says that the machine of the node probably does not exist any more.
+/// Makes the plans for all nodes. `servers` are all servers. A new node can have no matching server and not be ready.
+/// When it has been so since before the time `overdue`, its plan says that the machine of the node probably does not
+/// exist any more.
 pub fn plan<'a, N: Borrow<KubeNode>>(
     nodes: &'a [N],
     servers: impl Into<Servers<'a>>,
@@ -321,8 +322,8 @@ impl NodePlan {
         Finding::warning(Reason::PossibleNodeDeletion, message)
     }
 
-    /// Adds a finding (a message for the operator). When the node is not initialised yet, the finding also becomes the
-    /// obstacle of the plan (the reason why nothing is written).
+    /// Adds a finding (a message for the operator) to the plan. When the node is not initialised yet, the finding
+    /// becomes the obstacle of the plan instead, i.e. the reason why nothing is written to the node.
     fn block_if_new(&mut self, finding: Finding) {
         if is_uninitialized(&self.node) {
             self.obstacle = Some(finding);

@@ -51,8 +51,8 @@ struct DesiredRoutes {
     gateway: Option<Ipv4Addr>,
     /// The node's IPv4 pod CIDRs that are within `--cluster-cidr`.
     cidrs: Vec<Ipv4Net>,
-    /// Whether the pod CIDRs of the node are set and valid. Otherwise the node may need any route to its server, so no
-    /// such route is deleted.
+    /// Whether the pod CIDRs of the node are set and valid. If they are not, it is not known which routes the node
+    /// needs. No route that leads to the node's server is then deleted.
     is_settled: bool,
     /// Whether the node has an IPv6 pod CIDR. No route leads to this CIDR, because the network supports only IPv4
     /// routes.

@@ -446,7 +446,8 @@ impl ServiceController {
         Ok(seen)
     }
 
-    /// Returns how old the lists of Services and nodes may be, and whether the API server may answer from its cache.
+    /// Returns how old the lists of Services and nodes may be for a sync pass, and whether the API server may answer
+    /// the requests for them from its cache.
     fn reads_of_kubernetes(&self, selection: &Selection) -> (Duration, ReadFrom) {
         let shared = self.settings.sync_interval / 2;
         if selection.is_explicit() {

@@ -289,8 +289,8 @@ impl ServiceSync<'_> {
         let begun = clock::now();
         let apis = self.apis;
         let list = || apis.load_balancer_services(clock::since(begun), ReadFrom::Latest);
-        // When some Services share load balancers, their plans need the list of all Services. Otherwise each Service is
-        // read by itself.
+        // When any Services share a load balancer, the plans need all Services of the group, so all Services are
+        // listed. When no Services share one, each Service of a task is read by itself.
         let mut listed = Arc::default();
         if self.state.agenda.dependencies.has_groups {
             listed = list()?.value;
@@ -675,7 +675,7 @@ impl ServiceSync<'_> {
     }
 }
 
-/// Makes one write to the Service object.
+/// Makes one write to the Service object, and returns the Service as it is after the write.
 fn patched(
     kube: &KubeClient,
     service: &Arc<KubeService>,

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(crate) struct TargetCandidate {
     pub(crate) target: TargetId,
     pub(crate) name: String,
-    /// Whether the load balancer has the target now.
+    /// Whether the node is a target of the load balancer now.
     pub(crate) is_present: bool,
     pub(crate) departure: Departure,
     /// Which Services have pods on the node. Services that do not ask for nodes with their pods as preferred targets
@@ -32,8 +32,8 @@ pub(crate) struct ChoiceRules<'a> {
     pub(crate) room: usize,
     /// How long a node that will stop soon stays a target. `None` when it stays a target like any other node.
     pub(crate) delay: Option<Duration>,
-    /// Whether the load balancer has no targets except those that are chosen here. Another target is e.g. a server that
-    /// somebody else has added.
+    /// Whether all targets of the load balancer are nodes that the Services want as targets. `false` means that it has
+    /// other targets, too, e.g. a server that somebody else has added.
     pub(crate) is_alone: bool,
     /// The Services whose pods decide which nodes are preferred as targets, as a mask: each bit stands for a Service in
     /// [`PodNodes::services`](crate::provider::PodNodes::services). Zero when no Service has asked to prefer nodes with
@@ -72,7 +72,7 @@ pub(crate) struct TargetChoice {
 }
 
 impl TargetChoice {
-    /// Returns the names of the nodes that are left out of the targets, or may be left out later, for the reason
+    /// Returns the names of the nodes that are not targets, or may lose their place as targets later, for the reason
     /// `state`.
     pub(crate) fn names(&self, state: LeftOutState) -> Vec<&str> {
         let such = self.left_out.iter().filter(|node| node.state == state);

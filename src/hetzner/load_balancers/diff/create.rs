@@ -45,8 +45,9 @@ impl Diff<'_, '_> {
         self.found
     }
 
-    /// Combines the changes from index `first` on into the body of the request that creates the load balancer. A change
-    /// that this request can't express is dropped here, and planned again after the creation.
+    /// Combines the planned changes of the new load balancer, from index `first` of the list of changes on, into the
+    /// body of the request that creates it. These changes are removed from the list. A change that does not fit into
+    /// this request is planned again after the creation.
     fn fold(&mut self, whole: &Whole, first: usize) -> (Map<String, Value>, Vec<TargetInRequest>) {
         let mut body = Map::new();
         let (mut services, mut targets) = (Vec::new(), Vec::new());

@@ -150,8 +150,9 @@ impl Diff<'_, '_> {
         self.found.changes.extend(late);
     }
 
-    /// Compares one field, and adds it to the list of compared fields. Returns the description of the change when the
-    /// field differs from `want`. When `want` is `None`, the field is left unchanged.
+    /// Compares the present value `have` of one field of the load balancer with the desired value `want`, and adds both
+    /// to the list of compared fields. Returns the description of the change when they differ. When `want` is `None`,
+    /// the field is left unchanged.
     pub(crate) fn compare(
         &mut self,
         name: &str,

@@ -26,7 +26,8 @@ impl Certificate {
         self.labels.get(SECRET)
     }
 
-    /// Whether the certificate was ordered from the test service of Let's Encrypt.
+    /// Whether the certificate was ordered from the staging environment of Let's Encrypt, whose certificates browsers
+    /// do not trust.
     pub(crate) fn is_staging(&self) -> bool {
         self.labels.get(STAGING.0).is_some_and(|value| value == STAGING.1)
     }
