@@ -58,7 +58,7 @@ pub(super) struct Executor<T> {
     controller: &'static str,
     executions: Vec<Execution<T>>,
     last_id: u64,
-    /// How many requests for the state of actions have failed since the last one that was answered.
+    /// How many requests that ask for the state of running actions have failed in a row.
     unanswered: u32,
     /// Whether the changes of an object are sent only after all changes of the previous object, see
     /// [`Executor::in_turn`].

@@ -179,8 +179,8 @@ impl Pagination {
             }
         };
         match self.total_entries {
-            // For an empty list, the API answers that page 1 is the last page, so the number of pages is at least 1
-            // here.
+            // For an empty list, the API answers that page 1 is the last page. The number of pages that is computed
+            // from the number of items would be 0 then, so 1 is used.
             Some(total) if total.div_ceil(self.per_page).max(1) != u64::from(last) => Err(format!(
                 "answered that page {last} is the last, and that there are {total} items"
             )),

@@ -30,7 +30,7 @@ impl PartialEq for ClientIdentity {
     }
 }
 
-/// A PEM text, and the name by which messages call the text.
+/// A text in PEM, and its origin (e.g. a file or a field of a kubeconfig), with which error messages begin.
 pub struct Pem {
     pub bytes: Vec<u8>,
     pub origin: String,

@@ -146,7 +146,7 @@ pub(super) struct HttpCall<'a> {
 }
 
 impl Method {
-    /// Returns the name in lower case, as metrics have it.
+    /// Returns the name of the HTTP method in lower case, as the labels of metrics have it.
     pub fn lower_name(self) -> String {
         self.name().to_ascii_lowercase()
     }

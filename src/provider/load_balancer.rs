@@ -694,7 +694,7 @@ pub struct HealthyTargets {
 pub struct Consumption {
     /// The monthly price without taxes, in the currency of the Hetzner account.
     pub monthly_price: Option<f64>,
-    /// The outgoing traffic of the present month, in bytes.
+    /// The outgoing traffic of the present month, in bytes. `None` when the cloud does not report it.
     pub outgoing_traffic: Option<u64>,
     pub ingoing_traffic: Option<u64>,
     /// The outgoing traffic of a month that the price includes, in bytes.
@@ -747,7 +747,8 @@ pub struct PortOwner {
     pub uid: Option<String>,
     /// The Service that owns the port, as `namespace/name`. `None` when this cluster has no such Service.
     pub service: Option<String>,
-    /// The port on the targets to which the load balancer sends the traffic. It is usually a node port.
+    /// The port on the targets to which the load balancer sends the traffic. It is usually a node port. `None` when the
+    /// cloud does not report it.
     #[serde(rename = "destinationPort")]
     pub destination: Option<u16>,
 }

@@ -260,7 +260,7 @@ pub struct Cluster {
     /// The servers with which nodes in `target_only` are certainly matched. A server with the name of such a node is
     /// missing here when something contradicts the match.
     pub matched: HashSet<InstanceId>,
-    /// The Secrets that the planned Services use.
+    /// The Secrets of type `kubernetes.io/tls` whose certificates the planned Services use.
     pub tls_secrets: TlsSecrets,
     /// Earlier removals of targets, and the nodes on which pods run. Both help to decide which nodes become targets.
     pub history: TargetHistory,
@@ -332,8 +332,8 @@ impl From<HashMap<String, Vec<Service>>> for Groups {
 }
 
 impl Groups {
-    /// Returns the Services of the group (the Services that share a load balancer) with this key, with the oldest
-    /// Service first.
+    /// Returns the Services of the group (the Services that share a load balancer) with the name `key`, with the oldest
+    /// Service first. The result is empty when there is no such group.
     pub fn of_key(&self, key: &str) -> &[Service] {
         self.by_key.get(key).map_or(&[], Vec::as_slice)
     }

@@ -357,8 +357,8 @@ impl ServiceSync<'_> {
             None => Vec::new(),
         };
         measure(&seen);
-        // All nodes are read again before a write. The first list is dropped here, because two lists of thousands of
-        // nodes would take most of the memory.
+        // All nodes are read again before a write. The list of nodes from the beginning of this sync pass is not needed
+        // any more and is dropped here, because two lists of thousands of nodes would take most of the memory.
         seen.nodes = Arc::default();
         let is_taken_up = |plan: &mut ServicePlan| plan.is_taken_up();
         let mut to_do: Vec<_> = in_order.extract_if(.., is_taken_up).collect();

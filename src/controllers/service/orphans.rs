@@ -178,8 +178,8 @@ pub(super) fn plan_alone(service: &str, balancer: Balancer) -> ServicePlan {
 }
 
 impl ServicePlan {
-    /// Whether the plan is about a load balancer that no Service wants. The field `service` then contains only what the
-    /// labels of the load balancer say.
+    /// Whether the plan is about a load balancer that no Service wants. There is no Service object then, and the field
+    /// `service` contains only a namespace and a name, from the labels of the load balancer.
     pub fn is_orphan(&self) -> bool {
         self.object.kind == KIND
     }

@@ -406,8 +406,9 @@ impl ServicePlan {
 
     /// Makes the plan for a Service that this controller must not manage: the load balancer and our labels on it stay
     /// unchanged. If the controller manages the Service again later, these labels give the load balancer back to the
-    /// Service. If the Service is deleted, these labels show that the load balancer has no Service any more. If no load
-    /// balancer has such labels, the finalizer of the Service may belong to another controller, so it stays.
+    /// Service. If the Service is deleted, these labels show that the load balancer has no Service any more. Only the
+    /// finalizer is removed, when it is certainly ours, i.e. when a load balancer has such labels. Otherwise it may
+    /// belong to another controller, so it stays.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();
@@ -518,9 +519,8 @@ impl ServicePlan {
         self.cloud.outcome = PlanOutcome::default();
     }
 
-    /// Removes from the plan the changes in the cloud that can be made before the next write to the Service object, and
-    /// returns them. If the plan begins with a write to the Service object, the caller must already have made this
-    /// write.
+    /// Removes the next changes in the cloud from the plan, up to the next write to the Service object, and returns
+    /// them. A write to the Service object that comes before these changes must already have been made by the caller.
     pub(super) fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         let count = self.changes_now().count();
         let now = self.changes.drain(..count);

@@ -33,9 +33,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How many plans a Service gets in one sync pass. For example, the first plan creates a load balancer, the second one
-/// attaches it to the Network, and the third one finds nothing left to do. A Service that needs more plans is continued
-/// in the next sync pass. If its plans have written nothing, it counts as failed.
+/// How many plans a Service gets in one sync pass at most. For example, the first plan creates a load balancer, the
+/// second one attaches it to the Network, and the third one finds nothing left to do. After the last allowed plan, the
+/// Service is continued in the next sync pass. But if none of its plans has written anything, the Service has failed.
 const PLANS_AT_MOST: u32 = CONFLICT_TRIES;
 
 /// The controller of Services, with the state that is kept from one sync pass to the next.
