@@ -178,8 +178,8 @@ pub struct Metadata {
     pub findings: Vec<Finding>,
 }
 
-/// The value that a node on this server should have in its zone label, and the other value that this program could have
-/// written there.
+/// The value that a node on this server should have in its zone label, and the two values that this program could have
+/// written there (the server's data center and its location).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneValues {
     /// The value that a new node gets. `None` means that a new node gets no zone label.

@@ -197,9 +197,8 @@ impl RouteController {
         let is_ours = |node: &KubeNode| server_of(node, provider).is_some();
         let has_pods = |node: &Arc<KubeNode>| !node.spec.pod_cidrs.is_empty() && is_ours(node);
         if !nodes.iter().any(has_pods) {
-            // No node on a server of this cloud has a pod CIDR, so every route would seem to be unneeded. Perhaps
-            // something is wrong, e.g. the kubeconfig of another cluster is used. So nothing is compared, and no route
-            // is deleted.
+            // No node on a server of this cloud has a pod CIDR, so every route would seem to be unneeded. It is more
+            // probable that something is wrong in the cluster. So nothing is compared, and no route is deleted.
             return Ok(None);
         }
         let is_time = self.schedule.is_comparison_due(COMPARE_PERIOD, now);

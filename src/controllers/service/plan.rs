@@ -343,8 +343,8 @@ impl Want {
 }
 
 impl ServicePlan {
-    /// Creates a plan for the Service, to which nothing was added yet. It has no writes, and `want` says what the
-    /// Service wants from this controller.
+    /// Creates a plan without writes for the Service. The caller adds the writes. `want` says what the Service wants
+    /// from this controller.
     pub(super) fn of(service: &Arc<KubeService>, want: Want) -> ServicePlan {
         let version = &service.metadata.resource_version;
         let facts = ServiceFacts { service: Arc::clone(service), want, ..ServiceFacts::default() };
