@@ -55,8 +55,7 @@ const BALANCERS_CALL: Duration = Duration::from_secs(60);
 /// between two checks that read ten pages each. The checks thus take at most 1,200 calls an hour.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
-/// The result of the last call in [`Apis::instances_around`]: the server IDs that were requested, and the servers that
-/// the call returned.
+/// The server IDs that the last call of [`Apis::instances_around`] requested, and the servers that this call returned.
 type Around = (BTreeSet<u64>, Arc<Vec<Instance>>);
 
 /// A list that the daemon reads periodically, with its period and the number of calls that one read takes.

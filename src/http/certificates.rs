@@ -120,7 +120,8 @@ pub struct Chain {
     pub certificates: usize,
     /// The SHA-256 hash of all certificates together, in hexadecimal digits.
     pub digest: String,
-    /// When the server's own certificate, which is the first of the chain, becomes valid.
+    /// When the first certificate of the chain becomes valid. This is the certificate for the host names. The other
+    /// certificates of the chain belong to authorities.
     pub not_before: Timestamp,
     pub not_after: Timestamp,
 }

@@ -119,8 +119,9 @@ pub enum Reach {
     /// The list of servers was not read, so it is not known how the server can be reached.
     #[default]
     Unknown,
-    /// It is not certain that the node runs on this server, although the server has the node's name. The server stays a
-    /// target where it is one, and is not added elsewhere. Only nodes of other providers are matched by their names.
+    /// The server has the name of the node, but it is not certain that the node runs on this server. Only a node of
+    /// another provider is matched with its server by name. Where the server is a target already, it stays. It is not
+    /// added as a new target.
     Doubtful,
     /// The list of servers is complete, but does not have this server.
     Missing {

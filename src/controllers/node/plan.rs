@@ -138,8 +138,8 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
 }
 
 impl NodePlan {
-    /// Returns a plan without changes that shows this server. Commands display such plans when Kubernetes does not
-    /// answer and no node is known.
+    /// Returns a plan without changes, which is about this server and not about a node. Commands show such plans when
+    /// Kubernetes does not answer, so that the nodes are not known.
     pub fn of_server(instance: &Instance) -> NodePlan {
         let object = ObjectReference::without_namespace("Server", &instance.name, instance.id);
         let external = instance.public_ipv4.iter();

@@ -130,8 +130,8 @@ impl ServiceController {
         Ok(plans)
     }
 
-    /// Returns the plans for the Services that `selection` asks for. A Service that this controller must not manage has
-    /// a plan only when it has a load balancer.
+    /// Returns the plans for the Services in `selection`. A Service that this controller must not manage gets a plan
+    /// only when it has a load balancer, so that a user can see the load balancer.
     pub fn evaluate(
         &self,
         apis: &Apis,

@@ -563,7 +563,8 @@ pub(super) fn cluster(
             }
             ProviderId::Foreign | ProviderId::Unknown(_) | ProviderId::Disabled(_) => {}
         }
-        // From the addresses in a node's status, only IP addresses are used. Host names are left out.
+        // Only the IP addresses in the node's status are used here, because the result is compared with addresses of
+        // load balancer targets. Host names are left out.
         let ips = node.status.addresses.iter();
         let ips = ips.filter(|address| {
             matches!(address.kind, AddressKind::InternalIP | AddressKind::ExternalIP)

@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 const KIND: &str = "load-balancer";
 
-/// Returns the load balancers of this cluster whose Service does not exist, for the command `ccm doctor`. Data that
-/// were read after `begun` are not read again.
+/// Returns the load balancers of this cluster whose Service does not exist, for the command `ccm doctor`. `begun` is
+/// the time at which the command began. Data that were read after this time are new enough.
 pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, CacheError> {
     find(apis, begun, Duration::MAX, Urgency::Needed)
 }

@@ -319,9 +319,9 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
 /// controllers use a finalizer with the same name. Therefore `ServicePlan::leave_alone` checks by the labels of the
 /// load balancer whether the finalizer is ours.
 pub fn want(service: &KubeService) -> Want {
-    // When this controller must not manage a Service, and the Service has another type now but is not being deleted,
-    // the finalizer stays. If the controller manages the Service again later, it sees the finalizer and removes the
-    // load balancer.
+    // The finalizer stays in one case: this controller must not manage the Service, and the Service has another type
+    // now and is not being deleted. When the controller may manage the Service again later, it sees the finalizer and
+    // removes the load balancer.
     let may_end =
         service.is_of_type_load_balancer() || service.metadata.deletion_timestamp.is_some();
     match service.left_alone {
