@@ -178,7 +178,7 @@ impl<T> View<T> {
         View { value, asked, answered: clock::now() }
     }
 
-    /// Returns a `View` of a part of this cached answer. The part has the same age as the whole answer.
+    /// Returns a part of this answer as an answer of its own. The part has the same age as the whole answer.
     pub(super) fn map<U>(&self, part: impl FnOnce(&T) -> Arc<U>) -> View<U> {
         View { value: part(&self.value), asked: self.asked, answered: self.answered }
     }
@@ -247,9 +247,9 @@ impl CallPause {
         let mut last = lock(&self.last);
         let longer = |failed: FailedRead| (failed.wait * 2).min(LONGEST_WAIT);
         let wait = last.take().map_or(FIRST_WAIT, longer);
-        // Only `Unavailable` means that the API does not answer. Any other error is an answer of the API, and after an
-        // answer the API can be called again at once. After a rate limit error, the client of the API decides how long
-        // to wait.
+        // Only the error `Unavailable` means that the API does not answer. The next call is then delayed by a wait that
+        // grows with each failure. Any other error is an answer of the API, after which no wait is needed. How long to
+        // wait after a rate limit error is decided by the client of the API itself.
         let error = error.filter(|error| error.kind == ErrorKind::Unavailable);
         *last = error.map(|error| FailedRead {
             error: error.clone(),

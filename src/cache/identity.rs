@@ -42,8 +42,8 @@ impl ClusterIdentity {
         *lock(&self.0) = IdentityMemory::of(key, lease);
     }
 
-    /// Remembers the UIDs that the Service `default/kubernetes` has had over time, as the Lease stored them when this
-    /// process acquired it. `noted` is `None` when the Lease contained no UIDs.
+    /// Stores in memory the UIDs that the Service `default/kubernetes` has had over time. `noted` are these UIDs as the
+    /// Lease contained them when this process became its holder, or `None` when the Lease contained none.
     pub fn recall(&self, noted: Option<Identities>) {
         *lock(&self.0) = IdentityMemory::Kept(noted.unwrap_or_default());
     }

@@ -93,8 +93,8 @@ impl KnownSecrets {
         usable.or_else(|| self.others.remove(name))
     }
 
-    /// Stores the result of reading a Secret. Returns the certificate and the key of the Secret, or why they can't be
-    /// used.
+    /// Stores `held`, the result of reading a Secret, in the cache. Returns the certificate and the key of the Secret,
+    /// or the reason why they can't be used.
     fn put(&mut self, name: &Name, held: Held) -> TlsSecret {
         let pair = shown(&held);
         let pair = pair.and_then(|pair| {

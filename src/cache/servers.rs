@@ -33,8 +33,8 @@ pub struct ServerNeeds {
     pub covers: Covers,
 }
 
-/// Which cloud servers must be up to date. Sometimes only some servers of the list were read again, by their names. The
-/// other servers of the list are then out of date.
+/// Says for which cloud servers the data must be new enough. This matters because sometimes only some servers of the
+/// list were read again, by their names, and the data of the other servers are older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
     Nothing,

@@ -96,7 +96,8 @@ pub(super) struct NodeCommands {
     pub(super) context: CommandContext,
     pub(super) nodes: NodeController,
     lifecycle: LifecycleController,
-    /// The controller of certificates. `None` when the settings do not name it.
+    /// The controller that approves the certificate requests of kubelets. `None` when this controller is not turned on
+    /// in the settings.
     certificates: Option<KubeletCertificates>,
 }
 
@@ -108,7 +109,8 @@ pub(super) struct NodePlans {
     lifecycle: Option<LifecyclePlan>,
     /// The newest certificate request of the node's kubelet.
     newest: Option<SigningRow>,
-    /// The plan for this request when it is pending, or a plan that says why no request can be approved.
+    /// The plan for the certificate request in `newest`, when nobody has approved or denied this request yet. When no
+    /// request of any node can be approved, e.g. because a right is missing, this plan says why.
     certificate: Option<RequestPlan>,
 }
 

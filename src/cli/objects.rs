@@ -59,7 +59,7 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) held_back: Option<[(); 0]>,
     pub(super) findings: Vec<Found>,
-    /// The events about the object. Only `inspect` reads them.
+    /// The events about the object. `None` except for the command `inspect`, because only this command reads events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) events: Option<Vec<&'a PastEvent>>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -48,7 +48,7 @@ impl NodeCommands {
 
 struct PlannedLabels {
     relabelling: Relabelling,
-    /// The plans of the nodes, in the form in which all commands show them.
+    /// The plans in `relabelling`, in the type that the functions for the output of all `ccm node` commands take.
     plans: Vec<NodePlans>,
 }
 

@@ -27,7 +27,8 @@ pub(super) struct Started {
     /// The problems of the settings, which `doctor` and `status` report. For other commands this list is empty, because
     /// they end when there is a problem.
     pub(super) problems: Vec<settings::Problem>,
-    /// The notices about variables of forks, which `doctor` and `status` report.
+    /// Messages about environment variables that only forks of hcloud-cloud-controller-manager know, and that have no
+    /// effect here. Only the commands `doctor` and `status` show them.
     pub(super) of_forks: Vec<settings::Notice>,
     /// A text that names the settings of the daemon that this command needs and could not read. When it is set, the
     /// command writes nothing and only shows its plan.
@@ -213,8 +214,9 @@ fn with_daemon(
     if named.is_none() && has_own {
         return Ok((None, None));
     }
-    // An error here only ends the search for the daemon. The command goes on with its own settings. It reports the
-    // error later, when it creates its own client.
+    // When the Kubernetes client can't be created, the command does not look for the daemon in the cluster, and goes on
+    // with its own settings. The error is not lost: the command creates a client for its own work later, and reports
+    // the error then.
     let Ok(kube) = wire::kube_client(settings, wire::gate(command, settings)) else {
         return Ok((None, None));
     };

@@ -128,8 +128,8 @@ pub struct Report {
     pub outage: Option<Outage>,
 }
 
-/// The outcome for one object that did not fail. When several outcomes are reported for an object, the one whose
-/// variant is declared last counts.
+/// The outcome for one object that did not fail. When several outcomes are reported for an object, the sync pass
+/// reports only the one whose variant is declared last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
     /// The object was already as it should be.

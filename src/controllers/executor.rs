@@ -40,8 +40,8 @@ const LONGEST_ACTION: Duration = Duration::from_secs(120);
 /// delayed because few API calls were left under the rate limit.
 const TRIES_AT_MOST: u32 = 10;
 
-/// The longest time by which a change is delayed because few API calls are left under the rate limit, as a multiple of
-/// [`FIRST_PAUSE`]. A change that would have to wait longer fails.
+/// A change is delayed when few API calls are left under the rate limit. If the delay would be longer than this number
+/// multiplied by [`FIRST_PAUSE`], the change fails.
 const PUT_OFF_AT_MOST: u32 = 8;
 
 /// The executor repeatedly asks the cloud which actions have ended. This is how many of these questions in a row can
@@ -58,7 +58,7 @@ pub(super) struct Executor<T> {
     controller: &'static str,
     executions: Vec<Execution<T>>,
     last_id: u64,
-    /// How many requests for the state of actions have failed since the last one that was answered.
+    /// How many requests that ask for the state of running actions have failed in a row.
     unanswered: u32,
     /// Whether the changes of an object are sent only after all changes of the previous object, see
     /// [`Executor::in_turn`].
@@ -239,8 +239,9 @@ impl<T> Executor<T> {
         until: Option<Instant>,
     ) -> Vec<Execution<T>> {
         loop {
-            // Answers are handled even when the time limit `until` is already over. A controller whose reads take the
-            // whole sync pass would otherwise never handle an answer.
+            // The cloud's answers to changes that were sent earlier are handled even when the moment `until`, at which
+            // this function must end, has already passed. In a controller whose reads take the whole sync pass, `until`
+            // has always passed, and without this rule no answer would ever be handled.
             while let Some(response) = requests.next(Duration::ZERO) {
                 self.handle(response);
             }

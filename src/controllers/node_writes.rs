@@ -232,7 +232,8 @@ impl<Facts> AppliedPlan<Facts> {
         self.error.as_ref().is_some_and(kube::KubeError::is_refused)
     }
 
-    /// Whether every write of the last plan was made.
+    /// Whether all writes that were planned for the node were made. `false` when a write failed, or when the writes
+    /// were dropped because the node had changed.
     pub(super) fn is_made(&self) -> bool {
         self.error.is_none() && self.outdated.is_none()
     }
@@ -297,9 +298,9 @@ pub(super) fn apply<Facts>(
     applied
 }
 
-/// Makes the writes of the last plan in `applied`. When this returns a conflict, the caller reads and plans the node
-/// again. The error of a failed deletion is stored in `applied` instead, so that the deletion is not repeated in this
-/// sync pass.
+/// Makes the writes of the plan in `applied`, which is the last plan for the node. Returns a conflict as an error, and
+/// the caller then reads the node and plans it again. The error of a failed deletion is not returned, but stored in
+/// `applied`, so that the deletion is not repeated in this sync pass.
 fn make<Facts>(
     apis: &Apis,
     controller: &'static str,

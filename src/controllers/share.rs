@@ -41,9 +41,10 @@ struct ShareBucket {
 #[derive(Clone, Debug)]
 pub(super) struct Payer {
     pub(super) share: Arc<CallShare>,
-    /// Whether the changes of the object stop when no calls are left in the share. This is `false` when a Service of
-    /// another namespace has caused the changes, e.g. because both Services use the same load balancer. That
-    /// namespace's share is then charged, but the object must not suffer when this share is used up.
+    /// Whether the changes of the object stop when the namespace of `share` may make no more API calls at present. This
+    /// is `false` when `share` belongs to another namespace than the object, because a Service of that namespace has
+    /// caused the changes, e.g. when both use the same load balancer. The object must not suffer because the other
+    /// namespace has made too many calls.
     pub(super) can_stop: bool,
 }
 
@@ -58,8 +59,8 @@ impl CallShare {
         self.at(now, |bucket| bucket.left -= calls);
     }
 
-    /// Subtracts the API calls that have read the data for a plan from the calls that the namespace may still use. Also
-    /// stores their number, because the next plan will probably need as many.
+    /// Subtracts `calls`, the number of API calls that have read the data for a plan, from the calls that the namespace
+    /// may still use. Also stores this number, because the reads for the next plan will probably need as many calls.
     pub(super) fn charge_reads(&self, calls: u64, now: Instant) {
         let calls = calls as f64;
         self.at(now, |bucket| {

@@ -85,7 +85,8 @@ impl Ticks {
             && !ticking.worked_once
             && !self.is_rotation(&outage.error)
         {
-            // Several controllers can get the same error. Only the first of them logs it.
+            // The API refuses the daemon's calls permanently, e.g. because the token is wrong, so the daemon ends.
+            // Several controllers can find this out at the same time. Only the first of them logs the error.
             if !self.failed.swap(true, Ordering::Relaxed) {
                 log::error!(controller = name; "{name}: {outage}");
             }

@@ -24,7 +24,7 @@ pub(super) struct Pagination {
     per_page: u64,
     #[serde(deserialize_with = "Option::deserialize")]
     next_page: Option<u32>,
-    /// The number of the last page. It can be null in the answer with the last page.
+    /// The number of the last page. In the answer with the last page, the API can return null here.
     #[serde(deserialize_with = "Option::deserialize")]
     last_page: Option<u32>,
     /// The number of items in the whole list, or `None` when the API does not count them.
@@ -179,8 +179,8 @@ impl Pagination {
             }
         };
         match self.total_entries {
-            // For an empty list, the API answers that page 1 is the last page, so the number of pages is at least 1
-            // here.
+            // For an empty list, the API answers that page 1 is the last page. The number of pages that is computed
+            // from the number of items would be 0 then, so 1 is used.
             Some(total) if total.div_ceil(self.per_page).max(1) != u64::from(last) => Err(format!(
                 "answered that page {last} is the last, and that there are {total} items"
             )),
@@ -211,8 +211,8 @@ mod tests {
     const PER_PAGE: usize = 3;
     const RUNS: u64 = 20_000;
 
-    /// A list of resources, which is returned in pages. Each item has the ID of the resource, and the number of the
-    /// read that returned the item.
+    /// A list of resources that an API returns in pages, while resources are created and deleted. In the answers, each
+    /// item has the ID of the resource and a number that says in which read it was returned.
     struct Model {
         ids: Vec<u64>,
         next_id: u64,

@@ -50,7 +50,7 @@ pub struct HttpSettings {
     pub watch: fn(&str, Method, &str, TryStage),
 }
 
-/// Which reads are tried again when another try may help.
+/// Says which failed reads are sent again. Only failures after which another try may succeed are considered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     All,
@@ -146,7 +146,7 @@ pub(super) struct HttpCall<'a> {
 }
 
 impl Method {
-    /// Returns the name in lower case, as metrics have it.
+    /// Returns the name of the HTTP method in lower case, as the labels of metrics have it.
     pub fn lower_name(self) -> String {
         self.name().to_ascii_lowercase()
     }

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, HashMap};
 /// however large other Services are.
 const ALWAYS_KEPT: usize = 1 << 10;
 
-/// How many bytes the Services of one namespace may take together, without the first [`ALWAYS_KEPT`] bytes of each
-/// Service. 130 Services of the largest size that is read fit into this limit.
+/// How many bytes the Services of one namespace may take together. The first [`ALWAYS_KEPT`] bytes of each Service are
+/// not counted. 130 Services of the largest size that is read fit into this limit.
 const OF_NAMESPACE: usize = 4 << 20;
 
 /// How many bytes all Services together may take, without the first [`ALWAYS_KEPT`] bytes of each Service. While the

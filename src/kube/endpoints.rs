@@ -109,8 +109,8 @@ impl Collect for CollectedEndpoints<'_> {
 
 impl KubeClient {
     /// Returns on which of these nodes the pods of these Services run. EndpointSlices with IPv6 addresses are ignored.
-    /// At most [`SERVICES_WITH_PODS`] Services are allowed. `print` is the hash of an earlier answer about the same
-    /// Services and nodes. When the new answer has the same hash, the result is `None`.
+    /// At most [`SERVICES_WITH_PODS`] Services are allowed. `print` is the hash of the API server's earlier answer
+    /// about the same Services and nodes. `None` means that the new answer has the same hash, so nothing has changed.
     pub fn endpoints(
         &self,
         services: &[ServiceName],

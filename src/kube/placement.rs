@@ -43,7 +43,7 @@ pub struct PlacedObject {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PlacedMeta {
-    /// `None` for a PersistentVolume.
+    /// The namespace of the object. `None` for a PersistentVolume, which has no namespace.
     namespace: Option<String>,
     name: String,
     labels: Option<BTreeMap<String, String>>,
@@ -69,7 +69,7 @@ struct PlacedSpec {
     affinity: Option<Affinity>,
     /// The template of the pods of a DaemonSet.
     template: Option<Template>,
-    /// The affinity of a PersistentVolume.
+    /// The node affinity of a PersistentVolume, i.e. the nodes on which the volume can be used.
     node_affinity: Option<NodeAffinity>,
     claim_ref: Option<PlacedReference>,
 }
@@ -150,7 +150,9 @@ impl PlacedObject {
             && ZONES_OF_VOLUME.iter().all(|key| self.is_in_zone(key, label(key)))
     }
 
-    /// Whether a PersistentVolume has no label with this key, or one that lists the zone.
+    /// Whether a PersistentVolume can be used on a node that has the value `zone` in the label `key`. This is so when
+    /// the volume has no label with this key, or lists the value in it. `None` means that the node has no such label,
+    /// so the result is `true` only for a volume without the label.
     fn is_in_zone(&self, key: &str, zone: Option<&str>) -> bool {
         let labels = self.metadata.labels.as_ref().filter(|_| self.metadata.namespace.is_none());
         let zones = labels.and_then(|labels| labels.get(key));

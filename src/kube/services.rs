@@ -330,8 +330,9 @@ impl Collect for Collected<'_> {
                 let finalizers = &mut service.metadata.finalizers;
                 finalizers.keep(|finalizer| finalizer == LOAD_BALANCER_FINALIZER);
             }
-            // `Total` is only a preliminary value. The right limit is known when all Services were read, and
-            // `Collected::end` sets it.
+            // The Service has lost its large fields because of a memory limit: that of its namespace, or that of all
+            // Services. Which limit it is can be known only after all Services were read. Until `Collected::end` then
+            // sets the right value, the value is `Total`.
             service.above = Some(Above::Total);
         }
     }

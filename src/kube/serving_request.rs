@@ -118,7 +118,8 @@ fn value<'a>(reader: &mut Reader<'a>, tag: u8) -> Form<Input<'a>> {
     if found == tag { Ok(content) } else { Err("a field has another type than kubelets write") }
 }
 
-/// Reads the next value, and returns its tag and its content. A length has at most two bytes after the first, which is
+/// Reads the next value of the DER encoding (a tag, a length and the content), and returns its tag and its content. The
+/// length is one byte, or a byte that says how many bytes of length follow, which can be one or two here. Two are
 /// enough for [`PEM_BYTES_AT_MOST`].
 fn any_value<'a>(reader: &mut Reader<'a>) -> Form<(u8, Input<'a>)> {
     let short = |_| "the request ends in the middle of a value";
@@ -134,7 +135,8 @@ fn any_value<'a>(reader: &mut Reader<'a>) -> Form<(u8, Input<'a>)> {
     Ok((tag, reader.read_bytes(length).map_err(short)?))
 }
 
-/// Reads the one value that fills the input.
+/// Reads the only value in `input`, which has the DER encoding (a tag, a length and the content). Returns its content.
+/// It is an error when the value has another tag than `tag`, or when something follows the value.
 fn only(input: Input, tag: u8) -> Form<Input> {
     input.read_all(ENDS_ELSEWHERE, |reader| value(reader, tag))
 }
@@ -185,7 +187,8 @@ fn subject(name: Input) -> Form<String> {
     text(named(part, COMMON_NAME, PRINTABLE_STRING)?)
 }
 
-/// Returns a text of the characters that the names of kubelets have.
+/// Returns the content as text. It is an error when the content has a character that no name of a kubelet's node has,
+/// or when it is empty or too long.
 fn text(content: Input) -> Form<String> {
     let bytes = content.as_slice_less_safe();
     let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || b":.-".contains(byte);

@@ -23,7 +23,7 @@ pub struct Workload {
 /// The flags and variables that a container is started with, if their values are in the workload object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Container {
-    /// The arguments of the command line, after the program.
+    /// The arguments of the container's command line, without the program at its beginning.
     pub words: Vec<String>,
     /// The names and values of the environment variables.
     pub variables: Vec<(String, String)>,

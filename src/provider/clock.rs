@@ -62,7 +62,8 @@ pub trait Surroundings {
     /// stdout.
     fn print(&self, is_stderr: bool, text: &[u8]);
 
-    /// Installs the logger of the simulated process, instead of a global logger.
+    /// Sets the logger of the simulated process. A test can simulate several processes, so each of them has a logger of
+    /// its own, and the global logger of the crate `log` is not used.
     fn log_with(&self, logger: Box<dyn Log>);
 
     /// Runs a simulated thread, which calls `work` again and again. `work` returns the pause before the next call, or

@@ -181,7 +181,8 @@ pub struct Metadata {
     pub findings: Vec<Finding>,
 }
 
-/// The values of the zone label for the nodes on one server.
+/// The value that a node on this server should have in its zone label, and the two values that this program could have
+/// written there (the server's data center and its location).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneValues {
     /// The value that a new node gets. `None` means that a new node gets no zone label.

@@ -697,7 +697,7 @@ pub struct HealthyTargets {
 pub struct Consumption {
     /// The monthly price without taxes, in the currency of the Hetzner account.
     pub monthly_price: Option<f64>,
-    /// The outgoing traffic of the present month, in bytes.
+    /// The outgoing traffic of the present month, in bytes. `None` when the cloud does not report it.
     pub outgoing_traffic: Option<u64>,
     pub ingoing_traffic: Option<u64>,
     /// The outgoing traffic of a month that the price includes, in bytes.
@@ -750,7 +750,8 @@ pub struct PortOwner {
     pub uid: Option<String>,
     /// The Service that owns the port, as `namespace/name`. `None` when this cluster has no such Service.
     pub service: Option<String>,
-    /// The port on the targets to which the load balancer sends the traffic. It is usually a node port.
+    /// The port on the targets to which the load balancer sends the traffic. It is usually a node port. `None` when the
+    /// cloud does not report it.
     #[serde(rename = "destinationPort")]
     pub destination: Option<u16>,
 }
@@ -840,7 +841,8 @@ pub struct Orphan {
     /// The UID of the Service for which the load balancer was created. A load balancer that several Services share has
     /// no such UID, and this field then has the name of their group.
     pub service_uid: String,
-    /// Whether the Service still exists, but has another type than LoadBalancer and no finalizer.
+    /// Whether the Service still exists. It then has another type than LoadBalancer and no finalizer, so it needs no
+    /// load balancer any more. `false` means that the Service was deleted.
     pub service_exists: bool,
     /// The change that deletes the load balancer, or the reason why this program never deletes it. Just before the
     /// deletion, the change reads the load balancer again. When the load balancer has changed in the meantime, it is

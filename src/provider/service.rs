@@ -119,8 +119,9 @@ pub enum Reach {
     /// The list of servers was not read, so it is not known how the server can be reached.
     #[default]
     Unknown,
-    /// It is not certain that the node runs on this server, although the server has the node's name. The server stays a
-    /// target where it is one, and is not added elsewhere. Only nodes of other providers are matched by their names.
+    /// The server has the name of the node, but it is not certain that the node runs on this server. Only a node of
+    /// another provider is matched with its server by name. Where the server is a target already, it stays. It is not
+    /// added as a new target.
     Doubtful,
     /// The list of servers is complete, but does not have this server.
     Missing {
@@ -261,7 +262,7 @@ pub struct Cluster {
     /// The servers with which nodes in `target_only` are certainly matched. A server with the name of such a node is
     /// missing here when something contradicts the match.
     pub matched: HashSet<InstanceId>,
-    /// The Secrets that the planned Services use.
+    /// The Secrets of type `kubernetes.io/tls` whose certificates the planned Services use.
     pub tls_secrets: TlsSecrets,
     /// Earlier removals of targets, and the nodes on which pods run. Both help to decide which nodes become targets.
     pub history: TargetHistory,
@@ -278,8 +279,8 @@ pub struct TargetHistory {
     /// How many targets of each load balancer have lost their places to nodes with pods within the last minute. The key
     /// is the ID of the load balancer.
     pub exchanged: HashMap<u64, usize>,
-    /// The nodes on which pods run. Only the pods of Services that want nodes with pods as their targets first are
-    /// considered.
+    /// The nodes on which pods of Services run. This is read only for the Services that prefer nodes with their pods as
+    /// targets.
     pub pods: Arc<PodNodes>,
 }
 
@@ -333,8 +334,8 @@ impl From<HashMap<String, Vec<Service>>> for Groups {
 }
 
 impl Groups {
-    /// Returns the Services of the group (the Services that share a load balancer) with this key, with the oldest
-    /// Service first.
+    /// Returns the Services of the group (the Services that share a load balancer) with the name `key`, with the oldest
+    /// Service first. The result is empty when there is no such group.
     pub fn of_key(&self, key: &str) -> &[Service] {
         self.by_key.get(key).map_or(&[], Vec::as_slice)
     }

@@ -22,7 +22,7 @@ impl<T> Sourced<T> {
 pub enum Source {
     /// An annotation of the Service or node for which the value is used.
     Annotation(String),
-    /// A label of the node for which the value is used.
+    /// A label of a node. The value is used for this node.
     Label(String),
     /// The value of an environment variable. The text is the name of the variable.
     Environment(String),

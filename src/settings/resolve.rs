@@ -34,7 +34,8 @@ pub struct Parsed {
     pub help: bool,
     /// Whether `--version` was given.
     pub version: bool,
-    /// The notices about settings. Each of them is logged once.
+    /// Messages for the user about settings that are not wrong, e.g. that a variable has no effect. Each of them is
+    /// logged once.
     pub notices: Vec<Notice>,
     /// The notices about variables of forks of hcloud-cloud-controller-manager, which have no effect. `doctor` and
     /// `status` show them. For other commands the list is empty, and `notices` has them.
@@ -140,9 +141,10 @@ impl Parsed {
     }
 }
 
-/// Returns notices about environment variables that are set and have no effect. An ignored variable of
-/// hcloud-cloud-controller-manager is reported only by commands that read the daemon's arguments. A probable
-/// misspelling of a known variable is always reported.
+/// Returns messages about environment variables that are set and have no effect. There are two kinds. A name that is
+/// probably a misspelling of a known variable is reported by every command. A variable of
+/// hcloud-cloud-controller-manager that is ignored here is reported only by commands that take the daemon's flags, e.g.
+/// `run`.
 fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Notice> {
     let notice = |name: String| {
         if IGNORED_VARIABLES.contains(&name.as_str()) {

@@ -227,8 +227,9 @@ pub(super) fn network(text: &str) -> Result<NetworkSelector, String> {
     id.map_err(|_| "too large for the ID of a Network".to_owned())
 }
 
-/// The domains of Kubernetes whose labels a node can get from its server. `HCLOUD_INSTANCES_LABEL_PREFIXES` must list
-/// each such label by its whole key, and not as `DOMAIN/`. Other labels of Kubernetes are refused.
+/// The domains of Kubernetes whose labels a node can get from its server. In `HCLOUD_INSTANCES_LABEL_PREFIXES`, such a
+/// label must be listed by its whole key `DOMAIN/NAME`. The item `DOMAIN/`, which would mean all labels of the domain,
+/// is refused for them. Labels of other domains of Kubernetes are always refused.
 const TAKEN_BY_NAME: [&str; 2] = ["topology.kubernetes.io", "node-role.kubernetes.io"];
 
 /// Parses the list of the labels of servers that become labels of nodes. An item is `DOMAIN/` for all labels of a

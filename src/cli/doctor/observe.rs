@@ -39,8 +39,8 @@ const CLOUD: &[Credential] = &[Credential::Cloud];
 const BOTH: &[Credential] = &[Credential::Kubernetes, Credential::Cloud];
 
 /// The reads (stages) that the checks need, in the order in which they are made. When an API has refused credentials,
-/// later reads that send the same credentials are skipped. No row lists the login of Robot among its credentials,
-/// because Robot's client itself does not send a refused login again within ten minutes.
+/// later reads that send the same credentials are skipped. The login of Robot is not among the credentials of any read
+/// here, because Robot's client itself does not send a refused login again within ten minutes.
 #[rustfmt::skip] // Each row has what is read, the check that reports it, what it needs, and what it sends.
 const STAGES: &[ReadStage] = &[
     stage("the token", "token", &[], &[], |view, may| {

@@ -486,8 +486,9 @@ fn what_fails_for_all_stops_the_executions_in_turn() {
     }
 }
 
-/// `begins_by` is the latest time at which the first change of an object can be sent. Further changes of the object can
-/// be sent after this time.
+/// `begins_by` is the latest time at which an execution (the changes of one object) can send its first change. This
+/// execution is too late and sends nothing. An execution that has begun in time can send its further changes after this
+/// time.
 #[test]
 fn an_execution_that_begins_too_late_is_stopped() {
     let _simulated = simulated();

@@ -303,7 +303,8 @@ fn approve(
     })
 }
 
-/// Reports the outcome for a request, and writes the event of the node.
+/// Adds the outcome for a certificate request to the report of the sync pass. When the request was approved, or when
+/// there is an error or a problem, also writes an event about it on the node that made the request.
 fn note(apis: &Apis, report: &mut Report, plan: &RequestPlan, outcome: Result<bool, KubeError>) {
     let (object, node) = (plan.name(), plan.node.seen_by(NAME));
     report.planned += plan.changes.len();

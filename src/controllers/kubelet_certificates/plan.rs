@@ -143,8 +143,9 @@ pub fn plan(candidate: &PendingRequest, index: &MatchIndex) -> RequestPlan {
     plan
 }
 
-/// Returns why the cloud does not prove a name for the node, or `None` when it does. `proven` are the addresses of the
-/// node's server. The network address of an IPv6 network belongs to no machine.
+/// Returns the reason why the certificate request must not be approved because of this name (a DNS name or an IP
+/// address). `None` when the cloud proves that the name belongs to the node. `proven` are the addresses of the node's
+/// server. The first address of an IPv6 network is not accepted, because it belongs to no machine.
 fn why_not(name: &AltName, node: &str, proven: &[IpNet]) -> Option<&'static str> {
     match name {
         AltName::Dns(dns) if is_of_api_server(dns) => Some("it is a name of the API server"),
@@ -159,7 +160,9 @@ fn why_not(name: &AltName, node: &str, proven: &[IpNet]) -> Option<&'static str>
     }
 }
 
-/// Whether clients use this name for the API server. With kubeadm, one authority signs for it and for kubelets.
+/// Whether clients use this name for the API server. No kubelet may get a certificate for such a name: with kubeadm,
+/// the same authority signs the certificates of the API server and those of kubelets, so a kubelet could pretend to be
+/// the API server.
 fn is_of_api_server(dns: &str) -> bool {
     let dns = dns.to_ascii_lowercase();
     ["localhost", "kubernetes"].contains(&&*dns) || dns.starts_with("kubernetes.")

@@ -167,8 +167,8 @@ impl LifecycleController {
         (report, plans)
     }
 
-    /// Reads the nodes, and what the cloud says about the servers of those that must be checked. Notes in `off` what was
-    /// read about servers that are off, and how many nodes are ready.
+    /// Reads the nodes, and what the cloud says about the servers of the nodes that must be checked. Stores in `off`
+    /// which servers the cloud has reported as off, and how many nodes are ready.
     fn observe(
         &self,
         apis: &Apis,

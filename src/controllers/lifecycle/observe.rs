@@ -24,9 +24,9 @@ const SEEN_AT_LEAST: usize = 2;
 /// answering, and no more of its servers are read.
 const FAILURES_AT_MOST: usize = 3;
 
-/// Returns what the cloud says about the servers of those `due` nodes that are not ready. `nodes` are all nodes of the
-/// cluster. When one of the two APIs (Cloud, Robot) does not answer, its error is returned beside the facts from the
-/// other API.
+/// Returns what the cloud says about the servers of the nodes that are not ready and must be checked now. `due` are the
+/// nodes that must be checked now, and `nodes` are all nodes of the cluster. When one of the two APIs (Cloud, Robot)
+/// does not answer, its error is returned beside the facts from the other API.
 pub(super) fn facts(
     apis: &Apis,
     nodes: &[Arc<KubeNode>],

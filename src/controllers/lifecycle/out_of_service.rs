@@ -60,8 +60,9 @@ impl fmt::Display for TaintRule {
     }
 }
 
-/// What must be known to check the rules for the taint `out-of-service`. It is kept in memory only, so it is empty when
-/// the process starts.
+/// What this process knows about servers that are off, and about the number of ready nodes. From these facts it decides
+/// which nodes get the taint `out-of-service`. They are kept in memory only, so that the reads of servers are not known
+/// any more after a restart.
 #[derive(Clone, Debug)]
 pub struct OffServers {
     /// The setting `--node-out-of-service-after`, which is how long a server must be off before its node gets the taint
@@ -70,7 +71,7 @@ pub struct OffServers {
     /// The number of nodes in the cluster. The field `ready` says how many of them are ready.
     pub nodes: usize,
     pub ready: usize,
-    /// The moment at which the rules are checked.
+    /// The moment at which the conditions for the taint `out-of-service` are checked.
     pub now: Instant,
     /// The moment at which this process last set the taint `out-of-service` on any node. `None` when it has set none.
     pub last_taint: Option<Instant>,

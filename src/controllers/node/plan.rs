@@ -66,8 +66,9 @@ impl ServerMatch {
     }
 }
 
-/// Makes the plans for all nodes. `servers` are all servers. When a new node has no matching server, and has not been
-/// ready since before the time `overdue`, its plan says that the machine of the node probably does not exist any more.
+/// Makes the plans for all nodes. `servers` are all servers. A new node can have no matching server and not be ready.
+/// When it has been so since before the time `overdue`, its plan says that the machine of the node probably does not
+/// exist any more.
 pub fn plan<'a, N: Borrow<KubeNode>>(
     nodes: &'a [N],
     servers: impl Into<Servers<'a>>,
@@ -138,8 +139,8 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
 }
 
 impl NodePlan {
-    /// Returns a plan without changes that shows this server. Commands display such plans when Kubernetes does not
-    /// answer and no node is known.
+    /// Returns a plan without changes, which is about this server and not about a node. Commands show such plans when
+    /// Kubernetes does not answer, so that the nodes are not known.
     pub fn of_server(instance: &Instance) -> NodePlan {
         let object = ObjectReference::without_namespace("Server", &instance.name, instance.id);
         let external = instance.public_ipv4.iter();
@@ -215,7 +216,8 @@ impl NodePlan {
         needs
     }
 
-    /// Makes the plan for a node of another provider. Nothing is ever written to it.
+    /// Makes the plan for a node of another provider whose server was found by name and address. The server can be a
+    /// target of load balancers, and nothing is written to the node.
     fn target_only(&mut self, found: ForeignMatch) {
         let finding = found.obstacle.clone().unwrap_or_else(|| {
             let server = found.named.first().map(|it| format!("{} ({})", it.name, it.id));
@@ -321,8 +323,8 @@ impl NodePlan {
         Finding::warning(Reason::PossibleNodeDeletion, message)
     }
 
-    /// Adds a finding (a message for the operator). When the node is not initialised yet, the finding also becomes the
-    /// obstacle of the plan (the reason why nothing is written).
+    /// Adds a finding (a message for the operator) to the plan. When the node is not initialised yet, the finding
+    /// becomes the obstacle of the plan instead, i.e. the reason why nothing is written to the node.
     fn block_if_new(&mut self, finding: Finding) {
         if is_uninitialized(&self.node) {
             self.obstacle = Some(finding);

@@ -31,8 +31,9 @@ pub struct Dependent {
 }
 
 impl Relabelling {
-    /// Whether there is something to write, and nothing prevents it. A volume prevents it, and so does an API that did
-    /// not answer.
+    /// Whether the zone label of at least one node must be changed, and nothing forbids the change. It is forbidden
+    /// when a PersistentVolume depends on the present label, when the objects that may depend on it could not be read,
+    /// or when the API did not say on which server a node runs.
     pub fn may_be_written(&self) -> bool {
         let is_unclear = |plan: &NodePlan| plan.server == ServerMatch::Unclear;
         self.plans.iter().any(NodePlan::has_writes)
@@ -47,8 +48,9 @@ impl Relabelling {
         Relabelling { plans, dependents }
     }
 
-    /// Carries out the plans, several nodes at a time, unless something prevents it. No other node is begun after the
-    /// first failure. Returns the plans of the nodes that were begun.
+    /// Writes the zone labels that the plans contain, for several nodes at a time. Writes nothing unless
+    /// [`Relabelling::may_be_written`] is true. After the first failure, no further node is begun. Returns the plans of
+    /// the nodes that were begun.
     pub fn apply(&self, apis: &Apis, controller: &'static str) -> (Report, Vec<NodePlan>) {
         let plans = if self.may_be_written() { &self.plans[..] } else { &[] };
         let write = |plan: &NodePlan| {
@@ -108,8 +110,9 @@ fn with_version_of(plan: &NodePlan, node: &KubeNode) -> Result<NodePlan, &'stati
     is_same.then(plan).ok_or("its labels were changed after the plan was made; repeat the command")
 }
 
-/// The kinds of objects that are read: the word for an object, what the change means for it, and whether it prevents the
-/// change.
+/// The kinds of objects that can depend on the zone labels of nodes, and are read before `ccm node relabel` changes
+/// these labels. Each row has the kind, the word for an object of this kind, whether such an object forbids the change,
+/// and what the change means for the object.
 #[rustfmt::skip] // A row has the kind, the word and the answer, and then the text.
 const READ: [(PlacedKind, &str, bool, &str); 3] = [
     (PlacedKind::VOLUMES, "persistentvolume", true,

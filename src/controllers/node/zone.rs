@@ -1,4 +1,4 @@
-//! Compares the zone labels of an initialised node with those of a new node.
+//! Compares the zone labels of an initialised node with the zone labels that a new node on the same server would get.
 
 use crate::kube::KubeNode;
 use crate::provider::{Field, TopologyLabel, ZoneValues};

@@ -52,8 +52,8 @@ struct DesiredRoutes {
     gateway: Option<Ipv4Addr>,
     /// The node's IPv4 pod CIDRs that are within `--cluster-cidr`.
     cidrs: Vec<Ipv4Net>,
-    /// Whether the pod CIDRs of the node are set and valid. Otherwise the node may need any route to its server, so no
-    /// such route is deleted.
+    /// Whether the pod CIDRs of the node are set and valid. If they are not, it is not known which routes the node
+    /// needs. No route that leads to the node's server is then deleted.
     is_settled: bool,
     /// Whether the node has an IPv6 pod CIDR. No route leads to this CIDR, because the network supports only IPv4
     /// routes.
@@ -485,9 +485,9 @@ impl<'a> Planner<'a> {
         let says = desired.plan.node.condition(NETWORK_UNAVAILABLE);
         match desired.plan.obstacle {
             _ if desired.cidrs.is_empty() => None,
-            // While a needed route is blocked by a route that may belong to another cluster, a condition that is
-            // missing or `False` stays as it is. If it were written as `False` now, the next plan would wrongly take it
-            // as proof that the Network belongs to this cluster.
+            // While a needed route in the Network is blocked by a route that may belong to another cluster, the
+            // condition `NetworkUnavailable` is not written as `False`. It stays as it is if it is missing or `False`.
+            // Otherwise the next plan would take the value `False` as proof that the Network belongs to this cluster.
             None if self.is_in_doubt && matches!(says, None | Some("False")) => None,
             None => Some(false),
             // The list of servers does not contain the node's server. The lifecycle controller decides whether the node
@@ -523,8 +523,9 @@ impl<'a> Planner<'a> {
             let fix = "delete routes that are not needed, or use an overlay network";
             findings.push(Finding::warning(Reason::RouteLimitNear, why).with_fix(fix));
         }
-        // When a node's server is not in the network, stale routes (routes to a server without a node) to the node's
-        // pods are not reported. The message about the node itself already says more.
+        // When the server of a node is not in the Network, the node's own finding (a message for the operator) already
+        // says so. Stale routes (routes to a server that belongs to no node) that lead to the pod CIDRs of this node
+        // are therefore not reported.
         let lost = self.desired.iter().filter(|desired| desired.gateway.is_none());
         let lost: Vec<&Ipv4Net> = lost.flat_map(|desired| &desired.cidrs).collect();
         let is_lost = |row: &RouteRow| lost.iter().any(|net| overlap(**net, row.destination));

@@ -119,10 +119,10 @@ impl Admission {
         self.admit(&service, agenda, has_room)
     }
 
-    /// Returns the namespace from whose share of API calls the calls for the plan of this Service are subtracted. If an
-    /// earlier change of this Service is unfinished, the same share is used as for that change. Otherwise, if another
-    /// Service on the same load balancer has an unfinished change, its share is used: `of_groups` is the result of
-    /// [`Admission::payers_of_groups`]. `None` when there is no unfinished change.
+    /// Returns whose share of API calls is charged for the plan of this Service. If a change of this Service was begun
+    /// earlier and is unfinished, the same share is charged again. Otherwise, if another Service of its group (the
+    /// Services that share a load balancer) has an unfinished change, the share for that change is charged. `of_groups`
+    /// has these shares, see [`Admission::payers_of_groups`]. `None` when there is no unfinished change.
     pub(super) fn payer(
         &self,
         service: &KubeService,

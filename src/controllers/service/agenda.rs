@@ -53,9 +53,9 @@ pub(super) struct Agenda {
     /// Service has the finalizer again, another process of this program with another `--load-balancer-class` or
     /// `--service-selector` manages the Service now. This controller then leaves the finalizer alone.
     released: HashSet<String>,
-    /// The start of the last comparison of all Services with their load balancers, if a search for orphans (load
-    /// balancers whose Service does not exist) is due after that comparison. `None` when no search is due, e.g. because
-    /// it has already been made.
+    /// A search for orphans (load balancers whose Service does not exist) follows each comparison of all Services with
+    /// their load balancers. While such a search is due, this is the time at which its comparison began. `None` when no
+    /// search is due, e.g. because it was already made.
     orphans_due: Option<Instant>,
     /// The Services whose load balancers have a target that should be removed but stays for now, e.g. because too few
     /// other targets are healthy. The target should be removed because its node will stop soon or runs no pods. The key
@@ -97,8 +97,9 @@ pub(super) enum News {
     Changed,
     /// Nothing in the Service on which its plan depends has changed.
     Same,
-    /// The list shows a version of the Service that is older than the version for which the last plan was made. The
-    /// next lists can show the older version, too.
+    /// The list of Services, as the API server answered it, shows an older version of the Service than the one for
+    /// which the last plan was made. The API server's cache can be behind, so the next lists can show the older
+    /// version, too.
     Old,
 }
 

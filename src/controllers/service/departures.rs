@@ -39,9 +39,9 @@ pub(super) struct Departures {
     delays: BTreeSet<Duration>,
     /// The moment at which this process first saw that a node departs (will stop soon), by the UID of the node.
     since: HashMap<String, Instant>,
-    /// Whether plans can change only because time passes. This is so when at least one node will stop soon, and the
-    /// longest time in `delays` for which Services keep such a node as a target is not over yet. The value was computed
-    /// when Services and nodes were last read.
+    /// Whether plans can become different without any change of a Service or node, only because time passes. This is so
+    /// while at least one node will stop soon, and the longest time in `delays`, for which Services keep such a node as
+    /// a target, is not over yet. The value was computed when Services and nodes were last read.
     is_pending: bool,
     /// The removals of targets that Services still wanted. A target was removed because its node will stop soon, or
     /// because a node with pods took its place. Each entry has the ID of the load balancer, the name of the node, and

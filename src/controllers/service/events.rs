@@ -27,8 +27,9 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
         && plan.cloud.outcome.is_in_order()
         && plan.changes_now().next().is_none()
         && !fails(plan);
-    // The Service is as it should be, and no change was made that would write an event. This event says that the
-    // earlier failure is over.
+    // An earlier sync of the Service has failed, and the Service is as it should be now. No change was made in the
+    // meantime that would write an event. So the event `EnsuredLoadBalancer` is written here, to say that the failure
+    // is over.
     if is_right && recovered(apis, plan.object.seen_by(source(apis))) {
         let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);
         report(apis, &plan.object, [ensured]);

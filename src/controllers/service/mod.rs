@@ -130,8 +130,8 @@ impl ServiceController {
         Ok(plans)
     }
 
-    /// Returns the plans for the Services that `selection` asks for. A Service that this controller must not manage has
-    /// a plan only when it has a load balancer.
+    /// Returns the plans for the Services in `selection`. A Service that this controller must not manage gets a plan
+    /// only when it has a load balancer, so that a user can see the load balancer.
     pub fn evaluate(
         &self,
         apis: &Apis,
@@ -358,8 +358,8 @@ impl ServiceSync<'_> {
             None => Vec::new(),
         };
         measure(&seen);
-        // All nodes are read again before a write. The first list is dropped here, because two lists of thousands of
-        // nodes would take most of the memory.
+        // All nodes are read again before a write. The list of nodes from the beginning of this sync pass is not needed
+        // any more and is dropped here, because two lists of thousands of nodes would take most of the memory.
         seen.nodes = Arc::default();
         let is_taken_up = |plan: &mut ServicePlan| plan.is_taken_up();
         let mut to_do: Vec<_> = in_order.extract_if(.., is_taken_up).collect();
@@ -448,7 +448,8 @@ impl ServiceController {
         Ok(seen)
     }
 
-    /// Returns how old the lists of Services and nodes may be, and whether the API server may answer from its cache.
+    /// Returns how old the lists of Services and nodes may be for a sync pass, and whether the API server may answer
+    /// the requests for them from its cache.
     fn reads_of_kubernetes(&self, selection: &Selection) -> (Duration, ReadFrom) {
         let shared = self.settings.sync_interval / 2;
         if selection.is_explicit() {
@@ -622,9 +623,10 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
-    // When all Services are compared with their load balancers (`is_comparison`), the certificates are read if any
-    // Service uses one. If they were not read then, no Service uses a certificate, and the metric with the earliest
-    // expiry of a certificate becomes 0.
+    // The certificates were read if at least one Service uses a certificate. During a comparison of all Services with
+    // their load balancers (`is_comparison`), certificates that were not read therefore mean that no Service uses one.
+    // The metric with the earliest expiry of a certificate then becomes 0. At any other time, the metric keeps its
+    // value when they were not read.
     if certificates.is_some() || seen.is_comparison {
         let all = certificates.iter().flatten();
         let first = all.filter_map(|certificate| certificate.not_valid_after).min();

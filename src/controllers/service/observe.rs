@@ -372,9 +372,10 @@ pub(super) fn observe(
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().chain(groups.services()).collect();
     let snapshot = apis.load_balancers(&for_cloud, reads.max_age, reads.urgency)?;
     let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
-    // The servers come from the last list, which another controller may have read. Plans that need a newer list get it
-    // from `ObservedServices::read_needs`. A node of another provider is matched with a server of a list that is as new
-    // as the list of load balancers.
+    // The nodes of this cloud name their servers in their provider IDs. For them, the last list of servers is used,
+    // however old it is, and plans that need a newer list get it from `ObservedServices::read_needs`. The nodes of
+    // other providers are matched with servers by name and address. When there are such nodes, the list of servers is
+    // as new as the list of load balancers.
     let provider = &*apis.provider;
     let is_matched = |node: &Arc<KubeNode>| is_foreign(node, provider);
     let servers = if provider.matches_foreign_nodes() && seen.nodes.iter().any(is_matched) {
@@ -431,8 +432,9 @@ impl DedicatedServers {
         let number = |node: &Arc<KubeNode>| server_of(node, &*apis.provider)?.dedicated();
         let mut numbers = nodes.iter().filter_map(number);
         if dedicated.servers.is_none() && dedicated.is_known && numbers.next().is_some() {
-            // When Robot (the API of dedicated servers) does not answer, the plans are made without a list of dedicated
-            // servers. It is then not proven to which server an address belongs.
+            // When Robot (the API of dedicated servers) does not answer, the error is ignored, and the plans are made
+            // without a list of dedicated servers. The addresses of dedicated servers then come only from their Node
+            // objects, and nothing proves that they are right.
             dedicated.servers = apis.dedicated(None, Urgency::Needed).ok();
         }
         dedicated
@@ -563,7 +565,8 @@ pub(super) fn cluster(
             }
             ProviderId::Foreign | ProviderId::Unknown(_) | ProviderId::Disabled(_) => {}
         }
-        // From the addresses in a node's status, only IP addresses are used. Host names are left out.
+        // Only the IP addresses in the node's status are used here, because the result is compared with addresses of
+        // load balancer targets. Host names are left out.
         let ips = node.status.addresses.iter();
         let ips = ips.filter(|address| {
             matches!(address.kind, AddressKind::InternalIP | AddressKind::ExternalIP)
@@ -581,8 +584,9 @@ struct ServerList<'a> {
     is_certain: bool,
 }
 
-/// Matches the nodes of other providers with servers. The result is empty when the settings do not allow this, or when
-/// the cloud servers were not listed.
+/// Finds the servers of those nodes whose provider ID belongs to another provider, by their names and addresses. The
+/// result is empty when the settings do not allow such nodes as targets of load balancers, or when the cloud servers
+/// were not listed.
 pub(super) fn foreign_matches<'a>(
     apis: &Apis,
     nodes: &'a [Arc<KubeNode>],

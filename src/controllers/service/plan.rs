@@ -19,7 +19,8 @@ use std::sync::Arc;
 pub enum Want {
     /// The Service wants a load balancer.
     Ensure,
-    /// The Service needs its load balancer no more. First the load balancer is removed, and then our finalizer.
+    /// The Service does not need its load balancer any more, e.g. because it is being deleted. First the load balancer
+    /// is removed, and then our finalizer.
     Remove,
     /// The load balancer stays as it is, and only our finalizer is removed. Either a person has asked for that, or this
     /// controller must not manage the Service any more.
@@ -318,9 +319,9 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
 /// controllers use a finalizer with the same name. Therefore `ServicePlan::leave_alone` checks by the labels of the
 /// load balancer whether the finalizer is ours.
 pub fn want(service: &KubeService) -> Want {
-    // When this controller must not manage a Service, and the Service has another type now but is not being deleted,
-    // the finalizer stays. If the controller manages the Service again later, it sees the finalizer and removes the
-    // load balancer.
+    // The finalizer stays in one case: this controller must not manage the Service, and the Service has another type
+    // now and is not being deleted. When the controller may manage the Service again later, it sees the finalizer and
+    // removes the load balancer.
     let may_end =
         service.is_of_type_load_balancer() || service.metadata.deletion_timestamp.is_some();
     match service.left_alone {
@@ -342,7 +343,8 @@ impl Want {
 }
 
 impl ServicePlan {
-    /// Creates the plan of a Service, without writes.
+    /// Creates a plan without writes for the Service. The caller adds the writes. `want` says what the Service wants
+    /// from this controller.
     pub(super) fn of(service: &Arc<KubeService>, want: Want) -> ServicePlan {
         let version = &service.metadata.resource_version;
         let facts = ServiceFacts { service: Arc::clone(service), want, ..ServiceFacts::default() };
@@ -404,8 +406,9 @@ impl ServicePlan {
 
     /// Makes the plan for a Service that this controller must not manage: the load balancer and our labels on it stay
     /// unchanged. If the controller manages the Service again later, these labels give the load balancer back to the
-    /// Service. If the Service is deleted, these labels show that the load balancer has no Service any more. If no load
-    /// balancer has such labels, the finalizer of the Service may belong to another controller, so it stays.
+    /// Service. If the Service is deleted, these labels show that the load balancer has no Service any more. Only the
+    /// finalizer is removed, when it is certainly ours, i.e. when a load balancer has such labels. Otherwise it may
+    /// belong to another controller, so it stays.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();
@@ -516,9 +519,8 @@ impl ServicePlan {
         self.cloud.outcome = PlanOutcome::default();
     }
 
-    /// Removes from the plan the changes in the cloud that can be made before the next write to the Service object, and
-    /// returns them. If the plan begins with a write to the Service object, the caller must already have made this
-    /// write.
+    /// Removes the next changes in the cloud from the plan, up to the next write to the Service object, and returns
+    /// them. A write to the Service object that comes before these changes must already have been made by the caller.
     pub(super) fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         let count = self.changes_now().count();
         let now = self.changes.drain(..count);

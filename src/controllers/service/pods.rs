@@ -136,7 +136,7 @@ impl Pods {
         true
     }
 
-    /// Returns the result of the last read of EndpointSlices.
+    /// Returns on which nodes pods run, according to the last read of EndpointSlices.
     pub(super) fn known(&self) -> Arc<PodNodes> {
         Arc::clone(&self.known)
     }
@@ -167,9 +167,9 @@ impl Pods {
         hasher.finish()
     }
 
-    /// Returns how many exchanges of targets count for the limit now, by the ID of the load balancer. In an exchange, a
-    /// target without pods is removed, and a node with pods becomes a target instead. An exchange counts while it is
-    /// being made and for a minute afterwards.
+    /// Returns how many exchanges of targets (a target without pods loses its place to a node with pods) each load
+    /// balancer had within the last minute, by the ID of the load balancer. Exchanges that are still being made are
+    /// included. The number of exchanges in a minute is limited.
     pub(super) fn exchanged(&self) -> HashMap<u64, usize> {
         let mut counts = HashMap::new();
         for exchange in self.exchanges.iter().filter(|exchange| exchange.counts()) {

@@ -33,9 +33,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How many plans a Service gets in one sync pass. For example, the first plan creates a load balancer, the second one
-/// attaches it to the Network, and the third one finds nothing left to do. A Service that needs more plans is continued
-/// in the next sync pass. If its plans have written nothing, it counts as failed.
+/// How many plans a Service gets in one sync pass at most. For example, the first plan creates a load balancer, the
+/// second one attaches it to the Network, and the third one finds nothing left to do. After the last allowed plan, the
+/// Service is continued in the next sync pass. But if none of its plans has written anything, the Service has failed.
 const PLANS_AT_MOST: u32 = CONFLICT_TRIES;
 
 /// The controller of Services, with the state that is kept from one sync pass to the next.
@@ -53,7 +53,8 @@ pub struct ServiceController {
     /// uses the load balancer or the name that they want.
     pub(super) queued: Vec<Task>,
     pub(super) certificates: CertificateSearch,
-    /// The Services that get no traffic, as seen when all Services were last compared with their load balancers.
+    /// The Services that had no healthy target when all Services were last compared with their load balancers. Each of
+    /// them is reported once when it stops getting traffic, and once when it gets traffic again.
     pub(super) outages: ServiceOutages,
 }
 
@@ -288,8 +289,8 @@ impl ServiceSync<'_> {
         let begun = clock::now();
         let apis = self.apis;
         let list = || apis.load_balancer_services(clock::since(begun), ReadFrom::Latest);
-        // When some Services share load balancers, their plans need the list of all Services. Otherwise each Service is
-        // read by itself.
+        // When any Services share a load balancer, the plans need all Services of the group, so all Services are
+        // listed. When no Services share one, each Service of a task is read by itself.
         let mut listed = Arc::default();
         if self.state.agenda.dependencies.has_groups {
             listed = list()?.value;
@@ -373,13 +374,15 @@ impl ServiceSync<'_> {
         self.state.admission.again(service, &self.state.agenda)
     }
 
-    /// Begins the changes of these plans. Returns the Services that need a new plan.
+    /// Begins the changes of these plans. Returns the Services that need a new plan at once, e.g. because the Service
+    /// object was changed by somebody else before our write to it.
     fn begin(&mut self, tasks: Vec<Task>, (observed, plans): Plans) -> Vec<Task> {
         let mut claimed = HashMap::new();
         let executions = self.state.executor.executions();
         executions.iter().for_each(|execution| note(&mut claimed, execution));
         let mut again = Vec::new();
-        // The plans have the same order as the tasks. A task whose Service does not exist any more has no plan.
+        // Each task is a Service that must be worked on. The plans have the same order as the tasks. When the Service
+        // of a task does not exist any more, there is no plan for this task.
         let mut plans = plans.into_iter().peekable();
         for mut task in tasks {
             let Some(plan) = plans.next_if(|plan| plan.object.uid == task.uid()) else {
@@ -674,7 +677,7 @@ impl ServiceSync<'_> {
     }
 }
 
-/// Makes one write to the Service object.
+/// Makes one write to the Service object, and returns the Service as it is after the write.
 fn patched(
     kube: &KubeClient,
     service: &Arc<KubeService>,

@@ -100,8 +100,8 @@ fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let both = match TcpListener::bind(address) {
         Ok(both) => both,
         Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(error),
-        // The IPv6 socket could not be opened, and not because another process uses the port. So this machine has no
-        // IPv6, and the server listens on IPv4 only.
+        // The listener for IPv6 could not be opened. The reason is not that another process uses the port, so this
+        // machine has no IPv6. The server then listens on IPv4 only.
         Err(_) => return Ok(vec![TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?]),
     };
     let port = both.local_addr()?.port();
@@ -168,8 +168,8 @@ fn respond(
     };
     let mut unsent = answer.as_slice();
     while !unsent.is_empty() {
-        // One write sends only what fits into the buffer of the socket. A longer answer, e.g. the metrics, needs
-        // several writes.
+        // One write sends only what fits into the buffer of the socket, so a longer answer, e.g. the metrics, needs
+        // several writes. Each of them may take the time that is left until the deadline of the whole answer.
         stream.set_write_timeout(Some(left(deadline)?))?;
         let count = stream.write(unsent)?;
         unsent = unsent.get(count..).unwrap_or_default();

@@ -85,8 +85,8 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// The reason for a write. Each reason except `Usual` stands for a special rule about the write, which the comment of
-/// the reason describes.
+/// The reason for a write to a load balancer. For each reason except `Usual`, a special rule applies, e.g. when the
+/// write must not be made. The comment of the reason has the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,

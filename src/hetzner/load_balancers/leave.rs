@@ -49,7 +49,8 @@ use serde_json::{Value, json};
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,
     pub(super) claims: Vec<Claim>,
-    /// Whether there is another load balancer that the Service must leave, even if only some ports there belong to it.
+    /// Whether the Service must leave at least one load balancer. The Service owns this load balancer, or owns only
+    /// some ports there.
     pub(super) is_any: bool,
 }
 

@@ -52,8 +52,8 @@ pub(in crate::hetzner) fn observe(
         .collect();
     if !wanted.is_empty() {
         let is_good = |age: Duration, types: &[BalancerType]| {
-            // An empty name means that the Service does not ask for a particular type. Then the list need not contain
-            // any particular type.
+            // An empty name means that the Service does not ask for a particular type of load balancer. Any list of
+            // types is then good enough for this Service.
             let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
             age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
         };
@@ -80,8 +80,8 @@ pub(in crate::hetzner) fn observe(
     Ok(snapshot)
 }
 
-/// Whether `snapshot`, the data that were read from the API, contains all lists that are needed for a plan for this
-/// Service, e.g. the list of certificates.
+/// Whether `snapshot`, the data that were read from Hetzner's API, contains everything that a plan for this Service
+/// needs. For example, the list of certificates is needed when the Service names a certificate.
 pub(super) fn covers(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let observed = &snapshot.observed;
     observed.is_for_manifests

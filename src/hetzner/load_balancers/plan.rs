@@ -28,7 +28,9 @@ use crate::text::shell_command;
 use serde_json::Value;
 
 impl BalancerSnapshot {
-    /// Returns the plan that gives the Service's load balancer its desired state.
+    /// Returns the plan that creates the load balancer of the Service, or changes it until it is as the Service and its
+    /// annotations ask. When the Service can't have the load balancer that it asks for, the plan is about its present
+    /// one.
     pub(super) fn plan_service(&self, of: ServiceInput) -> LoadBalancerPlan {
         if let Some(balancer) = self.balancers().released(&of.service.uid).first() {
             return released(*balancer, of);

@@ -2,8 +2,9 @@
 //! which ports the Service gets there.
 //!
 //! When a Service can't have the load balancer that it asks for, it stays on its present one, whose address is in the
-//! Service's status. The stages are then repeated for the present load balancer, and its labels say how the Service
-//! uses it.
+//! Service's status. The stages are then repeated for the present load balancer. The annotations ask for another load
+//! balancer, so the labels of the present one decide whether the Service owns it alone, shares it, or uses one that
+//! somebody else made.
 
 use super::annotations::parser::AnnotationParser;
 use super::checks::serves_foreign_node;
@@ -34,7 +35,8 @@ pub(super) struct Settled<'a> {
     pub(super) stays: bool,
 }
 
-/// The reason why no load balancer can be compared with what the Service asks for.
+/// The reason why the plan can't continue with a load balancer: data are missing, no load balancer can be used, or the
+/// Service must stay on its present one.
 pub(super) enum Unsettled<'a> {
     /// Some data that the plan depends on were not read from the API.
     Unread,

@@ -49,7 +49,7 @@ pub(super) struct Robot {
     calling: Mutex<()>,
 }
 
-/// The answer of `GET /reset/{number}`.
+/// Robot's answer to `GET /reset/{number}`, which says whether the dedicated server with this number is on.
 #[derive(Deserialize)]
 struct ResetAnswer {
     reset: Reset,

@@ -185,8 +185,8 @@ impl<'a> AnnotationParser<'a> {
     }
 
     /// Adds a problem (a mistake in an annotation) with a setting of the whole load balancer, and not of a single port.
-    /// When several Services share the load balancer, its ports are changed in spite of this problem. Otherwise nothing
-    /// of the load balancer is changed.
+    /// When several Services share the load balancer, the ports of an existing load balancer are still changed. When
+    /// the Service uses the load balancer alone, nothing of it is changed until the mistake is corrected.
     pub(crate) fn whole_problem(&mut self, problem: String) {
         if self.is_shared { self.whole_problems.push(problem) } else { self.problem(problem) }
     }

@@ -355,9 +355,9 @@ impl PortReader<'_, '_> {
         self.parser.read(annotation, Some(self.port), parse)
     }
 
-    /// Sets the field to the value `set`. `usual` is the default, which is used when `set` is `None`. A new port always
-    /// gets the default. An existing port gets the default only when `enforced` is given, and otherwise keeps its
-    /// present value. `enforced` names the source of the default, for display.
+    /// Sets the field to the value `set`. When `set` is `None`, a new port gets the default `usual`. An existing port
+    /// then gets the default only when `enforced` is given, and otherwise keeps its present value. `enforced` names the
+    /// source of the default, for display.
     fn set<T: Into<Value>>(
         &mut self,
         field: PortField,

@@ -128,9 +128,9 @@ pub(crate) fn upload(
     }
 }
 
-/// Returns the ID of the certificate that was uploaded from the Secret's present content. `None` means that there is no
-/// such certificate yet. Its upload is then planned, except when the Secret was not read. The error says why the Secret
-/// can't be used.
+/// Returns the ID of the certificate that was uploaded to Hetzner from the present content of the Secret. `None` means
+/// that the present content was not uploaded yet. The upload is then added to the plan, except when the Secret was not
+/// read. The error says why the Secret can't be used.
 fn upload_one(
     context: &PlanContext,
     secret: &SecretName,

@@ -244,7 +244,8 @@ fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
 fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace {
     let defaults = &context.project.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
-        // An annotation with an empty value cancels the default from the environment variable.
+        // When the Service has the annotation, even with an empty value, the default from the environment variable is
+        // not used.
         if parser.has(annotation, None) {
             parser.read(annotation, None, v::any)
         } else {

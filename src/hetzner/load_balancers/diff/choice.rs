@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(crate) struct TargetCandidate {
     pub(crate) target: TargetId,
     pub(crate) name: String,
-    /// Whether the load balancer has the target now.
+    /// Whether the node is a target of the load balancer now.
     pub(crate) is_present: bool,
     pub(crate) departure: Departure,
     /// Which Services have pods on the node. Services that do not ask for nodes with their pods as preferred targets
@@ -32,8 +32,8 @@ pub(crate) struct ChoiceRules<'a> {
     pub(crate) room: usize,
     /// How long a node that will stop soon stays a target. `None` when it stays a target like any other node.
     pub(crate) delay: Option<Duration>,
-    /// Whether the load balancer has no targets except those that are chosen here. Another target is e.g. a server that
-    /// somebody else has added.
+    /// Whether all targets of the load balancer are nodes that the Services want as targets. `false` means that it has
+    /// other targets, too, e.g. a server that somebody else has added.
     pub(crate) is_alone: bool,
     /// The Services whose pods decide which nodes are preferred as targets, as a mask: each bit stands for a Service in
     /// [`PodNodes::services`](crate::provider::PodNodes::services). Zero when no Service has asked to prefer nodes with
@@ -72,7 +72,7 @@ pub(crate) struct TargetChoice {
 }
 
 impl TargetChoice {
-    /// Returns the names of the nodes that are left out of the targets, or may be left out later, for the reason
+    /// Returns the names of the nodes that are not targets, or may lose their place as targets later, for the reason
     /// `state`.
     pub(crate) fn names(&self, state: LeftOutState) -> Vec<&str> {
         let such = self.left_out.iter().filter(|node| node.state == state);
@@ -235,9 +235,9 @@ impl Exchange<'_> {
         places
     }
 
-    /// Sometimes nodes with ready pods are left out of the targets although targets without pods exist. For each node
-    /// that is left out in this way, one such target could lose its place. Notes for each of these targets why it keeps
-    /// its place.
+    /// Sometimes nodes with ready pods are not chosen as targets although some present targets run no pods. For each
+    /// such node, one of these present targets could lose its place to the node. For each of these present targets,
+    /// notes the reason why it keeps its place.
     fn note_rest(&mut self) {
         let count = self.with_ready_pod(self.rules.services).count();
         for place in self.without_pods().into_iter().take(count) {

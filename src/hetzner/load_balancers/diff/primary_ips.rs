@@ -86,8 +86,8 @@ pub(crate) fn chosen(
     chosen
 }
 
-/// Reports each address that the Service asks for, but that the existing load balancer does not have. For
-/// `spec.loadBalancerIP`, also reports when a new load balancer will not get the address.
+/// Reports each address that the Service asks for, but that the existing load balancer does not have. When there is no
+/// load balancer yet, reports if the new one will not get the address in `spec.loadBalancerIP`.
 pub(crate) fn report(
     parser: &mut AnnotationParser,
     context: &PlanContext,

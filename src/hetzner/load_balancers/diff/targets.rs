@@ -43,9 +43,9 @@ struct Ways<'a> {
 /// A list of targets, each with the name of its node.
 type NamedTargets = Vec<(TargetId, String)>;
 
-/// Returns those existing targets of the load balancer that are nodes. In the map, `true` stands for a target that the
-/// load balancer reaches by its private IP. A target by IP is left out when the IP does not belong to a node, because a
-/// person added it by hand.
+/// Returns the existing targets of the load balancer that are nodes of the cluster. The value is `true` when the load
+/// balancer reaches the target by its private IP. A target by IP whose address belongs to no node is left out, because
+/// a person has added it by hand.
 fn targets_of_nodes(
     context: &PlanContext,
     desired: &Desired,
@@ -128,9 +128,9 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// Splits the desired targets, in their order, into those that the load balancer can have, and those that the API
-    /// would refuse. Servers that do not exist are in neither list. An existing target that is reached by the desired
-    /// kind of address can always stay.
+    /// Splits the desired targets into those that the load balancer can have, and those that the API would refuse. Both
+    /// lists keep the order. A target whose server does not exist is in neither list. A target that exists already, and
+    /// that is reached by the desired kind of address (public or private), can always stay.
     fn sort(&self, wanted: &[(TargetId, String)]) -> (NamedTargets, NamedTargets) {
         let reach = reach_of(self.context.nodes);
         // A list of servers in which no server of the cluster occurs is from another project, or is broken. So it does
@@ -429,7 +429,9 @@ impl Diff<'_, '_> {
         counts.into_keys().collect()
     }
 
-    /// Returns each target that is healthy on a port, with the port.
+    /// Returns each pair of a target and a port on which the target is healthy. The port is a port of the load
+    /// balancer. The target is one machine, also when a label selector has selected it. It is `None` when the target is
+    /// not a machine, but such targets have no health of their own.
     fn healthy(&self) -> impl Iterator<Item = (Option<TargetId>, u16)> + '_ {
         let targets = self.balancer.into_iter().flat_map(|labelled| &labelled.balancer.targets);
         targets.flat_map(ApiTarget::machines).flat_map(|(target, health)| {

@@ -152,8 +152,9 @@ impl Diff<'_, '_> {
         self.found.changes.extend(late);
     }
 
-    /// Compares one field, and adds it to the list of compared fields. Returns the description of the change when the
-    /// field differs from `want`. When `want` is `None`, the field is left unchanged.
+    /// Compares the present value `have` of one field of the load balancer with the desired value `want`, and adds both
+    /// to the list of compared fields. Returns the description of the change when they differ. When `want` is `None`,
+    /// the field is left unchanged.
     pub(crate) fn compare(
         &mut self,
         name: &str,
@@ -187,7 +188,8 @@ impl Diff<'_, '_> {
         self.found.changes.push(change);
     }
 
-    /// Compares the name and the labels. One request can change both.
+    /// Compares the name and the labels of the load balancer with the desired ones, and adds one change for both when
+    /// they differ. The API can change both with one request.
     fn name_and_labels(&mut self, wanted: Option<Sourced<String>>, adopts: Option<Finding>) {
         let (mut parts, mut body) = (Vec::new(), json!({}));
         let name = self.free_name(wanted);
@@ -253,9 +255,9 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
-            // Whether the label is written. With `--cloud-provider=hcloud`, this program can have replaced
-            // hcloud-cloud-controller-manager. An existing load balancer that one Service already uses alone then gets
-            // only the labels `service-uid` and `keep`, because it does not need the other labels.
+            // Whether the label is written. With `--cloud-provider=hcloud`, an existing load balancer may come from
+            // hcloud-cloud-controller-manager. When one Service uses it alone and does not adopt it now, only the
+            // labels `service-uid` and `keep` are written, because this program does not need the other labels there.
             let counts = counts_upstream(&key)
                 || !context.project.preserves_unset()
                 || !context.group.is_own()

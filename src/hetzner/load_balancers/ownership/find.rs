@@ -183,8 +183,9 @@ fn by_adopt_label<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<
     let (service, cluster) = (context.service, context.cluster);
     let label = (ADOPT, names::service_value(service));
     let found = only_one(context.balancers, label, |_| true).map_err(Unfound::Several)?;
-    // A Service that leaves its group (the Services that share one load balancer) is not allowed to adopt that load
-    // balancer while other Services of the group use it.
+    // The label `adopt` can name a Service that was in the group of Services that share this load balancer, and that
+    // leaves the group now. This Service is not allowed to adopt the load balancer while other Services of the group
+    // use it.
     let is_left = |balancer: &Labelled| {
         balancer.ownership.group.is_some() && is_used_by_others(*balancer, &service.uid, cluster)
     };
@@ -291,8 +292,8 @@ pub(crate) fn rests_on_owners(context: &PlanContext) -> bool {
         .any(|balancer| rests_on_owner(balancer, context))
 }
 
-/// Whether the result of [`find`] depends on which Services exist. The list of Services must then be read again before
-/// the plan is applied; see `Needs::services`.
+/// Whether [`find`] could find another load balancer for the Service if other Services were created or deleted in the
+/// meantime. The list of Services must then be read again before the plan is applied; see `Needs::services`.
 pub(crate) fn rests_on_services(
     found: &Result<FoundBalancer, Unfound>,
     context: &PlanContext,
@@ -312,8 +313,8 @@ pub(crate) fn rests_on_services(
 }
 
 /// Returns the load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses.
-/// When several load balancers are like this, the result is the only one without the label `group`. The error names the
-/// load balancers when it can't be decided which one belongs to the Service.
+/// When several load balancers fulfil this, but exactly one of them has no label `group`, the result is this one. The
+/// error names the load balancers when it can't be decided which one belongs to the Service.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,

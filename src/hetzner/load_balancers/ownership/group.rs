@@ -580,8 +580,9 @@ impl<'a> Group<'a> {
             let member = self.members.iter().find(|member| Some(&member.uid) == uid);
             match (self.owner(balancer, port), member) {
                 (Owner::This, _) => return None,
-                // A port prevents this Service from having the number only while the port's owner still asks for it.
-                // Otherwise the port is about to be removed.
+                // Another Service of the group (the Services that share the load balancer) owns the port with this
+                // number. While that Service still asks for the port, this Service can't have the number. Otherwise the
+                // port is about to be removed.
                 (Owner::Member, Some(member)) if claims(member, number) => {
                     let name = member.full_name();
                     return Some(format!(

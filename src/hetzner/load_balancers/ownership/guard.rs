@@ -41,8 +41,9 @@ impl Guard {
         Guard { seen: seen.into(), ..Guard::default() }
     }
 
-    /// Returns the check for a write that sets and removes labels, so that the load balancer then has the labels of
-    /// `to`. `balancer` is `None` when the write creates the load balancer.
+    /// Returns a [`Guard`], which checks just before a write that the load balancer has not changed since the plan. The
+    /// write sets and removes labels, until the load balancer has the labels of `to`. `balancer` is the load balancer
+    /// as the plan saw it, or `None` when the write creates it.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
         let from = balancer.map(|balancer| balancer.ownership.clone()).unwrap_or_default();
         let seen = balancer.map(|labelled| SeenState::from(labelled.balancer));
@@ -50,8 +51,8 @@ impl Guard {
         Guard { seen, change: from.change_to(to), ..Guard::default() }
     }
 
-    /// Says that the write is made because of these targets. Just before the write, the check refuses it when all these
-    /// targets are gone. When `targets` is empty, the check has no such condition.
+    /// Adds a condition to the check before the write: when none of these targets exists any more, the write is not
+    /// made, because they are the reason for it. An empty `targets` adds no condition.
     pub(crate) fn because_of<'a>(mut self, targets: impl Iterator<Item = &'a ApiTarget>) -> Guard {
         self.reasons = targets.flat_map(stands_for).collect();
         self

@@ -48,8 +48,8 @@ impl BalancerIndex {
             let ownership = Ownership::read(&balancer.labels);
             for key in keys(balancer, &ownership) {
                 let places = index.places.entry(key).or_default();
-                // When several ports of a load balancer belong to one Service, the load balancer has the same key
-                // several times. It is added under this key only once.
+                // When several ports of a load balancer belong to one Service, the same key (the UID of this Service)
+                // comes once for each port. The position of the load balancer is added under this key only once.
                 if places.last() != Some(&place) {
                     places.push(place);
                 }

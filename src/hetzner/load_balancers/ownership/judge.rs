@@ -213,8 +213,9 @@ pub(crate) fn adoption<'a>(
     }
 }
 
-/// Checks rows 8 to 14 of the table of [`adoption`]. Returns an error when somebody may own the load balancer. The
-/// caller has already checked rows 1 to 7.
+/// Checks the last conditions for an adoption, which are rows 8 to 14 of the table of [`adoption`]: the annotations
+/// must allow the adoption, and nothing may show that somebody else owns the load balancer. The error says why the
+/// adoption is not allowed. The caller has already checked rows 1 to 7.
 fn is_nobodys<'a>(
     balancer: Labelled,
     service: &Service,

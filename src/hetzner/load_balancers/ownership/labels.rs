@@ -131,8 +131,8 @@ impl Ownership {
         read
     }
 
-    /// Returns the fields that have the value of exactly one label, each with the key of this label. The fields that
-    /// collect several labels, e.g. `ports`, are not returned.
+    /// Returns the fields of this struct that store the value of one label, each with the key of this label. A field
+    /// that stores several labels, e.g. `ports`, is not returned.
     fn fields(&mut self) -> [(&'static str, &mut Option<String>); 11] {
         [
             (SERVICE_UID, &mut self.service_uid),

@@ -207,8 +207,9 @@ fn what_happens_to_it_when_the_service_leaves_it() {
         (4, service(), balancer(&[own, created, (KEEP, "default.web")], &[]), "keep asks for it"),
         (5, service(), balancer(&[own, created], &[NODE, FOREIGN]), "server 99 is no node"),
         (6, service(), balancer(&[own, created, (ADOPTED, "true")], &[NODE]), ""),
-        // Rows 8, 9 and 11 of the table of [`why_it_stays`] are also true for this load balancer. But row 6 decides,
-        // because it comes first: the load balancer has the label `created`.
+        // The table of [`why_it_stays`] has the rules that say whether a load balancer is deleted, one in each row, and
+        // the first row that is true decides. For this load balancer, rows 8, 9 and 11 are true and would keep it. But
+        // row 6 comes before them and says that it is deleted: it has the label `created`.
         (6, service(), of_age(0, balancer(&[created, ("team", "web")], &[])), ""),
         (7, service(), balancer(&[own, (ADOPTED, "true")], &[]), "it was adopted"),
         (7, service(), balancer(&[own, (ADOPT, "default.web")], &[]), "it was adopted"),
