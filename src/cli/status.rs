@@ -69,7 +69,8 @@ struct Screen<'a> {
     routes: Option<Count>,
 }
 
-/// How many nodes differ from others. A number is `None` when the nodes could not be read.
+/// The numbers of nodes in unusual states, e.g. nodes that will stop soon. A number is `None` when the nodes could not
+/// be read.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SpecialNodes {

@@ -48,8 +48,9 @@ const PUT_OFF_AT_MOST: u32 = 8;
 /// running action has failed, and its remaining changes are dropped.
 const QUESTIONS_AT_MOST: u32 = 5;
 
-/// The longest single wait. Longer waits are split into parts of this length, so that the process notices soon when it
-/// should end. The length is real time, even in tests that simulate the clock.
+/// The longest single wait of the executor for an answer or for the time of the next change. Longer waits are split
+/// into parts of this length, so that the process notices soon when it should end. The length is real time, even in
+/// tests that simulate the clock.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// All executions of one controller. An execution makes the changes of one object, and can continue from one sync pass

@@ -91,9 +91,9 @@ pub(super) fn around<T, E>(
             u32::try_from(page).unwrap_or(PAGES_AT_MOST)
         };
         let mut number = expected(moved).min(last);
-        // When the next page to be read is directly before the page that was read last, the lowest ID on the page that
-        // was read last. If the next page ends below a wanted ID, and this lowest ID is above it, the wanted ID does
-        // not exist. In all other cases, the value is `None`.
+        // Only set when the next page to be read is the one just before the page that was read last. The value is then
+        // the lowest ID on the page that was read last. A wanted ID between the end of the next page and this ID does
+        // not exist.
         let mut next_low = None;
         let mut steps = 0;
         while open.contains(&wanted) {

@@ -28,8 +28,8 @@ const IDENTITY: &str = "ccm-from-scratch/identity";
 /// the Service `default/kubernetes` has had over time, which need about half of this length.
 const IDENTITY_BYTES: usize = 1024;
 
-/// The Service `default/kubernetes` gets another UID when it is deleted and created again. This many of its UIDs are
-/// remembered besides the first one.
+/// How many UIDs of the Service `default/kubernetes` are stored in the Lease besides the first one. The Service gets
+/// another UID when it is deleted and created again.
 const FORMER_AT_MOST: usize = 10;
 
 /// The length of the longest UID that is accepted, in characters. The UID that identifies the cluster is also stored as

@@ -351,7 +351,7 @@ impl Collected<'_> {
     }
 
     /// Returns the Services of the finished list, and which memory limits they have used up. When a single Service is
-    /// later read by its name, this decides whether that Service keeps its annotations and other large fields.
+    /// later read by its name, these limits decide whether it keeps its annotations and other large fields.
     fn end(mut self) -> (Vec<Arc<KubeService>>, ServiceBudget) {
         for place in 0..self.services.len() {
             let service = &self.services[place];
@@ -383,8 +383,9 @@ pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut KubeService>) 
 }
 
 impl KubeClient {
-    /// Returns all Services of type LoadBalancer, or an error when the list is not complete. A Service that equals its
-    /// version in `known` uses the memory of that version.
+    /// Returns all Services of type LoadBalancer, or an error when the list is not complete. `known` is an earlier
+    /// list. A Service that has not changed since then is not stored a second time: the result points to the object in
+    /// `known`.
     pub fn load_balancer_services(
         &self,
         from: ReadFrom,

@@ -61,7 +61,8 @@ const WITH_TARGETS: &[Command] = &[
     Lint,
 ];
 
-/// The daemon, and the commands that show or do the work of a controller that runs only by its name.
+/// The commands for which `--controllers` matters: the daemon, and the commands that show or do the work of
+/// `node-csr-approval`. This controller runs only when `--controllers` names it.
 const WITH_CONTROLLERS: &[Command] = &[Run, NodeInspect, NodeSync];
 
 /// The commands that plan routes.

@@ -213,8 +213,10 @@ impl ObservedRequests {
         of_node.max_by_key(|row| (row.state == SigningState::Pending, row.created))
     }
 
-    /// Lists the servers. All requests share the lists, and at most one page in three seconds is read for them. When it
-    /// is too early for a new list, the old one stays, and requests for which it is too old wait.
+    /// Takes the cached list of servers, and reads a new list when a pending certificate request needs a newer one. So
+    /// that kubelets with many requests can't use up the rate limit, a new list is read only when the last one is long
+    /// enough ago: on average, at most one page in three seconds is read. When it is too early for a new list, the old
+    /// list stays, and the requests that need a newer one wait.
     fn list_servers(
         &mut self,
         apis: &Apis,
@@ -319,8 +321,9 @@ fn note(apis: &Apis, report: &mut Report, plan: &RequestPlan, outcome: Result<bo
         (Ok(false), Some(why)) => why.clone(),
         (Err(error), _) => Finding::warning(Reason::KubeletCertificatesBlocked, explained(&error)),
     };
-    // A kubelet can make new requests all the time. The message is left out of the comparison, so that this is reported
-    // only every ten minutes for each node.
+    // A kubelet can make new requests all the time, and the message differs for each of them. So an empty text is
+    // passed in place of the message. The problem is then reported once in ten minutes for each node, and not for each
+    // message.
     if apis.recorder.reported().is_due(node, why.reason, "", clock::now()) {
         publish_now(apis, node, &why, false);
     }

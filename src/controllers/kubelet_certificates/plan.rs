@@ -53,7 +53,7 @@ pub struct PendingRequest {
     pub asked: Asked,
     /// How many requests of the node are approved already.
     pub approved: usize,
-    /// The moment when the first table with this request had come.
+    /// The moment when this process had first read a list of certificate requests that contains this request.
     pub first_seen: Instant,
 }
 

@@ -615,7 +615,8 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
     fields
 }
 
-/// Returns a description of the write that changes all fields with a difference between present and desired value.
+/// Returns a description of the write that changes the fields of a node, e.g. its labels and addresses. Fields whose
+/// present value is the desired value are not described.
 pub(super) fn describe(fields: &[Field]) -> Description {
     let described = |field: &Field| {
         let name = &field.field;

@@ -45,7 +45,8 @@ pub(super) fn begin(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     report(apis, &plan.object, [Finding::info(reason, text)]);
 }
 
-/// Reports a change that was made, if this change has an event of its own.
+/// Writes the Kubernetes event that belongs to a change which was just made. Most kinds of changes have no such event.
+/// Then nothing is written.
 pub(super) fn changed(apis: &Apis, plan: &ServicePlan, change: &dyn Change) {
     if let Some(finding) = change.event() {
         succeeded(apis, plan, &finding);

@@ -107,8 +107,8 @@ pub(crate) fn report(
     let mut by_field = asked.families.iter().filter(by_field);
     let gets = there.is_none() && by_field.any(|family| family.find(context).is_some());
     if !wanted.is_empty() && !has && !gets {
-        // This message about an address that the Service does not get has the same text before and after the load
-        // balancer is created. So the user gets one event, and not two.
+        // This message says that the Service does not get the address in `spec.loadBalancerIP`. The text is the same in
+        // the plan that creates the load balancer and in all later plans, so that the user gets one event and not two.
         let why = format!(
             "spec.loadBalancerIP: {} has no effect: an address can be chosen only when the load balancer is created, \
              from the Primary IPs of the project that are free then{}. If the project has a free Primary IP with this \

@@ -399,8 +399,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Returns, as `namespace.name`, for whom the load balancer is made. This is the group when several Services share
-    /// the load balancer, and otherwise the Service.
+    /// Returns the name of the owner for whom the load balancer is made, as `namespace.name`. When several Services
+    /// share the load balancer, this is the name by which they share it. Otherwise it is the name of the Service.
     pub(crate) fn made_for(&self) -> String {
         match self.of {
             GroupUse::Shared(share) => share.label(),
@@ -451,9 +451,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether each existing target keeps the kind of address (private or public) by which it is reached now. This is
-    /// so when the annotations of no Service count for the settings of the load balancer, so that no annotation says
-    /// which kind is wanted.
+    /// Whether each existing target keeps the kind of address (private or public) by which the load balancer reaches it
+    /// now. This is so for an external load balancer (one that somebody else made). It is also so for a shared load
+    /// balancer when none of its Services is allowed to decide about its settings.
     pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }
@@ -651,8 +651,8 @@ impl<'a> Group<'a> {
         if !self.is_own() {
             said.ports = self.labels_of_ports(balancer, ports, &unwanted);
         }
-        // The Service's UID is written in the label `service-uid` of only one load balancer. Otherwise it could not be
-        // known which of two load balancers belongs to the Service.
+        // Whether another load balancer already has the Service's UID in its label `service-uid`. If so, this load
+        // balancer does not get the label, because the label must show which one load balancer belongs to the Service.
         let has_another = self.balancers.is_some_and(|all| {
             let with_uid = all.with_uid(&self.service.uid);
             with_uid.iter().any(|other| Some(other.id) != balancer.map(|balancer| balancer.id))

@@ -15,9 +15,9 @@ pub(crate) struct Guard {
     /// The labels to set and to remove. A request to the API always replaces all labels. So the write also sends all
     /// other labels, with the values that were read just before.
     change: WantedLabels,
-    /// The targets that are the reason for the write, for example targets that are no nodes of this cluster, so that
-    /// the load balancer is only released. When the load balancer has none of these targets any more just before the
-    /// write, the write is refused. The set is empty when the write has another reason.
+    /// The targets because of which the write is made. For example, a load balancer is not deleted but only released,
+    /// because it has targets that are no nodes of this cluster. When none of these targets is left just before the
+    /// write, the write is refused. The set is empty when the write is not made because of targets.
     reasons: BTreeSet<String>,
 }
 

@@ -24,7 +24,8 @@ enum Key {
     Address(IpAddr),
     /// The UID of a Service that, according to a label, owns the load balancer or one of its ports.
     Uid(String),
-    /// A label and its value. The label is one of [`SEARCHED`], e.g. the label `service-uid`.
+    /// The value of a label of the load balancer. The key of the label is one of [`SEARCHED`], e.g. the label
+    /// `service-uid`.
     Label(&'static str, String),
     /// The load balancer has the label `external`, with any value. By this label, its owner allows Services to have
     /// ports on it. Only operators set the label, so few load balancers have it.

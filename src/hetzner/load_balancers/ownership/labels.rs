@@ -87,7 +87,8 @@ pub(crate) struct Ownership {
     /// The UID of the Service that owns each port. The map's key is the port number.
     pub(crate) ports: BTreeMap<u16, String>,
     /// The targets that an external load balancer (one that somebody else made) had before a cluster used it. The key
-    /// of the map is the UID of that cluster. The value is the text of the label.
+    /// of the map is the UID of that cluster. The value is the value of the label `targets-before-UID`, which lists
+    /// these targets.
     pub(crate) targets_before: BTreeMap<String, String>,
     /// Labels with the prefix of this program that this version of the program does not know. They are kept unchanged.
     unknown: BTreeMap<String, String>,
