@@ -99,7 +99,7 @@ pub(super) struct Execution<T> {
 pub(super) struct ExecutionResult {
     /// The changes that were made in the cloud.
     pub(super) made: Vec<Box<dyn Change>>,
-    /// The errors of changes that the cloud refused. The changes after them were still made.
+    /// The errors of changes that the cloud refused. Such an error did not stop the changes that followed in the plan.
     pub(super) refused: Vec<ProviderError>,
     /// Whether the cloud refused to add a target to the load balancer of this object.
     is_target_refused: bool,

@@ -509,7 +509,7 @@ impl<'a> MatchIndex<'a> {
     }
 }
 
-/// A conflict about an address that the kubelet of one node asks for by `--node-ip`. Another node already has the
+/// A conflict about an address that the kubelet of one node asks for, e.g. by `--node-ip`. Another node already has the
 /// address, or the kubelet of another node asks for it as well.
 pub struct SharedAddress<'a> {
     pub ip: IpAddr,

@@ -31,7 +31,8 @@ pub(super) enum Why {
     Asked,
     /// The object is new, or has changed since its last plan.
     Changed,
-    /// The last plan is out of date. Either it was not carried out, or other objects on which it depends have changed.
+    /// The last plan is out of date. Either its changes were not all made, or an object on which it depends has
+    /// changed, e.g. a node.
     Overtaken,
     /// The last try failed, and the wait after that failure is over.
     Retried,

@@ -155,8 +155,8 @@ impl Lease {
 
     /// Returns the Lease with an annotation that lists the present and earlier UIDs of the Service
     /// `default/kubernetes`. They identify this cluster in the labels of load balancers. The next leader reads them
-    /// from the Lease, because Kubernetes does not keep the earlier UIDs. A Lease that itself has no UID is returned
-    /// unchanged.
+    /// from the Lease, because Kubernetes does not keep the earlier UIDs. The annotation also contains the UID of the
+    /// Lease itself. A Lease that has no UID, because it is only about to be created, is returned unchanged.
     pub fn noting_identities(self, known: &Identities) -> Lease {
         let Some(lease) = self.uid().map(str::to_owned) else {
             return self;

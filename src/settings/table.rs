@@ -208,7 +208,7 @@ settings! {
         default: Some("network"),
     }
 
-    // The list is empty when the setting is unset.
+    // When the setting is unset, the list is empty, and an address in the annotation can be any address.
     /// The ranges that must contain the addresses in a node's annotation instance.hetzner.cloud/internal-ip, because
     /// the kubelet can write the annotation. Unset: no limit.
     HCLOUD_INSTANCES_INTERNAL_IP_RANGES internal_ip_ranges: Vec<IpNet> = parsed(values::ip_ranges) => {

@@ -65,8 +65,8 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     succeeded(apis, plan, &Finding::info(reason, text));
 }
 
-/// Writes the event `finding`, which reports a success. When another finding of the plan reports a failure, e.g. of one
-/// port, the success does not count as the end of this failure.
+/// Writes the event `finding`, which reports a success, e.g. that a load balancer was changed. When the plan also
+/// reports a failure, e.g. of one port, the event does not end this failure: the object still counts as failed.
 fn succeeded(apis: &Apis, plan: &ServicePlan, finding: &Finding) {
     if fails(plan) {
         publish_beside_failures(apis, plan.object.seen_by(source(apis)), finding);

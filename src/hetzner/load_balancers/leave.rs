@@ -315,8 +315,8 @@ impl TakenOff<'_> {
         self.part(BalancerAction::DeleteService, body, removed)
     }
 
-    /// Returns the changes that remove the nodes of this cluster from the targets. There are none while another Service
-    /// uses the load balancer.
+    /// Returns the changes that remove the nodes of this cluster from the targets of the load balancer that the Service
+    /// leaves. The list is empty while another Service uses the load balancer.
     fn targets(&self) -> Vec<BalancerChange> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
         let is_external = balancer.ownership.external.is_some();

@@ -169,9 +169,9 @@ impl AskedIp {
             let (kind, key) = (&one.kind, key.unwrap_or_default());
             refuse(&format!("is of type {kind}: name it in annotation {key} instead"));
         }
-        // `ccm lint` (`is_for_manifests`) can check the manifest of a Service that already exists, and the load
-        // balancer of this Service can already use the Primary IP. So `ccm lint` does not report that something uses
-        // the Primary IP.
+        // A Primary IP that something uses already is reported as a problem, but not by `ccm lint`
+        // (`is_for_manifests`). The Service of a checked manifest can exist already, and then its own load balancer may
+        // be the user of the Primary IP.
         let holder = one.assignee_id;
         if let Some(id) = holder.filter(|_| !context.observed.is_for_manifests) {
             let kind = one.assignee_type.replace('_', " ");

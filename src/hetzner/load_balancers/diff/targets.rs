@@ -437,7 +437,7 @@ impl Diff<'_, '_> {
 
     /// Returns why the target must stay, although its node will stop soon or a node with pods needs its place. `None`
     /// when it can be removed. `leaving` are the other targets that are removed. With [`CanWait::Yes`], the target also
-    /// stays when few API calls are left. With [`CanWait::No`], its removal is too important to wait for this.
+    /// stays while few API calls are left under the rate limit. With [`CanWait::No`], the target is removed even then.
     fn why_kept(
         &self,
         node: &TargetCandidate,

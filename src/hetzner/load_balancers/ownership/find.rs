@@ -140,8 +140,9 @@ fn adopt<'a>(
     }
 }
 
-/// Returns the load balancer that the Service uses already: its own, the shared one of its group, or the external one
-/// (made by somebody else) that it asks for. `None` means that the Service has no load balancer yet.
+/// Returns the load balancer that the Service uses already. This is a load balancer of its own, the one that it shares
+/// with other Services, or the external one (made by somebody else) that its annotation `external` names. `None` means
+/// that the Service has no load balancer yet.
 fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let own = match context.group.of {

@@ -29,8 +29,8 @@ pub(crate) struct SeenState {
     ports: BTreeSet<u16>,
     targets: BTreeSet<String>,
     is_protected: bool,
-    /// When the object is a certificate, the IDs of the load balancers that use it. When the object is a load balancer,
-    /// the set is empty.
+    /// The IDs of the load balancers that use the certificate. This program reads the same data of load balancers and
+    /// of certificates before a write. For a load balancer, this set is empty.
     uses: BTreeSet<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Guard {
         self
     }
 
-    /// Adds labels that the write must also set.
+    /// Adds labels to those that the write sets on the load balancer or certificate.
     pub(crate) fn with(mut self, labels: BTreeMap<String, String>) -> Guard {
         self.change.extend(labels.into_iter().map(|(key, value)| (key, Some(value))));
         self

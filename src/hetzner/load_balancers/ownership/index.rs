@@ -113,8 +113,8 @@ impl<'a> Balancers<'a> {
         self.labelled(SERVICE_UID, uid)
     }
 
-    /// Returns the load balancers with the label `released` for this Service: this program has stopped managing them
-    /// for it.
+    /// Returns the load balancers whose label `released` has the UID of this Service. The label says that an operator
+    /// has ended the management of the load balancer for this Service (`ccm lb release`).
     pub(crate) fn released(self, uid: &str) -> Vec<Labelled<'a>> {
         self.labelled(RELEASED, uid)
     }
