@@ -23,8 +23,8 @@ pub(super) struct Schedule {
     pub(super) last_write: Option<Instant>,
 }
 
-/// The reason why a plan for an object is made. When several reasons apply, the one whose variant is declared first
-/// counts.
+/// The reason why a plan for an object is made. When there are several reasons, the first of them in the order of this
+/// enum is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
     /// A person has asked for this object or for all objects, e.g. by a command.

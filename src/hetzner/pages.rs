@@ -10,7 +10,7 @@
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of items on each page that the API is asked for. This is the highest number that the API allows.
+/// How many items this program requests on each page of a list. This is the highest number that the API allows.
 pub(super) const PER_PAGE: u32 = 50;
 
 /// The highest number of pages that are read. They hold 20,000 resources, far more than a project can have.
@@ -156,8 +156,8 @@ impl Pagination {
         let before = u64::from(number - 1).saturating_mul(self.per_page);
         let expected = match (self.next_page, self.total_entries) {
             (Some(_), _) => self.per_page,
-            // The total can be smaller than the number of items on the pages before this one. The expected number of
-            // items on this page is then 0.
+            // `total` is the number of items in the whole list. When items were deleted, it can be smaller than the
+            // number of items on the pages before this one, and no items are expected on this page.
             (None, Some(total)) => total.saturating_sub(before),
             (None, None) => items.min(self.per_page),
         };

@@ -194,8 +194,8 @@ impl Lease {
         self
     }
 
-    /// Returns the Lease as JSON with these fields of leader election. The rest of the object stays as it was read,
-    /// including `resourceVersion`.
+    /// Returns the Lease as JSON, with the fields of `spec` (the holder, the times and so on) in place of its old ones.
+    /// All other fields stay as they were read, including `resourceVersion`.
     fn with(self, spec: &LeaseSpec) -> Value {
         let mut object = self.0;
         let fields = object.entry("spec").or_insert_with(|| json!({}));

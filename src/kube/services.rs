@@ -73,7 +73,8 @@ pub struct ServiceMeta {
     pub uid: String,
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
-    /// The labels. They are needed only to decide whether this program manages the Service, and are dropped then.
+    /// The labels of the Service. They are used only to decide whether this program manages the Service. After that
+    /// decision they are removed from memory.
     #[serde(default, deserialize_with = "labels_of_service")]
     pub labels: Annotations,
     #[serde(default)]

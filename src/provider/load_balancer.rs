@@ -343,7 +343,7 @@ pub struct LeftOutNode {
     pub state: LeftOutState,
 }
 
-/// What happens to a node that is left out of the targets, or may be left out later.
+/// The reason why a node is not a target, or will soon not be a target any more, and what the plan does about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LeftOutState {

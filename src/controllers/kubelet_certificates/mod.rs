@@ -37,8 +37,8 @@ const AT_ONCE: usize = 20;
 /// How old complete Node objects and the list of servers may be for a decision that approves nothing.
 const RECHECK: Duration = Duration::from_secs(300);
 
-/// The shortest time between two lists of servers when Robot is asked, too. Robot allows 200 calls an hour, and a
-/// hostile kubelet can make a new request at any time.
+/// The shortest time between two lists of servers when dedicated servers are used, because each list then also calls
+/// Robot. Robot allows 200 calls an hour, and a hostile kubelet can make a new certificate request at any time.
 const PERIOD_WITH_ROBOT: Duration = Duration::from_secs(60);
 
 pub struct KubeletCertificates {

@@ -13,7 +13,8 @@ pub struct ZoneState {
     /// The beta label and the stable label. Each entry has the value that the node has now, and the value that a new
     /// node on the same server would get.
     pub fields: [Field; 2],
-    /// The reason why `ccm node relabel` does not change the labels although they differ.
+    /// The reason why `ccm node relabel` does not change the zone labels, although they differ from those of a new
+    /// node. `None` means that it changes them, or that they do not differ.
     pub stays: Option<String>,
 }
 

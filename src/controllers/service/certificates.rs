@@ -22,8 +22,8 @@ const KIND: &str = "certificates";
 pub(super) struct CertificateSearch {
     /// The content of each TLS Secret that a Service names for its ports, as it was read in the last sync pass.
     wanted: TlsSecrets,
-    /// Whether a search for unused certificates is due, because the wanted certificates or the load balancers may have
-    /// changed.
+    /// Whether a search for unused certificates is due. It is due when the TLS Secrets that Services name, or the load
+    /// balancers, may have changed since the last search.
     pub(super) is_due: bool,
     /// Whether the last search found no certificate that was uploaded from a Secret, and no Service has named a Secret
     /// since. This begins with `false`, because an earlier process may have uploaded certificates.

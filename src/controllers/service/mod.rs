@@ -489,7 +489,8 @@ impl ServiceController {
         Ok(SeenObjects { list, services, is_comparison, ..SeenObjects::default() })
     }
 
-    /// Reads the nodes and the Secrets for these Services.
+    /// Reads the data that the plans for the given Services need from Kubernetes: the nodes, and the Secrets that the
+    /// Services name.
     fn read_dependencies(
         &self,
         apis: &Apis,

@@ -382,9 +382,9 @@ impl ServicePlan {
         self.cloud = cloud;
     }
 
-    /// Refuses the sync of a Service whose data could not be read completely. The load balancer stays as it is. The
-    /// plan can only correct the field `ipMode` of the addresses in the status of the Service. When `for_people` is
-    /// true, the plan also contains the load balancer, so that a command can display it.
+    /// Refuses the sync of a Service whose data could not be read completely. Nothing is changed in the cloud. Only the
+    /// field `ipMode` of the addresses in the Service's status is corrected if necessary. When `for_people` is true,
+    /// the plan also contains the load balancer, so that a command can display it.
     fn leave_unread(
         &mut self,
         observed: &ObservedServices,

@@ -57,8 +57,8 @@ pub(crate) fn chosen(
             continue;
         };
         let Some(one) = family.find(context) else {
-            // A problem is reported only for a Primary IP from an annotation. For `spec.loadBalancerIP`, the function
-            // [`report`] adds a warning.
+            // A missing Primary IP is reported as a problem only when an annotation names it. For a missing address
+            // from `spec.loadBalancerIP`, the function [`report`] adds a warning.
             if !family.is_asked_by_field() {
                 let of_type =
                     claimable(context).filter(|primary_ip| primary_ip.kind == family.kind);
@@ -225,9 +225,9 @@ impl AskedIp {
         let by_text = id.map(|id| id.to_string()).as_ref() == Some(text)
             || covers(&format!("{ip}/{range}"), text);
         let is_it = found.map_or(by_text, |primary_ip| id == Some(primary_ip.id));
-        // Whether the annotation names the Primary IP by its name, and not by its ID or address. When the list of
-        // Primary IPs was not read, it is not known which address this name means. The load balancer may have this
-        // address already, so there is no warning.
+        // Whether the annotation contains the name of a Primary IP, and not its ID or address. When the list of Primary
+        // IPs was not read, a name can't be compared with the load balancer's address. So there is no warning that the
+        // load balancer has another address.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
             // A user who asks for a certain address probably wants to keep it. So there is a warning when Hetzner would

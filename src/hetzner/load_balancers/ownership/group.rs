@@ -526,9 +526,9 @@ impl<'a> Group<'a> {
         by_label.or_else(by_numbers).or(ownership.service_uid.as_ref())
     }
 
-    /// Whether a label has the UID of a Service that is not in the list of existing Services. On an external load
-    /// balancer (one that somebody else made), the result is always `false`, because such a UID can belong to a Service
-    /// of another cluster.
+    /// Whether a label of the load balancer names an owner that is not known, i.e. has the UID of a Service that is not
+    /// in the list of existing Services. On an external load balancer (one that somebody else made), the result is
+    /// always `false`, because there the UID can be that of a Service of another cluster.
     pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
         let is_known =
             |uid: &String| self.cluster.service_uids.contains(uid) || self.has_member(uid);

@@ -310,8 +310,9 @@ fn says_owner(key: &str, value: &str) -> bool {
     is_owner || (value == OWNED && !is_ours)
 }
 
-/// Whether this program writes a label with this key even on a load balancer that was taken over from
-/// hcloud-cloud-controller-manager. It does not write its other labels on such a load balancer.
+/// Whether a label with this key is written even on a load balancer that was taken over from
+/// hcloud-cloud-controller-manager. Such a load balancer gets only the labels `service-uid` and `keep`, and not the
+/// other labels of this program.
 pub(crate) fn counts_upstream(key: &str) -> bool {
     [SERVICE_UID, KEEP].contains(&key)
 }
