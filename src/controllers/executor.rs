@@ -304,8 +304,8 @@ impl<T> Executor<T> {
         })
     }
 
-    /// Sends changes until no other change can be sent now, or until the allowed number of requests is in flight. The
-    /// change that could be sent earliest comes first.
+    /// Sends changes until no other change can be sent now, or until as many requests wait for an answer as are allowed
+    /// at the same time. The change that could have been sent earliest is sent first.
     pub(super) fn send(&mut self, requests: &mut Requests) {
         let now = clock::now();
         self.stop(|execution| {

@@ -263,7 +263,8 @@ impl Provider for Hetzner {
 }
 
 impl Hetzner {
-    /// Asks the API which permission the token has, and looks up the private Network.
+    /// Asks for what `ccm doctor` reports about the cloud: which permission the token has, whether the private Network
+    /// in the settings exists, and whether this machine is attached to it.
     fn asked(&self) -> Checkup {
         let network = self.find_network(false);
         let attached = match (&network, &self.settings.metadata) {

@@ -158,7 +158,8 @@ impl PlacedObject {
         items(&self.metadata.owner_references).iter().any(|owner| owner.kind == "DaemonSet")
     }
 
-    /// Returns the name of the object for messages. The name of a volume is followed by its claim.
+    /// Returns the name of the object for messages. The name of a PersistentVolume is followed by the
+    /// PersistentVolumeClaim that uses it.
     fn full_name(&self) -> String {
         let name = &self.metadata.name;
         match (&self.metadata.namespace, &self.spec.claim_ref) {

@@ -269,7 +269,7 @@ pub struct SoftRemoval<'a> {
 /// The kind of a planned change in the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// The change adds or removes a target. It changes which nodes get traffic from the load balancer.
+    /// The change adds or removes a target, so it changes which nodes get traffic from the load balancer.
     Targets,
     /// The change deletes the load balancer.
     Removal,
@@ -676,7 +676,7 @@ pub struct Balancer {
     pub targets: Vec<Target>,
     #[serde(flatten)]
     pub consumption: Consumption,
-    /// The certificates of the HTTPS ports. Certificates that were not read from the API are missing.
+    /// The certificates of the HTTPS ports. A certificate that was not read from the API is not in this list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<ShownCertificate>,
 }

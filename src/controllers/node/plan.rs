@@ -474,7 +474,8 @@ impl NodePlan {
     fn set_addresses(&mut self, wanted: Vec<Sourced<NodeAddress>>) {
         self.address_fields = address_fields(&self.node.status.addresses, &wanted);
         let description = describe(&self.address_fields);
-        // The addresses are not written when only their order differs.
+        // The description is empty when the present and the desired addresses are the same, or differ only in their
+        // order. Then nothing is written.
         if !description.is_empty() {
             let addresses = wanted.into_iter().map(|address| address.value).collect();
             self.changes.push(NodeChange::SetAddresses { addresses, description });

@@ -17,7 +17,8 @@ use std::time::Duration;
 /// The kind of object in the plan that deletes certificates. All certificates together are one object of this kind.
 const KIND: &str = "certificates";
 
-/// The certificates that Services want, and the state of the search for certificates that nothing uses.
+/// The TLS Secrets that Services want as certificates, and the state of the search for uploaded certificates that
+/// nothing uses.
 #[derive(Default)]
 pub(super) struct CertificateSearch {
     /// The content of each TLS Secret that a Service names for its ports, as it was read in the last sync pass.

@@ -94,7 +94,7 @@ pub(crate) enum GroupUse<'a> {
     External(Option<Labelled<'a>>),
 }
 
-/// Who owns a port of a load balancer.
+/// The owner of a port of a load balancer, as seen from the Service for which a plan is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The Service for which the plan is made owns the port.

@@ -149,7 +149,8 @@ impl Ownership {
         ]
     }
 
-    /// Returns the labels that state this ownership. They can be written on a load balancer or certificate.
+    /// Returns the labels that say who owns the object, with their values. They can be written on a load balancer or
+    /// certificate.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         let mut own = self.clone();
         let mut labels = own.unknown.clone();
