@@ -154,9 +154,9 @@ pub enum MatchOutcome<'a> {
     Unmatched(Finding),
 }
 
-/// Whether a node of another provider runs on a server of this cloud. It does when exactly one server has its name, and
-/// the node reports an address of this server. The address alone proves nothing, because the node itself reports its
-/// addresses.
+/// What is known about the server of a node of another provider. The node runs on a server of this cloud when exactly
+/// one server has its name, and the node reports an address of this server. The address alone proves nothing, because
+/// the node itself reports its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignMatch {
     /// The servers that have the node's name.

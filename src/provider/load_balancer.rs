@@ -585,10 +585,10 @@ impl LoadBalancerPlan {
         self
     }
 
-    /// Whether a target is kept for now although it should be removed. It should be removed because its node will stop
-    /// soon, or because a node with pods should become a target instead. The Service is then planned again soon. A
-    /// target that only has to wait for a fixed time does not count. This time is the Service's `departing-delay`, or
-    /// the minute after the target's node last ran pods.
+    /// Whether the plan keeps a target that should be removed, because its node will stop soon or because a node with
+    /// pods should take its place. The Service is then planned again soon. The result is `false` when the target only
+    /// has to wait for a fixed time. This time is the Service's `departing-delay`, or the minute after the target's
+    /// node last ran pods.
     pub fn keeps_targets(&self) -> bool {
         let is_kept = |state| match state {
             LeftOutState::Kept(_) => true,

@@ -251,12 +251,12 @@ pub struct Cluster {
     /// The addresses in `dedicated` that the cloud's API reports. The other addresses in `dedicated` come from
     /// kubelets, which can report any address. A target with an address that only a kubelet reports is never removed.
     pub proven: HashSet<IpAddr>,
-    /// The nodes whose provider ID has a prefix that this program does not use, e.g. `k3s://`: the name and the
-    /// provider ID of each. A node in `target_only` is not listed here when a server has its name.
+    /// The name and the provider ID of each node whose provider ID has a prefix that this program does not use, e.g.
+    /// `k3s://`. A node that can be a target (it is in `target_only`) is not listed here when a server has its name.
     pub foreign_nodes: Vec<(String, String)>,
     /// The names of the nodes of other providers that can be targets (`HCLOUD_LOAD_BALANCERS_FOREIGN_NODES`). Their
-    /// servers are in `servers`, too. A load balancer that has such a node as a target does not therefore belong to
-    /// this cluster, because these nodes are matched with servers only by their names and addresses.
+    /// servers are in `servers`, too. Such a node as a target does not prove that a load balancer belongs to this
+    /// cluster, because these nodes are matched with servers only by their names and addresses.
     pub target_only: HashSet<String>,
     /// The servers on which nodes in `target_only` (nodes of other providers that can be targets) certainly run. A
     /// server that only has the same name as such a node is not included, e.g. when the node reports none of the
@@ -264,8 +264,8 @@ pub struct Cluster {
     pub matched: HashSet<InstanceId>,
     /// The Secrets that the planned Services use.
     pub tls_secrets: TlsSecrets,
-    /// What happened before this plan: which targets were removed within the last hour, and on which nodes pods run.
-    /// The plan uses these data to choose the nodes that become targets.
+    /// Which targets were removed within the last hour, and on which nodes pods run. The plan uses both to choose the
+    /// nodes that become targets.
     pub history: TargetHistory,
 }
 

@@ -321,8 +321,8 @@ fn note(apis: &Apis, report: &mut Report, plan: &RequestPlan, outcome: Result<bo
         (Ok(false), Some(why)) => why.clone(),
         (Err(error), _) => Finding::warning(Reason::KubeletCertificatesBlocked, explained(&error)),
     };
-    // A kubelet can make new requests all the time, and the message differs for each of them. So an empty text is
-    // passed in place of the message. The problem is then reported once in ten minutes for each node, and not for each
+    // A kubelet can make new requests all the time, and each can cause another message. So an empty text is passed in
+    // place of the message. The problem is then reported once in ten minutes for each node, and not once for each
     // message.
     if apis.recorder.reported().is_due(node, why.reason, "", clock::now()) {
         publish_now(apis, node, &why, false);

@@ -489,8 +489,8 @@ impl ServiceController {
         Ok(SeenObjects { list, services, is_comparison, ..SeenObjects::default() })
     }
 
-    /// Reads the data that the plans for the given Services need from Kubernetes: the nodes, and the Secrets that the
-    /// Services name.
+    /// Reads what the plans for the Services in `seen` need from Kubernetes, and stores it in `seen`: the nodes, and
+    /// the Secrets that the Services name.
     fn read_dependencies(
         &self,
         apis: &Apis,

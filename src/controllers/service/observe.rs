@@ -181,7 +181,7 @@ impl ObservedServices {
         self.cluster.has_claimed(id) || self.nodes.iter().any(is_matched)
     }
 
-    /// Sets the nodes that a plan may use as targets once more, because the Services or servers were read again. Which
+    /// Sets again which nodes a plan may use as targets, because the Services or the servers were read again. Which
     /// nodes will stop soon is not computed again, but taken from the present list of nodes.
     fn offer_again(&mut self, apis: &Apis, nodes: &[Arc<KubeNode>], servers: ServerList) {
         let known: HashMap<String, Departure> =

@@ -261,9 +261,9 @@ impl Pods {
         self.known = Arc::new(pods);
     }
 
-    /// Compares `pods`, the result of the newest read, with `self.known`, the result of the read before. Sets `new` in
-    /// `pods`, i.e. the Services that were first read within the last minute. Also sets `recent`, i.e. for each node
-    /// the Services whose last pod there has ended within the last minute.
+    /// Compares `pods`, the result of the newest read, with `self.known`, the result of the read before. Then sets two
+    /// fields of `pods`. `new` gets the Services whose pods were first read within the last minute. `recent` gets, for
+    /// each node, the Services whose last pod on this node has ended within the last minute.
     fn mark(&mut self, pods: &mut PodNodes, now: Instant) {
         let before = Arc::clone(&self.known);
         for (place, service) in before.services.iter().enumerate() {
