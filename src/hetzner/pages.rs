@@ -48,8 +48,8 @@ pub(super) fn whole<T, E>(
     if last == 1 {
         keep(first);
     } else {
-        // Page 1 was already read, to find out the number of pages. It is read again at the end, because resources of
-        // page 2 may have moved to it since.
+        // Page 1 was already read, to find out the number of pages. It is read again at the end. If resources of page 1
+        // were deleted in the meantime, resources of page 2 have moved to page 1.
         for number in (1..=last).rev() {
             keep(read(number)?.0);
         }

@@ -262,9 +262,9 @@ impl Write for AddToNew {
 }
 
 /// Changes the plans of several Services for display, as if they were carried out one after the other. When two
-/// Services ask for the same load balancer that no Service owns, the first Service gets it, and the plan of the second
-/// is refused. A change that several Services of a shared load balancer need is kept only in the plan of the first
-/// Service.
+/// Services ask for the same load balancer, and no Service owns it yet, the first Service gets it, and the plan of the
+/// second is refused. When several Services share a load balancer and all their plans contain the same change of it,
+/// only the plan of the first Service keeps this change.
 pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     let mut claimed: HashMap<String, String> = HashMap::new();
     let mut created: HashMap<(String, String), String> = HashMap::new();

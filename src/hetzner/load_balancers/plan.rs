@@ -287,8 +287,8 @@ impl<'a> Settled<'a> {
             return PlanOutcome::Waiting;
         }
         let is_unfinished = self.stays || waits || differences.is_unfinished;
-        // Some nodes may never become targets. So the Service does not wait for all of them. It leaves its old load
-        // balancers as soon as the new one has a target.
+        // The Service leaves its old load balancers as soon as the new load balancer has a target. It does not wait
+        // until all nodes are targets, because some nodes may never become targets.
         let has_targets = there.is_some_and(|there| !there.targets.is_empty());
         let is_made = !waits && (!is_unfinished || has_targets);
         let mut leaves = if is_made { others.changes } else { Vec::new() };

@@ -437,7 +437,8 @@ impl Diff<'_, '_> {
 
     /// Returns why the target must stay, although its node will stop soon or a node with pods needs its place. `None`
     /// when it can be removed. `leaving` are the other targets that are removed. With [`CanWait::Yes`], the target also
-    /// stays while few API calls are left under the rate limit. With [`CanWait::No`], the target is removed even then.
+    /// stays while few API calls are left under the rate limit. With [`CanWait::No`], the number of calls that are left
+    /// plays no role.
     fn why_kept(
         &self,
         node: &TargetCandidate,
