@@ -1,5 +1,5 @@
-//! The cached nodes, each with the times at which it was requested and read, and how they are kept fresh with few and
-//! small calls.
+//! The cached nodes, each with the moment at which its last read was requested. They are kept fresh with few and small
+//! calls.
 //!
 //! The first read lists the complete Node objects, and so does another read every few minutes. Between these lists, a
 //! poll reads the API server's `Table` form of the list, which has one short row for each node. The poll then reads the
