@@ -381,8 +381,9 @@ impl Apis {
         period.max(LOOK_CALL * self.server_pages())
     }
 
-    /// Returns the shortest time between two lists of all servers for data that everybody may ask for at any time. Such
-    /// lists read at most one page in three seconds.
+    /// Returns how long the controller that approves kubelet certificates must wait between two lists of all servers.
+    /// Any kubelet can cause such lists at any time, so this time is long enough that they read at most one page in
+    /// three seconds.
     pub fn list_period(&self) -> Duration {
         LOOK_CALL * self.list_calls()
     }

@@ -1,4 +1,5 @@
-//! The cached nodes, each with its age, and how they are kept fresh with few and small calls.
+//! The cached nodes, each with the moment at which its last read was requested. They are kept fresh with few and small
+//! calls.
 //!
 //! The first read lists the complete Node objects, and so does another read every few minutes. Between these lists, a
 //! poll reads the API server's `Table` form of the list, which has one short row for each node. The poll then reads the
@@ -29,9 +30,9 @@ const KEPT_AT_MOST: usize = 500;
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
-/// How often the complete objects of all nodes that are cordoned or not ready are read. Their taints and conditions
-/// show whether the nodes will stop soon. At most `SUSPECTS_BY_NAME` nodes are read by name. When there are more, all
-/// nodes are listed instead, once in `SUSPECTS_LISTED`.
+/// How old the complete objects of the nodes that are cordoned or not ready may be before they are read again. Their
+/// taints and conditions show whether the nodes will stop soon. At most `SUSPECTS_BY_NAME` nodes are read by name. When
+/// more nodes are cordoned or not ready, a list of all nodes is read, at most once in `SUSPECTS_LISTED`.
 const SUSPECTS_MAX_AGE: Duration = Duration::from_secs(15);
 const SUSPECTS_BY_NAME: usize = 20;
 const SUSPECTS_LISTED: Duration = Duration::from_secs(60);

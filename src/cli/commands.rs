@@ -79,7 +79,7 @@ const COMMANDS: &[CommandEntry] = &[
 ];
 
 impl CommandEntry {
-    /// Returns the [`Command`] that stands for this command in the table of settings, which says which flags each
+    /// Returns the value by which the table of settings refers to this command. That table says which flags each
     /// command accepts. Returns `None` when the command takes no flags.
     pub(super) fn settings(&self) -> Option<Command> {
         match self.kind {

@@ -185,7 +185,8 @@ fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> CheckedServ
     }
 }
 
-/// Fills in the node ports that the API server would allocate for this spec.
+/// Adds node ports to the spec of a Service in a manifest, because the API server would allocate them when the Service
+/// is created.
 fn allocate(spec: &mut Map<String, Value>) {
     let allocated = || json!(ALLOCATED_PORT);
     if spec.get("externalTrafficPolicy").is_some_and(|policy| policy == "Local") {

@@ -570,8 +570,8 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
     .concat()
 }
 
-/// Returns the lines about the zone label that a new node on the server would get. `None` when the node is not
-/// initialised, because its own labels show this.
+/// Returns the line of `ccm node inspect` that says which zone label a new node on this server would get. `None` when
+/// this node is itself not initialised yet: the label that it will get is then among its planned changes.
 fn zone_of_new_node(plan: &NodePlan) -> Option<String> {
     let [beta, _] = &plan.zone.as_ref()?.fields;
     let (want, source) = (beta.want.clone(), beta.source.clone());

@@ -120,8 +120,8 @@ impl Sides {
     }
 }
 
-/// Returns the JSON or YAML document of a command. `what` is the end of its kind: `List`, `Inspection` or `Sync`.
-/// `report` says what a sync has done or which API did not answer.
+/// Returns the JSON or YAML document that a command prints. The document's field `kind` ends with `what`, which is
+/// `List`, `Inspection` or `Sync`. `report` says what a sync has done, or which API did not answer.
 pub(super) fn document<'a, P: PlannedObjects>(
     what: &str,
     plans: &'a P,
@@ -390,8 +390,8 @@ pub(super) fn warnings<'a>(
     warnings.map(move |finding| about('!', &object, &format!("warning: {}", finding.text())))
 }
 
-/// Returns the text of a finished sync: a line for each change, each warning and each failure, and at the end the
-/// counts of the report.
+/// Returns the text that a command prints after a sync: a line for each change, each warning and each failure, and at
+/// the end how many objects were changed, failed and so on.
 pub(super) fn done(report: &Report, notes: impl IntoIterator<Item = String>) -> String {
     let changes = report.changes.iter().map(|(object, change)| of_object("", object, change));
     let failures = report.failures.iter();

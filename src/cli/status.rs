@@ -51,7 +51,7 @@ struct Screen<'a> {
     /// The outcomes of the checks that found a problem, the worst first.
     #[serde(flatten)]
     document: Document<&'a CheckOutcome>,
-    /// The holder of the Lease. `lease_age_seconds` says how many seconds ago the Lease was renewed.
+    /// The name of the process that holds the Lease, i.e. of the leader. `None` when no Lease was read.
     leader: Option<&'a str>,
     lease_age_seconds: Option<i64>,
     /// The version of the API server, or `None` when the API server did not answer.
@@ -69,7 +69,8 @@ struct Screen<'a> {
     routes: Option<Count>,
 }
 
-/// How many nodes differ from others. A number is `None` when the nodes could not be read.
+/// The numbers of nodes in unusual states, e.g. nodes that will stop soon. A number is `None` when the nodes could not
+/// be read.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SpecialNodes {
@@ -80,7 +81,7 @@ struct SpecialNodes {
     /// How many nodes of other providers this program uses as targets of load balancers, without writing to them.
     #[serde(skip_serializing_if = "Option::is_none")]
     target_only_nodes: Option<usize>,
-    /// The number of nodes that have a taint `out-of-service`.
+    /// The number of nodes that have a taint `out-of-service`. `None` when the nodes could not be read.
     out_of_service_nodes: Option<usize>,
 }
 

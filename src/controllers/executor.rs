@@ -48,8 +48,9 @@ const PUT_OFF_AT_MOST: u32 = 8;
 /// fail. After the last one, each object with a running action counts as failed, and its remaining changes are dropped.
 const QUESTIONS_AT_MOST: u32 = 5;
 
-/// The longest single wait. Longer waits are split into parts of this length, so that the process notices soon when it
-/// should end. The length is real time, even in tests that simulate the clock.
+/// The longest single wait of the executor for an answer or for the time of the next change. Longer waits are split
+/// into parts of this length, so that the process notices soon when it should end. The length is real time, even in
+/// tests that simulate the clock.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// All executions of one controller. An execution makes the changes of one object, and can continue from one sync pass
@@ -98,7 +99,7 @@ pub(super) struct Execution<T> {
 pub(super) struct ExecutionResult {
     /// The changes of the object that were made in the cloud.
     pub(super) made: Vec<Box<dyn Change>>,
-    /// The errors of changes that the cloud refused. The changes after them were still made.
+    /// The errors of changes that the cloud refused. Such an error did not stop the changes that followed in the plan.
     pub(super) refused: Vec<ProviderError>,
     /// Whether the cloud refused to add a target to the load balancer of this object.
     is_target_refused: bool,
@@ -304,8 +305,8 @@ impl<T> Executor<T> {
         })
     }
 
-    /// Sends changes until no other change can be sent now, or until the allowed number of requests is in flight. The
-    /// change that could be sent earliest comes first.
+    /// Sends changes until no other change can be sent now, or until as many requests wait for an answer as are allowed
+    /// at the same time. The change that could have been sent earliest is sent first.
     pub(super) fn send(&mut self, requests: &mut Requests) {
         let now = clock::now();
         self.stop(|execution| {

@@ -154,8 +154,9 @@ pub enum MatchOutcome<'a> {
     Unmatched(Finding),
 }
 
-/// What connects a node of another provider with a server. The node writes its own addresses, so an address alone
-/// connects it with no server.
+/// What is known about the server of a node of another provider. The node runs on a server of this cloud when exactly
+/// one server has its name, and the node reports an address of this server. The address alone proves nothing, because
+/// the node itself reports its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignMatch {
     /// The servers that have the node's name.
@@ -510,8 +511,8 @@ impl<'a> MatchIndex<'a> {
     }
 }
 
-/// An address that the kubelet of one node asks for, although another node has the address, or its kubelet asks for it
-/// as well.
+/// A conflict about an address that the kubelet of one node asks for, e.g. by `--node-ip`. Another node already has the
+/// address, or the kubelet of another node asks for it as well.
 pub struct SharedAddress<'a> {
     pub ip: IpAddr,
     /// The name of the other node, which already has the address, or whose kubelet asks for it, too.

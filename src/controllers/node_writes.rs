@@ -258,9 +258,9 @@ impl<Facts> AppliedPlan<Facts> {
     }
 }
 
-/// Makes the writes of a plan in their order. After a conflict, the node is read and planned again. When `reads_first`
-/// is true, this is also done before the first write. `replan` returns the new plan, or the reason why there is none.
-/// Without a new plan, nothing more is written.
+/// Makes the writes of a plan in their order. When a write is refused because the node has changed (a conflict), the
+/// node is read again, and `replan` makes a new plan for it. With `reads_first`, the node is also read and planned
+/// again before the first write. When `replan` returns a reason instead of a plan, nothing more is written.
 pub(super) fn apply<Facts>(
     apis: &Apis,
     controller: &'static str,

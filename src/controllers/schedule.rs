@@ -24,15 +24,16 @@ pub(super) struct Schedule {
     pub(super) last_write: Option<Instant>,
 }
 
-/// The reason why a plan for an object is made. When several reasons apply, the one whose variant is declared first
-/// counts.
+/// The reason why a plan for an object is made. When there are several reasons, the first of them in the order of this
+/// enum is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
     /// A person has asked for this object or for all objects, e.g. by a command.
     Asked,
     /// The object is new, or has changed since its last plan.
     Changed,
-    /// The last plan is out of date. Either it was not carried out, or other objects on which it depends have changed.
+    /// The last plan is out of date. Either its changes were not all made, or an object on which it depends has
+    /// changed, e.g. a node.
     Overtaken,
     /// The last try failed, and the wait after that failure is over.
     Retried,

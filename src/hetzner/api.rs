@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Api {
     pub(super) http: HttpClient,
     pub(super) budget: CloudBudget,
-    /// The urgency of all writes to the Cloud API. An urgent call is sent even when few calls of the rate limit remain.
+    /// The urgency with which this client sends writes to the Cloud API. An urgent call is sent even when few calls are
+    /// left under the rate limit.
     urgency: Urgency,
 }
 

@@ -10,7 +10,7 @@
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of items on each page that the API is asked for. This is the highest number that the API allows.
+/// How many items this program requests on each page of a list. This is the highest number that the API allows.
 pub(super) const PER_PAGE: u32 = 50;
 
 /// The highest number of pages that are read. They hold 20,000 resources, far more than a project can have.
@@ -48,8 +48,8 @@ pub(super) fn whole<T, E>(
     if last == 1 {
         keep(first);
     } else {
-        // Page 1 was already read, to find out the number of pages. It is read again at the end, because resources of
-        // page 2 may have moved to it since.
+        // Page 1 was already read, to find out the number of pages. It is read again at the end. If resources of page 1
+        // were deleted in the meantime, resources of page 2 have moved to page 1.
         for number in (1..=last).rev() {
             keep(read(number)?.0);
         }
@@ -90,9 +90,9 @@ pub(super) fn around<T, E>(
             u32::try_from(page).unwrap_or(PAGES_AT_MOST)
         };
         let mut number = expected(moved).min(last);
-        // When the next page to be read is directly before the page that was read last, the lowest ID on the page that
-        // was read last. If the next page ends below a wanted ID, and this lowest ID is above it, the wanted ID does
-        // not exist. In all other cases, the value is `None`.
+        // Only set when the next page to be read is the one just before the page that was read last. The value is then
+        // the lowest ID on the page that was read last. A wanted ID between the end of the next page and this ID does
+        // not exist.
         let mut next_low = None;
         let mut steps = 0;
         while open.contains(&wanted) {
@@ -155,8 +155,8 @@ impl Pagination {
         let before = u64::from(number - 1).saturating_mul(self.per_page);
         let expected = match (self.next_page, self.total_entries) {
             (Some(_), _) => self.per_page,
-            // The total can be smaller than the number of items on the pages before this one. The expected number of
-            // items on this page is then 0.
+            // `total` is the number of items in the whole list. When items were deleted, it can be smaller than the
+            // number of items on the pages before this one, and no items are expected on this page.
             (None, Some(total)) => total.saturating_sub(before),
             (None, None) => items.min(self.per_page),
         };

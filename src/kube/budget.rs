@@ -44,12 +44,12 @@ pub(super) struct ServiceBudget {
     total: LimitShare,
 }
 
-/// One limit on the memory that Services take, either for a namespace or for all namespaces, and the Services that
-/// count towards this limit.
+/// A limit on the memory that Services take, and the Services whose sizes are added up for it. There is one such limit
+/// for each namespace, and one for all namespaces together.
 #[derive(Clone, Debug, Default)]
 struct LimitShare {
-    /// The Services that keep all their fields in memory, the oldest first. Their sizes are added up and compared with
-    /// the limit.
+    /// The Services whose annotations and other large fields are kept in memory, the oldest first. The sum of their
+    /// sizes is compared with the limit.
     kept: BTreeMap<Age, CountedService>,
     bytes: usize,
     /// The creation time and UID of the oldest Service that does not fit into the memory limit. All younger Services

@@ -62,7 +62,8 @@ pub struct PastEvent {
     /// How many times the event happened. 0 means that the author of the event does not count repetitions.
     #[serde(default, deserialize_with = "null_as_default")]
     pub count: u32,
-    /// When the event happened most recently. Controllers that do not count repetitions leave the field out.
+    /// When the event happened most recently. The field is missing in an event whose author does not count how often
+    /// the event happens.
     #[serde(default, rename(serialize = "lastSeen"))]
     last_timestamp: Option<String>,
 }

@@ -28,8 +28,8 @@ const IDENTITY: &str = "ccm-from-scratch/identity";
 /// the Service `default/kubernetes` has had over time, which need about half of this length.
 const IDENTITY_BYTES: usize = 1024;
 
-/// The Service `default/kubernetes` gets another UID when it is deleted and created again. This many of its UIDs are
-/// remembered besides the first one.
+/// How many UIDs of the Service `default/kubernetes` are stored in the Lease besides the first one. The Service gets
+/// another UID when it is deleted and created again.
 const FORMER_AT_MOST: usize = 10;
 
 /// The length of the longest UID that is accepted, in characters. The UID that identifies the cluster is also stored as
@@ -156,8 +156,8 @@ impl Lease {
 
     /// Returns the Lease with an annotation that lists the present and earlier UIDs of the Service
     /// `default/kubernetes`. They identify this cluster in the labels of load balancers. The next leader reads them
-    /// from the Lease, because Kubernetes does not keep the earlier UIDs. A Lease that itself has no UID is returned
-    /// unchanged.
+    /// from the Lease, because Kubernetes does not keep the earlier UIDs. The annotation also contains the UID of the
+    /// Lease itself. A Lease that has no UID, because it is only about to be created, is returned unchanged.
     pub fn noting_identities(self, known: &Identities) -> Lease {
         let Some(lease) = self.uid().map(str::to_owned) else {
             return self;
@@ -195,8 +195,8 @@ impl Lease {
         self
     }
 
-    /// Returns the Lease as JSON with these fields of leader election. The rest of the object stays as it was read,
-    /// including `resourceVersion`.
+    /// Returns the Lease as JSON, with the fields of `spec` (the holder, the times and so on) in place of its old ones.
+    /// All other fields stay as they were read, including `resourceVersion`.
     fn with(self, spec: &LeaseSpec) -> Value {
         let mut object = self.0;
         let fields = object.entry("spec").or_insert_with(|| json!({}));

@@ -33,7 +33,8 @@ impl PlacedKind {
 /// The query parameter that leaves out pods that have ended.
 const RUNNING: &str = "&fieldSelector=status.phase!%3DSucceeded,status.phase!%3DFailed";
 
-/// An object with rules for its nodes. A node must fulfil all of them. Without rules, every node does.
+/// A Kubernetes object (a pod, a DaemonSet or a PersistentVolume) whose rules say on which nodes it can be. A node is
+/// allowed when it fulfils all of the rules. An object without rules allows every node.
 #[derive(Deserialize)]
 pub struct PlacedObject {
     metadata: PlacedMeta,
@@ -163,7 +164,8 @@ impl PlacedObject {
         items(&self.metadata.owner_references).iter().any(|owner| owner.kind == "DaemonSet")
     }
 
-    /// Returns the name of the object for messages. The name of a volume is followed by its claim.
+    /// Returns the name of the object for messages. The name of a PersistentVolume is followed by the
+    /// PersistentVolumeClaim that uses it.
     fn full_name(&self) -> String {
         let name = &self.metadata.name;
         match (&self.metadata.namespace, &self.spec.claim_ref) {

@@ -510,7 +510,8 @@ mod tests {
         assert!(
             matches!(queue.next(begun + SECOND * 14), NextEvent::At(then) if then == begun + SECOND * 15)
         );
-        // The limit for warnings does not delay an event that reports a change.
+        // This event reports a change and is no warning. The limit for warnings does not apply to it, so it is written
+        // at once.
         queue.push(good("a", "other", "done"), begun);
         assert_eq!(written(&mut queue, begun + SECOND * 14), ["done"]);
         queue.is_ending = true;

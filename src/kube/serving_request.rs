@@ -141,7 +141,8 @@ fn only(input: Input, tag: u8) -> Form<Input> {
     input.read_all(ENDS_ELSEWHERE, |reader| value(reader, tag))
 }
 
-/// Reads an object identifier, which must be `id`, and the value after it, which must be the last one.
+/// Reads an object identifier and the value that follows it, and returns this value. The identifier must be `id`. The
+/// value must have the type `tag`, and the input must end after it.
 fn named<'a>(input: Input<'a>, id: &[u8], tag: u8) -> Form<Input<'a>> {
     input.read_all(ENDS_ELSEWHERE, |reader| {
         if value(reader, OID)?.as_slice_less_safe() == id {
@@ -197,7 +198,8 @@ fn text(content: Input) -> Form<String> {
     text.map(str::to_owned).ok_or("a name has characters that no node's name has, or is too long")
 }
 
-/// Reads the attributes, which must be the request for one extension, `subjectAltName`.
+/// Reads the alternative names of a certificate request. The attributes of the request must ask for exactly one
+/// extension, which is `subjectAltName`.
 fn alternative_names(attributes: Input) -> Form<Vec<AltName>> {
     let extensions = named(only(attributes, SEQUENCE)?, EXTENSION_REQUEST, SET)?;
     let extension = only(only(extensions, SEQUENCE)?, SEQUENCE)?;

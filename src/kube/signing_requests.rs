@@ -31,7 +31,8 @@ pub const SIGNING_REQUEST: &str = "CertificateSigningRequest";
 
 const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-/// A row of the table of requests. Rows are ordered by the time of their creation.
+/// A certificate request, as a row of the API server's table of requests shows it. Rows are ordered by the time at
+/// which the requests were created.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SigningRow {
     pub created: Timestamp,
@@ -56,7 +57,7 @@ pub enum SigningState {
 /// A whole request, as JSON. An approval sends it back as a whole, because it replaces the metadata, too.
 pub struct SigningRequest(Value);
 
-/// One page of the table.
+/// One page of the list of certificate requests, in the API server's `Table` form.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SigningTable {

@@ -20,7 +20,8 @@ pub struct Workload {
     pub pods: Option<(u64, u64)>,
 }
 
-/// The flags and variables that a container is started with, if their values are in the workload object.
+/// The flags and environment variables with which a container is started. Values that are not in the workload object,
+/// e.g. those in a Secret, are not known here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Container {
     /// The arguments of the container's command line, without the program at its beginning.

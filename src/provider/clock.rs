@@ -283,7 +283,8 @@ pub fn exchange(authority: &str, request: &[u8], until: Instant) -> io::Result<V
 
 /// Returns a random number.
 pub fn random() -> u64 {
-    // The standard library gives each `RandomState` random keys, so even the hash of nothing is a random number.
+    // The standard library gives each `RandomState` random keys. Even when nothing is hashed with them, the hash is a
+    // random number.
     let of_machine = || RandomState::new().build_hasher().finish();
     simulation().map_or_else(of_machine, |simulation| simulation.random())
 }

@@ -31,7 +31,8 @@ pub enum Severity {
 /// A property of the reason of a finding, e.g. whether such findings become events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReasonTrait {
-    /// The finding becomes a normal event of the object.
+    /// A finding (a message for the operator) with this reason becomes a Kubernetes event of type `Normal` at the
+    /// object.
     NormalEvent,
     WarningEvent,
     /// The finding is only logged and never becomes an event.
@@ -41,7 +42,7 @@ enum ReasonTrait {
     LoggedByItsWrite,
     /// The finding is reported only once, and is not repeated while the problem lasts.
     Once,
-    /// The finding says that the object is as it should be, e.g. that a load balancer is synced.
+    /// The reason stands for a success: the object is as it should be, e.g. a load balancer is synced.
     Success,
     /// The finding says that the object is not as it should be, e.g. that the sync of a load balancer failed.
     Failure,
@@ -50,8 +51,8 @@ use ReasonTrait::{Failure, LogOnly, LoggedByItsWrite, NormalEvent, Once, Success
 
 macro_rules! reasons {
     ($($about:literal { $($(#[doc = $meaning:literal])+ $name:ident: $($of:ident)+;)* })*) => {
-        /// The reason of a finding. Reasons that become events have the same names as in
-        /// hcloud-cloud-controller-manager, so that existing alerts still work.
+        /// The reason of a finding (a message for the operator), e.g. `SyncLoadBalancerFailed`. Reasons that become
+        /// events have the same names as in hcloud-cloud-controller-manager, so that existing alerts still work.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         pub enum Reason {
             $($($(#[doc = $meaning])+ $name,)*)*

@@ -270,7 +270,7 @@ pub struct SoftRemoval<'a> {
 /// The kind of a planned change in the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// The change adds or removes a target. It changes which nodes get traffic from the load balancer.
+    /// The change adds or removes a target, so it changes which nodes get traffic from the load balancer.
     Targets,
     /// The change deletes the load balancer.
     Removal,
@@ -345,7 +345,7 @@ pub struct LeftOutNode {
     pub state: LeftOutState,
 }
 
-/// What happens to a node that is left out of the targets, or may be left out later.
+/// The reason why a node is not a target, or will soon not be a target any more, and what the plan does about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LeftOutState {
@@ -587,10 +587,10 @@ impl LoadBalancerPlan {
         self
     }
 
-    /// Whether a target is kept for now although it should be removed. It should be removed because its node will stop
-    /// soon, or because a node with pods should become a target instead. The Service is then planned again soon. A
-    /// target that only has to wait for a fixed time does not count. This time is the Service's `departing-delay`, or
-    /// the minute after the target's node last ran pods.
+    /// Whether the plan keeps a target that should be removed, because its node will stop soon or because a node with
+    /// pods should take its place. The Service is then planned again soon. The result is `false` when the target only
+    /// has to wait for a fixed time. This time is the Service's `departing-delay`, or the minute after the target's
+    /// node last ran pods.
     pub fn keeps_targets(&self) -> bool {
         let is_kept = |state| match state {
             LeftOutState::Kept(_) => true,
@@ -679,7 +679,7 @@ pub struct Balancer {
     pub targets: Vec<Target>,
     #[serde(flatten)]
     pub consumption: Consumption,
-    /// The certificates of the HTTPS ports. Certificates that were not read from the API are missing.
+    /// The certificates of the HTTPS ports. A certificate that was not read from the API is not in this list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<ShownCertificate>,
 }

@@ -253,18 +253,21 @@ pub struct Cluster {
     /// The addresses in `dedicated` that the cloud's API reports. The other addresses in `dedicated` come from
     /// kubelets, which can report any address. A target with an address that only a kubelet reports is never removed.
     pub proven: HashSet<IpAddr>,
-    /// The name and the provider ID of each node whose provider ID has a prefix that this program does not use. Nodes
-    /// in `target_only` whose name a server has are left out.
+    /// The name and the provider ID of each node whose provider ID has a prefix that this program does not use, e.g.
+    /// `k3s://`. A node that can be a target (it is in `target_only`) is not listed here when a server has its name.
     pub foreign_nodes: Vec<(String, String)>,
     /// The names of the nodes of other providers that can be targets (`HCLOUD_LOAD_BALANCERS_FOREIGN_NODES`). Their
-    /// servers are in `servers`, too. They do not prove to which cluster a load balancer belongs.
+    /// servers are in `servers`, too. Such a node as a target does not prove that a load balancer belongs to this
+    /// cluster, because these nodes are matched with servers only by their names and addresses.
     pub target_only: HashSet<String>,
-    /// The servers with which nodes in `target_only` are certainly matched. A server with the name of such a node is
-    /// missing here when something contradicts the match.
+    /// The servers on which nodes in `target_only` (nodes of other providers that can be targets) certainly run. A
+    /// server that only has the same name as such a node is not included, e.g. when the node reports none of the
+    /// server's addresses.
     pub matched: HashSet<InstanceId>,
     /// The Secrets of type `kubernetes.io/tls` whose certificates the planned Services use.
     pub tls_secrets: TlsSecrets,
-    /// Earlier removals of targets, and the nodes on which pods run. Both help to decide which nodes become targets.
+    /// Which targets were removed within the last hour, and on which nodes pods run. The plan uses both to choose the
+    /// nodes that become targets.
     pub history: TargetHistory,
 }
 
@@ -340,7 +343,8 @@ impl Groups {
         self.by_key.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the Service with this UID, if it shares a load balancer with other Services. Otherwise returns `None`.
+    /// Returns the Service with this UID from the Services that share a load balancer. `None` when no Service that
+    /// shares a load balancer has this UID.
     pub fn of_uid(&self, uid: &str) -> Option<&Service> {
         let (key, place) = self.places.get(uid)?;
         self.of_key(key).get(*place)
@@ -373,7 +377,8 @@ impl Cluster {
         names.filter(|name| !dedicated.contains(name)).collect::<HashSet<_>>().len()
     }
 
-    /// Whether a node of this cluster certainly runs on this server, also when it is a node of another provider.
+    /// Whether it is certain that a node of this cluster runs on this server. The node can also be a node of another
+    /// provider.
     pub fn has_server(&self, id: InstanceId) -> bool {
         self.has_claimed(id) || self.matched.contains(&id)
     }

@@ -73,7 +73,8 @@ impl Source {
         self.setting().is_some()
     }
 
-    /// Returns the name of the setting whose default is used. `None` when the value has another source.
+    /// When the value is the default of a setting, returns the name of this setting. `None` when the value comes from
+    /// elsewhere, e.g. from an annotation.
     pub fn setting(&self) -> Option<&str> {
         match self {
             Source::Default(setting) => Some(setting),

@@ -258,7 +258,8 @@ pub(super) fn parsed<T>(
     move |candidate| parse(&candidate.text)
 }
 
-/// Parses one of the values that the table of settings lists for this setting, e.g. `auto`, in upper or lower case.
+/// Parses the value of a setting that has a fixed list of allowed values, e.g. `auto`. The value can be in upper or
+/// lower case.
 pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Result<T, String> {
     let words = match candidate.setting.kind {
         ValueKind::Choice(words) => words,

@@ -8,8 +8,8 @@ use FlagUse::{Switch, WithValue};
 /// How an ignored flag is written on a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlagUse {
-    /// A flag that does not take the next word as its value: a boolean flag, or a flag for which pflag has a default
-    /// when the value is left out.
+    /// A flag that does not take the next word as its value. It is either a boolean flag, or a flag that can be written
+    /// without a value.
     Switch,
     /// A flag whose value follows as the next word or after `=`, as in `--flag value` or `--flag=value`.
     WithValue,

@@ -130,8 +130,8 @@ impl DaemonSettings {
 }
 
 impl Parsed {
-    /// Returns the flags (with dashes) and variables of the settings that have no value yet and could be read from the
-    /// cluster's daemon (`--settings-from`).
+    /// Returns the flags (with dashes) and variables of the settings that the user has not set, and whose values can be
+    /// taken from the daemon in the cluster (`--settings-from`).
     pub fn unset_names(&self) -> Vec<String> {
         let unset = self.effective.iter().filter(|setting| setting.source.is_default());
         unset

@@ -61,7 +61,8 @@ const WITH_TARGETS: &[Command] = &[
     Lint,
 ];
 
-/// The daemon, and the commands that show or do the work of a controller that runs only by its name.
+/// The commands for which `--controllers` matters: the daemon, and the commands that show or do the work of
+/// `node-csr-approval`. This controller runs only when `--controllers` names it.
 const WITH_CONTROLLERS: &[Command] = &[Run, NodeInspect, NodeSync];
 
 /// The commands that plan routes.
@@ -207,7 +208,7 @@ settings! {
         default: Some("network"),
     }
 
-    // The list is empty when the setting is unset.
+    // When the setting is unset, the list is empty, and an address in the annotation can be any address.
     /// The ranges that must contain the addresses in a node's annotation instance.hetzner.cloud/internal-ip, because
     /// the kubelet can write the annotation. Unset: no limit.
     HCLOUD_INSTANCES_INTERNAL_IP_RANGES internal_ip_ranges: Vec<IpNet> = parsed(values::ip_ranges) => {

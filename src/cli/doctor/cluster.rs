@@ -166,8 +166,8 @@ fn runs_us(workload: &Workload) -> bool {
         && (is_named(&workload.name) || workload.images.iter().any(|image| image.contains(OURS)))
 }
 
-/// Returns the workloads in the Lease's namespace that run ccm. Returns an error when there are none, or when the
-/// workloads were not read.
+/// Returns the workloads (Deployments and DaemonSets) that run ccm, in the namespace of the Lease for ccm's leader
+/// election. Returns an error when there are none, or when the workloads were not read.
 fn own<'a>(view: &'a DoctorView) -> Result<Vec<&'a Workload>, Gap> {
     let workloads = view.workloads.as_ref()?;
     let ours: Vec<&Workload> = workloads.iter().filter(|workload| runs_us(workload)).collect();

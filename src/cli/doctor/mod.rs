@@ -34,7 +34,7 @@ use std::ffi::OsString;
 pub(super) use view::DoctorView;
 
 /// A row of the table of checks: the name of the check, what the check looks at, the text that tells the user what to
-/// do when the check's data could not be read, and the function that returns the outcomes of the check.
+/// do when the check's data could not be read, and the function that makes the check and returns its results.
 type Check = (Text, Text, Text, fn(&DoctorView) -> CheckResult);
 type Text = &'static str;
 

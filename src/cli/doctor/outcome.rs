@@ -70,7 +70,7 @@ pub(in crate::cli) enum Gap {
     Refused(Credential, String, Option<String>),
 }
 
-/// The credentials of an API. After the API has refused them, later reads that need them are skipped.
+/// The credentials of an API. When the API has refused them, the reads that would need them are not tried any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Credential {
     /// These credentials are the token of the Cloud API.

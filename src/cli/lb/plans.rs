@@ -155,8 +155,8 @@ impl Services {
         for text in &self.context.names {
             let word = word(text, namespace);
             for name in word.readings() {
-                // The word may name a Service that had the type LoadBalancer before. The load balancer of such a
-                // Service still has to be removed.
+                // The user may have typed the name of a Service that does not have the type LoadBalancer any more. Its
+                // load balancer still has to be removed, so the Service is added to the known objects.
                 if !known.iter().any(|known| known.name == name) && self.is_ours(&name)? {
                     known.push(KnownObject::new(&name));
                 }

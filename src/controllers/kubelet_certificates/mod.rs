@@ -37,8 +37,8 @@ const AT_ONCE: usize = 20;
 /// How old complete Node objects and the list of servers may be for a decision that approves nothing.
 const RECHECK: Duration = Duration::from_secs(300);
 
-/// The shortest time between two lists of servers when Robot is asked, too. Robot allows 200 calls an hour, and a
-/// hostile kubelet can make a new request at any time.
+/// The shortest time between two lists of servers when dedicated servers are used, because each list then also calls
+/// Robot. Robot allows 200 calls an hour, and a hostile kubelet can make a new certificate request at any time.
 const PERIOD_WITH_ROBOT: Duration = Duration::from_secs(60);
 
 pub struct KubeletCertificates {
@@ -214,8 +214,10 @@ impl ObservedRequests {
         of_node.max_by_key(|row| (row.state == SigningState::Pending, row.created))
     }
 
-    /// Lists the servers. All requests share the lists, and at most one page in three seconds is read for them. When it
-    /// is too early for a new list, the old one stays, and requests for which it is too old wait.
+    /// Takes the cached list of servers, and reads a new list when a pending certificate request needs a newer one. So
+    /// that kubelets with many requests can't use up the rate limit, a new list is read only when the last one is long
+    /// enough ago: on average, at most one page in three seconds is read. When it is too early for a new list, the old
+    /// list stays, and the requests that need a newer one wait.
     fn list_servers(
         &mut self,
         apis: &Apis,
@@ -323,8 +325,9 @@ fn note(apis: &Apis, report: &mut Report, plan: &RequestPlan, outcome: Result<bo
         (Ok(false), Some(why)) => why.clone(),
         (Err(error), _) => Finding::warning(Reason::KubeletCertificatesBlocked, explained(&error)),
     };
-    // A kubelet can make new requests all the time. The message is left out of the comparison, so that this is reported
-    // only every ten minutes for each node.
+    // A kubelet can make new requests all the time, and each can cause another message. So an empty text is passed in
+    // place of the message. The problem is then reported once in ten minutes for each node, and not once for each
+    // message.
     if apis.recorder.reported().is_due(node, why.reason, "", clock::now()) {
         publish_now(apis, node, &why, false);
     }

@@ -43,7 +43,8 @@ pub struct RequestFacts {
     /// The names that the request asks for. The text says why the cloud does not prove the name, and is `None` for a
     /// proven name.
     pub names: Vec<(AltName, Option<&'static str>)>,
-    /// Why the request is not decided yet, e.g. because its node is not initialised. `None` when it is decided.
+    /// Why this controller has not decided about the request yet, e.g. because its node is not initialised. `None` when
+    /// it has decided.
     pub waits: Option<String>,
 }
 
@@ -54,7 +55,7 @@ pub struct PendingRequest {
     pub asked: Asked,
     /// How many requests of the node are approved already.
     pub approved: usize,
-    /// The moment when the first table with this request had come.
+    /// The moment when this process had first read a list of certificate requests that contains this request.
     pub first_seen: Instant,
 }
 

@@ -289,7 +289,8 @@ impl LifecycleController {
     }
 }
 
-/// Whether the node is not ready, has the shutdown taint, or has our taint `out-of-service`.
+/// Whether the node is not ready, has the taint that says that its server is off, or has a taint `out-of-service` that
+/// this program has set.
 fn concerns_us(node: &KubeNode) -> bool {
     let is_ours = |taint: &Taint| taint.key == SHUTDOWN || is_own(taint);
     !node.is_ready() || node.spec.taints.iter().any(is_ours)

@@ -477,7 +477,8 @@ impl NodePlan {
     fn set_addresses(&mut self, wanted: Vec<Sourced<NodeAddress>>) {
         self.address_fields = address_fields(&self.node.status.addresses, &wanted);
         let description = describe(&self.address_fields);
-        // The addresses are not written when only their order differs.
+        // The description is empty when the present and the desired addresses are the same, or differ only in their
+        // order. Then nothing is written.
         if !description.is_empty() {
             let addresses = wanted.into_iter().map(|address| address.value).collect();
             self.changes.push(NodeChange::SetAddresses { addresses, description });
@@ -618,7 +619,8 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
     fields
 }
 
-/// Returns a description of the write that changes all fields with a difference between present and desired value.
+/// Returns a description of the write that changes the fields of a node, e.g. its labels and addresses. Fields whose
+/// present value is the desired value are not described.
 pub(super) fn describe(fields: &[Field]) -> Description {
     let described = |field: &Field| {
         let name = &field.field;

@@ -22,7 +22,8 @@ pub struct Relabelling {
 /// An object that the change of zone labels affects. Its rules, e.g. a node affinity, allow one of the nodes now, but
 /// do not allow this node any more after the change.
 pub struct Dependent {
-    /// The object, e.g. `pod/shop/db-0`, or the kind of the objects that are counted or could not be read.
+    /// The object, e.g. `pod/shop/db-0`. When the entry stands for all objects of a kind, because there are too many to
+    /// list or because they could not be read, this is the kind, e.g. `pods`.
     pub object: String,
     /// What the planned change of the node's labels means for this object, as text for users.
     pub why: String,
@@ -41,7 +42,9 @@ impl Relabelling {
             && !self.dependents.iter().any(|dependent| dependent.is_obstacle)
     }
 
-    /// Turns the plans of a sync into those of `ccm node relabel`, and reads which objects depend on the present labels.
+    /// Takes the plans of a usual node sync, and limits each of them to the change of the zone labels, which is all
+    /// that `ccm node relabel` changes. Also reads which objects (volumes, DaemonSets and pods) require a zone label as
+    /// it is now.
     pub(super) fn of(kube: &KubeClient, plans: Vec<NodePlan>) -> Relabelling {
         let plans: Vec<NodePlan> = plans.into_iter().map(relabelled).collect();
         let dependents = dependents(kube, &plans);

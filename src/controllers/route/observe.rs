@@ -187,8 +187,8 @@ impl RouteController {
         let now = clock::now();
         let poll = Poll {
             table_max_age: self.interval() / 2,
-            // The node controller reads complete Node objects more often than this. While it runs, its Node objects are
-            // used, and none are read for the routes alone.
+            // The node controller reads complete Node objects more often than `COMPARE_PERIOD * 2`. While it runs, its
+            // Node objects are used, and none are read for the routes alone.
             whole_max_age: COMPARE_PERIOD * 2,
             metadata_max_age: Some(METADATA_MAX_AGE),
         };

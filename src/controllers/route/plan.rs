@@ -37,7 +37,7 @@ pub struct Inputs<'a> {
     pub is_in_doubt_for_long: bool,
 }
 
-/// The routes that one node needs, and what is known about its server.
+/// The routes that one node needs, and the data about the node's server that decide whether they can be made.
 struct DesiredRoutes {
     /// The plan for the node. When a route of the node can't be made, the field `obstacle` of the plan says why.
     plan: NodeRoutePlan,

@@ -161,8 +161,9 @@ impl<'a> RouteSync<'a> {
             } else {
                 ADDS_WITHIN
             };
-            // When a plan is too old, its changes must not begin any more. Only the changes for the first destination
-            // can begin at any time. Otherwise, with a slow API, no change would ever be made.
+            // The changes for the first destination can begin at any time. Those for the other destinations must begin
+            // soon after the data of the plan were read, because the plan may be wrong later. Without the exception for
+            // the first destination, no change would ever be made when the API is slow.
             let begins_by = (place > 0).then_some(complete + within);
             let object = changes[0].object();
             let writes = changes.iter().map(|change| cloud.change(change.clone()));

@@ -21,8 +21,8 @@ const CALLS_OF_A_CHANGE: f64 = 5.0;
 
 #[derive(Default)]
 pub(super) struct Admission {
-    /// The share of API calls of each namespace, by the name of the namespace. A share that is full and unused is
-    /// removed.
+    /// How many API calls the Services of each namespace may still cause, by the name of the namespace. An entry is
+    /// removed when nothing uses it and all of these calls are available again.
     shares: HashMap<String, Arc<CallShare>>,
     /// The Services that want a load balancer, by UID. A new Service is not added while its namespace has used up its
     /// share of API calls.
@@ -223,9 +223,9 @@ impl Admission {
         self.shares.retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
     }
 
-    /// Whether the Service has changed, in a way that needs API calls, since the version from which its plans are made
-    /// (the version in `admitted`). When it has changed in another way, the given version of the Service replaces that
-    /// version.
+    /// Whether the Service is new, or was changed in a way that needs API calls. It is compared with its version in
+    /// `admitted`, from which its plans are made. When only something that needs no API calls has changed, the new
+    /// version is stored in `admitted`, and the result is `false`.
     fn is_changed(&mut self, service: &Arc<KubeService>, agenda: &Agenda) -> bool {
         let uid = &service.metadata.uid;
         let known = self.admitted.get(uid);

@@ -36,8 +36,8 @@ const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 /// exist).
 #[derive(Default)]
 pub(super) struct Agenda {
-    /// The times of the last comparison with the cloud and of the last write to load balancers, and the failed Services
-    /// with the times of their next tries.
+    /// When everything was last compared with the cloud, when load balancers were last written, and when each failed
+    /// Service is tried again.
     pub(super) schedule: Schedule,
     /// What is remembered about the last plan of each Service, by the UID of the Service.
     planned: HashMap<String, PlannedFacts>,
@@ -95,7 +95,7 @@ pub(super) enum News {
     /// No plan was made for the Service yet.
     New,
     Changed,
-    /// Nothing in the Service on which its plan depends has changed.
+    /// The Service has not changed since its last plan, at least not in the parts on which the plan depends.
     Same,
     /// The list of Services, as the API server answered it, shows an older version of the Service than the one for
     /// which the last plan was made. The API server's cache can be behind, so the next lists can show the older

@@ -17,13 +17,14 @@ use std::time::Duration;
 /// The kind of object in the plan that deletes certificates. All certificates together are one object of this kind.
 const KIND: &str = "certificates";
 
-/// The certificates that Services want, and the state of the search for certificates that nothing uses.
+/// The TLS Secrets that Services want as certificates, and the state of the search for uploaded certificates that
+/// nothing uses.
 #[derive(Default)]
 pub(super) struct CertificateSearch {
     /// The content of each TLS Secret that a Service names for its ports, as it was read in the last sync pass.
     wanted: TlsSecrets,
-    /// Whether a search for unused certificates is due, because the wanted certificates or the load balancers may have
-    /// changed.
+    /// Whether a search for unused certificates is due. It is due when the TLS Secrets that Services name, or the load
+    /// balancers, may have changed since the last search.
     pub(super) is_due: bool,
     /// Whether the last search found no certificate that was uploaded from a Secret, and no Service has named a Secret
     /// since. This begins with `false`, because an earlier process may have uploaded certificates.

@@ -34,8 +34,8 @@ pub(super) struct Departures {
     /// `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`.
     cordon_is_enough: bool,
     /// The different times for which Services keep a departing node (one that will stop soon) as a target. They come
-    /// from the annotation `departing-delay`, or from the setting with its default. While there are none, the
-    /// controller does not look for departing nodes.
+    /// from the annotations `departing-delay` of the Services, or from `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`. While
+    /// the set is empty, the controller does not look for departing nodes.
     delays: BTreeSet<Duration>,
     /// The moment at which this process first saw that a node departs (will stop soon), by the UID of the node.
     since: HashMap<String, Instant>,
@@ -167,9 +167,9 @@ impl Departures {
     }
 }
 
-/// Whether the node will stop soon. With `cordon_is_enough`, this is assumed of each cordoned node, as
-/// `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED` asks. Otherwise, a taint of the cluster autoscaler or a condition must
-/// also say so.
+/// Whether the node will stop soon. This is so when the node is cordoned or not ready, and in addition the cluster
+/// autoscaler or a condition of the node says that the node is about to end. With `cordon_is_enough`, i.e. with the
+/// setting `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`, every cordoned node counts as a node that will stop soon.
 pub fn departs(node: &KubeNode, cordon_is_enough: bool) -> bool {
     let is_cordoned = node.spec.unschedulable;
     let is_ending = || ENDING.iter().any(|kind| node.condition(kind) == Some("True"));

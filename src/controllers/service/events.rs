@@ -47,7 +47,8 @@ pub(super) fn begin(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     report(apis, &plan.object, [Finding::info(reason, text)]);
 }
 
-/// Reports a change that was made, if this change has an event of its own.
+/// Writes the Kubernetes event that belongs to a change which was just made. Most kinds of changes have no such event.
+/// Then nothing is written.
 pub(super) fn changed(apis: &Apis, plan: &ServicePlan, change: &dyn Change) {
     if let Some(finding) = change.event() {
         succeeded(apis, plan, &finding);
@@ -66,8 +67,8 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     succeeded(apis, plan, &Finding::info(reason, text));
 }
 
-/// Writes the event `finding`, which reports a success. When another finding of the plan reports a failure, e.g. of one
-/// port, the success does not count as the end of this failure.
+/// Writes the event `finding`, which reports a success, e.g. that a load balancer was changed. When the plan also
+/// reports a failure, e.g. of one port, the event does not end this failure: the object still counts as failed.
 fn succeeded(apis: &Apis, plan: &ServicePlan, finding: &Finding) {
     if fails(plan) {
         publish_beside_failures(apis, plan.object.seen_by(source(apis)), finding);

@@ -388,8 +388,8 @@ impl ServiceSync<'_> {
         Ok(())
     }
 
-    /// Makes the first plans of a sync pass for the observed Services, from data that may be cached. When a plan depends on
-    /// the pods of Services that were not read yet, they are read first.
+    /// Makes the first plans of a sync pass for the observed Services, from data that may be cached. When a plan
+    /// depends on the pods of a Service, and these pods were not read yet, they are read, and the plans are made again.
     fn first_plans(
         &mut self,
         mut observed: ObservedServices,
@@ -493,7 +493,8 @@ impl ServiceController {
         Ok(SeenObjects { list, services, is_comparison, ..SeenObjects::default() })
     }
 
-    /// Reads the nodes and the Secrets for these Services.
+    /// Reads what the plans for the Services in `seen` need from Kubernetes, and stores it in `seen`: the nodes, and
+    /// the Secrets that the Services name.
     fn read_dependencies(
         &self,
         apis: &Apis,
@@ -511,8 +512,8 @@ impl ServiceController {
         } else if !seen.services.is_empty() {
             let poll = Poll {
                 table_max_age: age,
-                // The node controller reads complete Node objects more often than this. While it runs, its Node objects
-                // are used, and none are read for the Services alone.
+                // The node controller reads complete Node objects more often than `resync_period * 2`. While it runs,
+                // its Node objects are used, and none are read for the Services alone.
                 whole_max_age: self.settings.resync_period * 2,
                 metadata_max_age: Some(METADATA_MAX_AGE),
             };
@@ -604,8 +605,9 @@ fn measure(seen: &SeenObjects) {
     }
 }
 
-/// Sets the metrics about the health, the use and the certificates of load balancers from the data that were read for
-/// the plans. Returns the health that was read. Without new data, the metrics keep their values.
+/// Sets the metrics about load balancers: how many of their targets are healthy, whether they are shared or external,
+/// and when their certificates expire. `observed` is the data that was read for the plans. Returns the health that is
+/// in this data. Without new data, the metrics keep their values.
 fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Vec<SeenHealth> {
     let wanted = ours(&seen.services).filter(|service| want(service) == Want::Ensure);
     let wanted: HashSet<&str> = wanted.map(|service| &*service.metadata.uid).collect();

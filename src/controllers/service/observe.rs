@@ -78,9 +78,10 @@ pub(super) struct ObservedServices {
     pub(super) answered: Instant,
     /// How urgent the API calls are that read data for the plans.
     pub(super) urgency: Urgency,
-    /// Whether the project has a server that is a node of the cluster, so that the API token belongs to the right
-    /// project. A load balancer with such a server as a target proves this. A list of servers proves it only when the
-    /// list was read after the load balancers. `None` means that it is not known.
+    /// Whether the project has a server that is a node of the cluster, which shows that the API token belongs to the
+    /// right project. A load balancer with such a server as a target proves this. A list of servers proves it only when
+    /// it was read after the load balancers, because somebody can replace the token between the two reads. `None` means
+    /// that it is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
     /// The UIDs of the Services with a change that waits, because their namespace has used up its share of API calls. A
@@ -180,7 +181,8 @@ impl ObservedServices {
         self.cluster.has_claimed(id) || self.nodes.iter().any(is_matched)
     }
 
-    /// The same as [`offer`](ObservedServices::offer), when it is known already which nodes will stop soon.
+    /// Sets again which nodes a plan may use as targets, because the Services or the servers were read again. Which
+    /// nodes will stop soon is not computed again, but taken from the present list of nodes.
     fn offer_again(&mut self, apis: &Apis, nodes: &[Arc<KubeNode>], servers: ServerList) {
         let known: HashMap<String, Departure> =
             self.nodes.drain(..).map(|node| (node.name, node.departure)).collect();

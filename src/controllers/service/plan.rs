@@ -263,9 +263,9 @@ impl Write for AddToNew {
 }
 
 /// Changes the plans of several Services for display, as if they were carried out one after the other. When two
-/// Services ask for the same load balancer that no Service owns, the first Service gets it, and the plan of the second
-/// is refused. A change that several Services of a shared load balancer need is kept only in the plan of the first
-/// Service.
+/// Services ask for the same load balancer, and no Service owns it yet, the first Service gets it, and the plan of the
+/// second is refused. When several Services share a load balancer and all their plans contain the same change of it,
+/// only the plan of the first Service keeps this change.
 pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     let mut claimed: HashMap<String, String> = HashMap::new();
     let mut created: HashMap<(String, String), String> = HashMap::new();
@@ -384,9 +384,9 @@ impl ServicePlan {
         self.cloud = cloud;
     }
 
-    /// Refuses the sync of a Service whose data could not be read completely. The load balancer stays as it is. The
-    /// plan can only correct the field `ipMode` of the addresses in the status of the Service. When `for_people` is
-    /// true, the plan also contains the load balancer, so that a command can display it.
+    /// Refuses the sync of a Service whose data could not be read completely. Nothing is changed in the cloud. Only the
+    /// field `ipMode` of the addresses in the Service's status is corrected if necessary. When `for_people` is true,
+    /// the plan also contains the load balancer, so that a command can display it.
     fn leave_unread(
         &mut self,
         observed: &ObservedServices,

@@ -71,8 +71,8 @@ struct Exchanged {
     /// exchange until a minute after its end. A minute from the beginning would be too short, because several exchanges
     /// are made one after the other.
     at: Instant,
-    /// An exchange removes a target whose node runs no pods. This is `true` when the removal was made, and `false`
-    /// while it was only begun, together with other changes of the Service.
+    /// Whether the target without pods was already removed, i.e. whether the node with pods has taken its place.
+    /// `false` means that the changes of the Service, which include this removal, have only begun.
     is_made: bool,
 }
 
@@ -217,8 +217,8 @@ impl Pods {
     }
 
     /// Returns the Services whose EndpointSlices are read, and the Services whose EndpointSlices are not read because
-    /// of the limit [`SERVICES_WITH_PODS`]. The plan of a Service can depend on the pods of several Services. The
-    /// Services on which the plans of the oldest Services depend come first. Both lists are sorted by name.
+    /// of the limit [`SERVICES_WITH_PODS`]. When there are more Services than the limit, those that the plans of the
+    /// oldest Services need are read. Both lists are sorted by name.
     fn wanted(&self) -> (Vec<ServiceName>, Vec<ServiceName>) {
         let (mut wanted, mut rest) = (BTreeSet::new(), BTreeSet::new());
         for name in self.asked.values().flatten() {
@@ -263,9 +263,9 @@ impl Pods {
         self.known = Arc::new(pods);
     }
 
-    /// Compares `pods`, the result of the newest read, with `self.known`, the result of the read before. Sets `new` in
-    /// `pods`, i.e. the Services that were first read within the last minute. Also sets `recent`, i.e. for each node
-    /// the Services whose last pod there has ended within the last minute.
+    /// Compares `pods`, the result of the newest read, with `self.known`, the result of the read before. Then sets two
+    /// fields of `pods`. `new` gets the Services whose pods were first read within the last minute. `recent` gets, for
+    /// each node, the Services whose last pod on this node has ended within the last minute.
     fn mark(&mut self, pods: &mut PodNodes, now: Instant) {
         let before = Arc::clone(&self.known);
         for (place, service) in before.services.iter().enumerate() {

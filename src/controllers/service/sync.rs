@@ -110,7 +110,7 @@ pub(super) struct Task {
     /// The change of the last plan that was not made, because the cloud had changed after the plan was made. This is a
     /// description of the change. `None` when the last plan did not fail in this way. See `Applied::Overtaken`.
     overtaken: Option<String>,
-    /// Every write that was made, as JSON for the output of a command.
+    /// Every write that was made for the Service so far, as JSON that commands can print.
     made: Vec<Value>,
     /// The ID of the execution (the changes of another Service) for whose end this Service waits. `None` when it does
     /// not wait.
@@ -132,8 +132,8 @@ pub(super) struct Work {
 type Plans = (Option<Arc<ObservedServices>>, Vec<ServicePlan>);
 
 impl ServiceController {
-    /// Returns the tasks of all Services whose changes are being made, or that wait until the changes of another
-    /// Service have ended.
+    /// Returns the work on each Service whose changes are being made, and on each Service that waits until the changes
+    /// of another Service have ended.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
         let executed = self.executor.executions().iter().map(|execution| &execution.subject.task);
         executed.chain(&self.queued)

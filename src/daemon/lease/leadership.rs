@@ -221,8 +221,8 @@ impl LeaderElection {
             return false;
         }
         show_leader(&self.settings.key, true);
-        // The deadline is checked by another thread than the renewal. Therefore the leadership ends in time even when
-        // the request of a renewal hangs.
+        // One thread renews the Lease, and another thread checks the deadline of the renewal. Therefore the leadership
+        // ends in time even when the request of a renewal hangs.
         let lease = Arc::clone(self);
         self.stop.repeat(true, move || lease.left_until_deadline());
         true

@@ -121,8 +121,9 @@ pub struct BalancerChange {
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
     /// Set when the write removes a target that its Services still want, for example because its node will stop soon.
-    /// The first value is the name of the node. The second value is `true` when a node with pods takes the place of
-    /// this target, and the exchange counts for the limit of exchanges in a minute.
+    /// The first value is the name of the node. The second value is `true` when the target is exchanged, i.e. a node
+    /// with pods takes its place. Only a limited number of exchanges is allowed in a minute, and this write is then one
+    /// of them.
     pub(super) soft_removal: Option<(String, bool)>,
     /// The certificate that the write uploads, with its private key. Both become part of the request only when it is
     /// sent, so that logs and other outputs of the plan can't show the key. `None` when the write uploads no

@@ -85,13 +85,14 @@ pub(super) fn leave_others(
     leaving
 }
 
-/// Adds changes to the plan of a Service that can't have what it asks for. The changes take the Service off those of
-/// its load balancers that it does not use. The Service uses a load balancer when it asks for it, or when its status
-/// has an address of it. When the status is empty, every load balancer that the Service does not ask for is unused.
-/// When the status has only a host name, it is not known which load balancer serves the Service, so none counts as
-/// unused.
+/// Adds changes to the plan of a Service that can't have what it asks for. The changes remove the Service from each of
+/// its load balancers that it does not use.
 ///
-/// `there` is the load balancer that the Service asks for. A plan that is refused has no changes. So when changes are
+/// A load balancer is used when the Service asks for it, or when the Service's status has an address of it. When the
+/// status is empty, all other load balancers are unused. When the status has only a host name, it is not known which
+/// load balancer serves the Service, so none is treated as unused.
+///
+/// `there` is the load balancer that the Service asks for. A plan that is refused has no changes. When changes are
 /// added to a refused plan, it becomes a plan with changes, and the reason for the refusal becomes one of its findings,
 /// which are reported to the user.
 pub(super) fn leave_unused(
@@ -317,8 +318,8 @@ impl TakenOff<'_> {
         self.part(BalancerAction::DeleteService, body, removed)
     }
 
-    /// Returns the changes that remove the nodes of this cluster from the targets. There are none while another Service
-    /// uses the load balancer.
+    /// Returns the changes that remove the nodes of this cluster from the targets of the load balancer that the Service
+    /// leaves. The list is empty while another Service uses the load balancer.
     fn targets(&self) -> Vec<BalancerChange> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
         let is_external = balancer.ownership.external.is_some();

@@ -99,8 +99,8 @@ fn needs_types(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     })
 }
 
-/// Returns the load balancer of a Service that has exactly one and uses it alone. `None` for every other Service,
-/// because it may need a new load balancer. This includes each Service that asks for a shared load balancer or for an
+/// Returns the load balancer of a Service that has exactly one, and that does not share it. `None` for a Service
+/// without a load balancer or with several, and for each Service that asks for a shared load balancer or for an
 /// external one (one that somebody else made).
 fn own<'a>(snapshot: &'a BalancerSnapshot, service: &Service) -> Option<Labelled<'a>> {
     let found = snapshot.balancers().may_be_of(service);

@@ -64,10 +64,10 @@ impl BalancerSnapshot {
         for balancer in owned(balancers, service, cluster).filter(is_managed) {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
-            // The Service leaves an external load balancer (one that somebody else made). The plan then also empties
-            // the status of the Service, if a label of the load balancer has the Service's UID. Without such a label,
-            // the address in the status is the only way to recognise the Service's ports, so it must stay there: a
-            // failed removal of the ports has to be tried again.
+            // The Service leaves an external load balancer (one that somebody else made). When a label of the load
+            // balancer has the Service's UID, the plan also empties the status of the Service. Without such a label,
+            // only the address in the status shows which ports are the Service's. The address then stays in the status,
+            // because a removal of the ports that fails must be tried again.
             if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }
@@ -212,9 +212,10 @@ impl<'a> Settled<'a> {
         let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
         plan.found = plan.found.or_else(shown);
         plan = refused(plan, parser, reason);
-        // When others have ports on the load balancer, the IP mode in the status of this Service is set to `Proxy` even
-        // when the plan is refused. With the mode `VIP`, kube-proxy would send the cluster's traffic for the ports of
-        // others to this Service. A user must not be able to cause that by an invalid annotation.
+        // When other Services or other people have ports on the load balancer, the IP mode in the status of this
+        // Service is set to `Proxy`, even when the plan is refused. With the mode `VIP`, kube-proxy would send traffic
+        // from the cluster to this Service for each port in its spec, even for ports of the load balancer that belong
+        // to others. An invalid annotation, with which any user can get a plan refused, must not cause that.
         if desired.in_status.is_by_proxy {
             plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
         }
@@ -289,8 +290,8 @@ impl<'a> Settled<'a> {
             return PlanOutcome::Waiting;
         }
         let is_unfinished = self.stays || waits || differences.is_unfinished;
-        // Some nodes may never become targets. So the Service does not wait for all of them. It leaves its old load
-        // balancers as soon as the new one has a target.
+        // The Service leaves its old load balancers as soon as the new load balancer has a target. It does not wait
+        // until all nodes are targets, because some nodes may never become targets.
         let has_targets = there.is_some_and(|there| !there.targets.is_empty());
         let is_made = !waits && (!is_unfinished || has_targets);
         let mut leaves = if is_made { others.changes } else { Vec::new() };
@@ -300,9 +301,9 @@ impl<'a> Settled<'a> {
         PlanOutcome::Change { changes, then }
     }
 
-    /// Whether a port of the Service can't be added or changed yet, because it needs a certificate that is not issued
-    /// or uploaded yet, or that the Service is not allowed to use. `there` is the Service's load balancer, if it
-    /// exists.
+    /// Whether a port of the Service can't be added or changed yet, because a certificate for it is missing. The
+    /// certificate is not issued or uploaded yet, or the Service is not allowed to use it. `there` is the Service's
+    /// load balancer, if it exists.
     fn waits(&self, there: Option<Labelled>) -> bool {
         self.desired.ports.iter().any(|port| {
             let found = there.and_then(|there| there.balancer.listener(port.listener.listen_port));

@@ -56,10 +56,11 @@ pub(super) struct Stays<'a> {
 }
 
 impl BalancerSnapshot {
-    /// Finds out what the Service asks for, which load balancer it gets, and which ports it gets there. `stays` is
-    /// `None` in the first call. If the Service can't have the load balancer that it asks for, this call returns
-    /// `Unsettled::Stays`. The caller then passes the value in it as `stays` to a second call, which does the same work
-    /// for the present load balancer of the Service.
+    /// Finds out what the Service asks for, which load balancer it gets, and which ports it gets there.
+    ///
+    /// The caller first passes `None` as `stays`. If the Service can't have the load balancer that it asks for and must
+    /// stay on its present one, this call returns `Unsettled::Stays` with the present load balancer. The caller then
+    /// passes this value as `stays` to a second call, which does the same work for the present load balancer.
     pub(super) fn settle<'a>(
         &'a self,
         of: ServiceInput<'a>,

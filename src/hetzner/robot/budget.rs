@@ -30,7 +30,7 @@ pub(super) enum RobotCall {
 /// A token bucket for calls that have the same rate limit. A full bucket has `holds` tokens, and each call takes one.
 /// The bucket gets `back_an_hour` new tokens an hour. So within one hour at most `holds + back_an_hour` calls are made.
 struct TokenBucket {
-    /// The name that metrics give the calls to Robot that this bucket limits, `server` or `reset`.
+    /// The kind of calls to Robot that this token bucket limits, as the metrics name it: `server` or `reset`.
     name: &'static str,
     holds: f64,
     back_an_hour: f64,

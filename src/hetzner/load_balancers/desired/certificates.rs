@@ -291,8 +291,8 @@ fn by_label<'a>(
     Some(Some(found))
 }
 
-/// Returns why the Service can't use this existing certificate as the managed certificate that it wants. `None` means
-/// that it can.
+/// The Service asks for a managed certificate, and this certificate exists already. Returns the reason why the Service
+/// can't use it, as a text for messages. `None` means that the Service can use it.
 fn why_not_free(
     one: &Certificate,
     context: &PlanContext,

@@ -481,8 +481,9 @@ impl PortReader<'_, '_> {
         let is_local = service.traffic_policy == TrafficPolicy::Local && !is_placed;
         let node_port = service.health_check_node_port.filter(|_| is_local);
         let on = project.defaults.health_check.node_port.as_ref();
-        // Profile `hcloud` behaves like hcloud-cloud-controller-manager. So it uses the health check node port only
-        // when the settings turn this on.
+        // A Service with the traffic policy `Local` has the field `healthCheckNodePort`. Health checks ask this port by
+        // default. Profile `hcloud` behaves like hcloud-cloud-controller-manager, and asks it only when the settings
+        // turn this on.
         let is_on = on.map_or(!project.preserves_unset(), |on| on.value);
         let local = node_port.filter(|_| is_on).map(|number| Sourced::new(number, LOCAL));
         if let Some(asked) = &kube_proxy {

@@ -209,9 +209,10 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
     desired
 }
 
-/// Reads the desired settings that do not belong to a port. When Services share the load balancer under the group name
-/// `NAMESPACE/NAME`, only the annotations of Services in this namespace decide, and `parser` already contains them.
-/// When no such Service shares the load balancer, all settings are left unchanged.
+/// Reads the desired settings of the whole load balancer, i.e. not those of single ports. The Services that share a
+/// load balancer under the name `NAMESPACE/NAME` are not equal: only the annotations of Services in `NAMESPACE` decide,
+/// and `parser` already contains only these. When no Service in `NAMESPACE` shares the load balancer, all settings stay
+/// as they are.
 fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     if context.group.has_no_decider() {
         return Whole::default();

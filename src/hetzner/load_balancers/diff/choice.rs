@@ -149,8 +149,8 @@ fn departing(
                 LeftOutState::Departing
             }
             (None, None) if node.is_present => LeftOutState::Kept(WhyKept::Half),
-            // At most half of the targets are left out because their nodes will stop soon, and so many are left out
-            // already. So this node becomes a target, although it will stop soon.
+            // This node becomes a target although it will stop soon. At most half of the targets may be left out for
+            // this reason, and that number is reached already.
             (None, None) => continue,
         };
         states.push(of(node.name.clone(), state));

@@ -43,9 +43,9 @@ pub(crate) fn read(
     )
 }
 
-/// Whether the cached list of subnets is enough for this Service. This is so when the list has a subnet that fits the
-/// private IP and the IP range that the Service asks for. It is also so when the load balancer is attached already as
-/// the Service asks.
+/// Whether the cached list of subnets is enough for this Service, so that it need not be read again. It is enough when
+/// it has a subnet for the private IP and the IP range that the Service asks for, or when the load balancer is already
+/// attached as the Service asks.
 fn fits(known: &[Subnet], network: u64, snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let defaults = &snapshot.project.defaults;
     let mut parser = AnnotationParser::new(service);

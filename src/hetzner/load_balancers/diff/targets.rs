@@ -101,9 +101,9 @@ impl<'a> Ways<'a> {
         Some(is_address || self.context.group.keeps_ways() || has == self.by_private())
     }
 
-    /// Returns the target for a machine. The second value says whether the machine is a dedicated server that lacks the
-    /// desired kind of address, public or private. Such a server becomes a target by its other address. The target is
-    /// `None` when no address of the server can be used.
+    /// Returns the target for the server of a node. The second value is `true` for a dedicated server that has no
+    /// address of the desired kind (public or private), and so becomes a target by its address of the other kind. The
+    /// target is `None` when no address of the server can be used.
     fn target(&self, machine: NodeMachine) -> (Option<TargetId>, bool) {
         let (public, private) = match machine {
             NodeMachine::Server(id) => return (Some(TargetId::Server(id)), false),
@@ -354,8 +354,8 @@ impl Diff<'_, '_> {
         change
     }
 
-    /// Returns the wanted targets, each with the data by which [`choose`] decides: whether it exists now, whether its
-    /// node will stop soon, and which Services have pods on the node.
+    /// Returns the nodes that should be targets, each with the data by which [`choose`] decides: whether it is a target
+    /// now, whether it will stop soon, and which Services have pods on it.
     fn candidates(&self, ways: &Ways, wanted: NamedTargets, services: u64) -> Vec<TargetCandidate> {
         let nodes = self.context.nodes.iter();
         let departures: HashMap<&str, Departure> =
@@ -442,7 +442,8 @@ impl Diff<'_, '_> {
 
     /// Returns why the target must stay, although its node will stop soon or a node with pods needs its place. `None`
     /// when it can be removed. `leaving` are the other targets that are removed. With [`CanWait::Yes`], the target also
-    /// stays when few API calls are left. With [`CanWait::No`], its removal is too important to wait for this.
+    /// stays while few API calls are left under the rate limit. With [`CanWait::No`], the number of calls that are left
+    /// plays no role.
     fn why_kept(
         &self,
         node: &TargetCandidate,

@@ -353,8 +353,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Compares the deletion protection. It is changed by a separate request, because the request that creates a load
-    /// balancer can't set it.
+    /// Compares the deletion protection of the load balancer with the desired one. A separate request changes it,
+    /// because the request that creates a load balancer can't set it.
     fn protection(&mut self, whole: &Whole) {
         let has = self.balancer.map(|balancer| on_or_off(&balancer.protection.delete));
         let wanted = whole.protection.as_ref();
@@ -387,8 +387,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Compares the private Network, and plans to detach or attach the load balancer. Detaching removes the targets
-    /// that are reached by private IPs.
+    /// Compares the Networks to which the load balancer is attached with the desired one, and plans to detach or attach
+    /// it. Detaching removes the targets that are reached by private IPs.
     fn network(&mut self, whole: &Whole, zone: Option<&str>) {
         // When `HCLOUD_NETWORK` is not set, a load balancer stays attached to its Networks.
         let Some(wanted) = &whole.attach else {

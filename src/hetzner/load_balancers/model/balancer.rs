@@ -138,8 +138,9 @@ pub enum ApiTarget {
 }
 
 impl ApiTarget {
-    /// Returns the machines to which the target sends traffic, each with the results of its health checks. A target that
-    /// is a label selector sends traffic to every server that has the labels. `None` stands for an unknown machine.
+    /// Returns the servers or IP addresses that this target stands for, each with the results of its health checks. A
+    /// label selector stands for every server that has the labels. An entry has `None` when it is not known which
+    /// servers these are.
     pub(crate) fn machines(&self) -> Vec<(Option<TargetId>, &[HealthStatus])> {
         match self {
             ApiTarget::Server { server, health_status, .. } => {

@@ -185,7 +185,8 @@ pub(crate) fn has_only_own_targets(balancer: Labelled, cluster: &Cluster) -> boo
     !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()
 }
 
-/// Returns the targets of which it is not certain that they are nodes of this cluster, see [`target_of_others`].
+/// Returns the targets that may not be nodes of this cluster, because it is not certain that a node of this cluster
+/// runs there. See [`target_of_others`].
 pub(crate) fn foreign_targets<'a>(
     balancer: Labelled<'a>,
     cluster: &Cluster,

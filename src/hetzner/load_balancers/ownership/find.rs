@@ -141,8 +141,9 @@ fn adopt<'a>(
     }
 }
 
-/// Returns the load balancer that the Service uses already: its own, the shared one of its group, or the external one
-/// (made by somebody else) that it asks for. `None` means that the Service has no load balancer yet.
+/// Returns the load balancer that the Service uses already. This is a load balancer of its own, the one that it shares
+/// with other Services, or the external one (made by somebody else) that its annotation `external` names. `None` means
+/// that the Service has no load balancer yet.
 fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let own = match context.group.of {
@@ -357,12 +358,12 @@ pub(crate) fn why_asked_too_late(
 }
 
 /// Plans the labels that make the load balancer belong to the Service, because a person asked for this. Returns the
-/// ownership that the labels state after the change, and a description of the change, or `None` when no label must
-/// change.
+/// owners that the labels state after the change, and a description of the change. The description is `None` when no
+/// label must change.
 ///
 /// When other Services use the load balancer, or when it is external (made by somebody else), a label can't make it
-/// belong to the Service. The Service must then ask for it by an annotation, and only the label `released` is removed
-/// here.
+/// belong to the Service. The Service must then ask for the load balancer by an annotation, and only the label
+/// `released` is removed here.
 pub(crate) fn assign(
     balancer: Labelled,
     service: &Service,

@@ -94,7 +94,7 @@ pub(crate) enum GroupUse<'a> {
     External(Option<Labelled<'a>>),
 }
 
-/// Who owns a port of a load balancer.
+/// The owner of a port of a load balancer, as seen from the Service for which a plan is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The Service for which the plan is made owns the port.
@@ -398,8 +398,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Returns, as `namespace.name`, for whom the load balancer is made. This is the group when several Services share
-    /// the load balancer, and otherwise the Service.
+    /// Returns the name of the owner for whom the load balancer is made, as `namespace.name`. When several Services
+    /// share the load balancer, this is the name by which they share it. Otherwise it is the name of the Service.
     pub(crate) fn made_for(&self) -> String {
         match self.of {
             GroupUse::Shared(share) => share.label(),
@@ -450,9 +450,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether each existing target keeps the kind of address (private or public) by which it is reached now. This is
-    /// so when the annotations of no Service count for the settings of the load balancer, so that no annotation says
-    /// which kind is wanted.
+    /// Whether each existing target keeps the kind of address (private or public) by which the load balancer reaches it
+    /// now. This is so for an external load balancer (one that somebody else made). It is also so for a shared load
+    /// balancer when none of its Services is allowed to decide about its settings.
     pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }
@@ -525,9 +525,9 @@ impl<'a> Group<'a> {
         by_label.or_else(by_numbers).or(ownership.service_uid.as_ref())
     }
 
-    /// Whether a label has the UID of a Service that is not in the list of existing Services. On an external load
-    /// balancer (one that somebody else made), the result is always `false`, because such a UID can belong to a Service
-    /// of another cluster.
+    /// Whether a label of the load balancer names an owner that is not known, i.e. has the UID of a Service that is not
+    /// in the list of existing Services. On an external load balancer (one that somebody else made), the result is
+    /// always `false`, because there the UID can be that of a Service of another cluster.
     pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
         let is_known =
             |uid: &String| self.cluster.service_uids.contains(uid) || self.has_member(uid);
@@ -653,8 +653,8 @@ impl<'a> Group<'a> {
         if !self.is_own() {
             said.ports = self.labels_of_ports(balancer, ports, &unwanted);
         }
-        // The Service's UID is written in the label `service-uid` of only one load balancer. Otherwise it could not be
-        // known which of two load balancers belongs to the Service.
+        // Whether another load balancer already has the Service's UID in its label `service-uid`. If so, this load
+        // balancer does not get the label, because the label must show which one load balancer belongs to the Service.
         let has_another = self.balancers.is_some_and(|all| {
             let with_uid = all.with_uid(&self.service.uid);
             with_uid.iter().any(|other| Some(other.id) != balancer.map(|balancer| balancer.id))

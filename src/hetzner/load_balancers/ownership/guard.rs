@@ -15,9 +15,9 @@ pub(crate) struct Guard {
     /// The labels to set and to remove. A request to the API always replaces all labels. So the write also sends all
     /// other labels, with the values that were read just before.
     change: WantedLabels,
-    /// The targets that are the reason for the write, for example targets that are no nodes of this cluster, so that
-    /// the load balancer is only released. When the load balancer has none of these targets any more just before the
-    /// write, the write is refused. The set is empty when the write has another reason.
+    /// The targets because of which the write is made. For example, a load balancer is not deleted but only released,
+    /// because it has targets that are no nodes of this cluster. When none of these targets is left just before the
+    /// write, the write is refused. The set is empty when the write is not made because of targets.
     reasons: BTreeSet<String>,
 }
 
@@ -29,8 +29,8 @@ pub(crate) struct SeenState {
     ports: BTreeSet<u16>,
     targets: BTreeSet<String>,
     is_protected: bool,
-    /// When the object is a certificate, the IDs of the load balancers that use it. When the object is a load balancer,
-    /// the set is empty.
+    /// The IDs of the load balancers that use the certificate. This program reads the same data of load balancers and
+    /// of certificates before a write. For a load balancer, this set is empty.
     uses: BTreeSet<u64>,
 }
 
@@ -58,7 +58,7 @@ impl Guard {
         self
     }
 
-    /// Adds labels that the write must also set.
+    /// Adds labels to those that the write sets on the load balancer or certificate.
     pub(crate) fn with(mut self, labels: BTreeMap<String, String>) -> Guard {
         self.change.extend(labels.into_iter().map(|(key, value)| (key, Some(value))));
         self

@@ -24,7 +24,8 @@ enum Key {
     Address(IpAddr),
     /// The UID of a Service that, according to a label, owns the load balancer or one of its ports.
     Uid(String),
-    /// A label and its value. The label is one of [`SEARCHED`], e.g. the label `service-uid`.
+    /// The value of a label of the load balancer. The key of the label is one of [`SEARCHED`], e.g. the label
+    /// `service-uid`.
     Label(&'static str, String),
     /// The load balancer has the label `external`, with any value. The label shows that somebody else made the load
     /// balancer and allows Services to have ports on it.
@@ -112,8 +113,8 @@ impl<'a> Balancers<'a> {
         self.labelled(SERVICE_UID, uid)
     }
 
-    /// Returns the load balancers with the label `released` for this Service: this program has stopped managing them
-    /// for it.
+    /// Returns the load balancers whose label `released` has the UID of this Service. The label says that an operator
+    /// has ended the management of the load balancer for this Service (`ccm lb release`).
     pub(crate) fn released(self, uid: &str) -> Vec<Labelled<'a>> {
         self.labelled(RELEASED, uid)
     }

@@ -104,7 +104,7 @@ pub(crate) enum Stake<'a> {
     /// Another cluster, with this UID, owns the load balancer. The load balancer only seems to belong to the Service.
     /// One of the two clusters is a copy of the other, so their Services have the same UIDs.
     Copy(&'a str),
-    /// The Service is the only owner of the load balancer.
+    /// The Service owns the load balancer, and no other Service has ports on it.
     Whole,
     /// The Service has ports on the load balancer, but is not its only owner.
     Part,
@@ -118,8 +118,8 @@ pub(crate) enum AskedBy {
     Label,
     /// The annotation `name` of the Service asks for the adoption, because it names the load balancer.
     Name,
-    /// Nobody asks for the adoption, but the load balancer has the name that a new load balancer of the Service would
-    /// get.
+    /// Nothing names the load balancer. The Service would adopt it because it has the name that a new load balancer of
+    /// the Service would get.
     Default,
 }
 

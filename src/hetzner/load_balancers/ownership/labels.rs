@@ -88,7 +88,8 @@ pub(crate) struct Ownership {
     /// The UID of the Service that owns each port. The map's key is the port number.
     pub(crate) ports: BTreeMap<u16, String>,
     /// The targets that an external load balancer (one that somebody else made) had before a cluster used it. The key
-    /// of the map is the UID of that cluster. The value is the text of the label.
+    /// of the map is the UID of that cluster. The value is the value of the label `targets-before-UID`, which lists
+    /// these targets.
     pub(crate) targets_before: BTreeMap<String, String>,
     /// Labels with the prefix of this program that this version of the program does not know. They are kept unchanged.
     unknown: BTreeMap<String, String>,
@@ -149,7 +150,8 @@ impl Ownership {
         ]
     }
 
-    /// Returns the labels that state this ownership. They can be written on a load balancer or certificate.
+    /// Returns the labels that say who owns the object, with their values. They can be written on a load balancer or
+    /// certificate.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         let mut own = self.clone();
         let mut labels = own.unknown.clone();
@@ -310,8 +312,9 @@ fn says_owner(key: &str, value: &str) -> bool {
     is_owner || (value == OWNED && !is_ours)
 }
 
-/// Whether this program writes a label with this key even on a load balancer that was taken over from
-/// hcloud-cloud-controller-manager. It does not write its other labels on such a load balancer.
+/// Whether a label with this key is written even on a load balancer that was taken over from
+/// hcloud-cloud-controller-manager. Such a load balancer gets only the labels `service-uid` and `keep`, and not the
+/// other labels of this program.
 pub(crate) fn counts_upstream(key: &str) -> bool {
     [SERVICE_UID, KEEP].contains(&key)
 }
