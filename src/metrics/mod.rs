@@ -140,7 +140,7 @@ metrics! {
     /// Seconds from the creation of a node until it was initialised.
     NODE_SYNC_DELAY: Histogram "node_controller_initial_node_sync_delay_seconds" [] in DELAY_BUCKETS;
 
-    /// The same, because the patch that initialises a node also removes the taint uninitialized.
+    /// Seconds from the creation of a node until it lost the taint uninitialized.
     TAINT_REMOVAL_DELAY: Histogram "node_controller_cloud_provider_taint_removal_delay_seconds" [] in DELAY_BUCKETS;
 
     /// Comparisons of the Network's routes with the nodes, by outcome: changed (a route was added or deleted), noop,
