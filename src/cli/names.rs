@@ -110,8 +110,9 @@ impl<'a> Word<'a> {
         [self.text, self.bare()].into_iter().filter_map(full).collect()
     }
 
-    /// Returns the names of the objects that the word names. The names in Kubernetes have priority. The IDs, names and
-    /// addresses in the cloud are compared only when no Kubernetes object has the name.
+    /// Returns the full names of the known objects that can be meant by the word that the user typed. The names of
+    /// objects in Kubernetes take precedence. The word is compared with IDs, names and addresses in the cloud only when
+    /// no object has this name in Kubernetes.
     fn find(&self, known: &[KnownObject]) -> BTreeSet<String> {
         let (bare, readings) = (self.bare(), self.readings());
         let address: Option<IpAddr> = bare.parse().ok();

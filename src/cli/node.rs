@@ -106,7 +106,7 @@ pub(super) struct NodePlans {
     /// The plan of the node lifecycle controller. `None` when that controller has nothing to check for this node, e.g.
     /// because the node is ready.
     lifecycle: Option<LifecyclePlan>,
-    /// The newest certificate request of the node's kubelet.
+    /// The newest certificate request of the node's kubelet. `None` when no request is known.
     newest: Option<SigningRow>,
     /// The plan for this request when it is pending, or a plan that says why no request can be approved.
     certificate: Option<RequestPlan>,

@@ -126,7 +126,8 @@ pub struct KubeClient {
     large_lists: Mutex<BTreeMap<String, u32>>,
 }
 
-/// A list to read. `query` contains further query parameters that select the items, each with `&` at its beginning.
+/// A list to read from the API server. `query` contains the query parameters that select the items, each with `&` at
+/// its beginning.
 #[derive(Clone, Copy)]
 pub(super) struct ListOf<'a> {
     pub(super) path: &'a str,

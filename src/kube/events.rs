@@ -40,7 +40,7 @@ impl Event {
     }
 }
 
-/// An event that was written earlier, with one of our components as its author.
+/// An event that a component of this program has written earlier.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PastEvent {
@@ -262,7 +262,7 @@ mod tests {
             ("a", "a", "theirs", "ours", false),
             ("a", "a", "", "", false),
             ("a", "b", "ours", "ours", false),
-            // An event about a node.
+            // A node has no namespace. An event about a node is in the namespace `default`.
             ("", "default", "ours", "ours", true),
             ("", "b", "ours", "ours", false),
             ("b", "default", "ours", "ours", false),

@@ -696,6 +696,7 @@ mod tests {
         let mut reported = Reported::default();
         let begun = Instant::now();
         // Each step reports a new problem of the object `one`, and a problem of an object that was never seen before.
+        // The number of remembered problems must stay limited, both in total and for the object `one`.
         for n in 0..3 * ENTRIES_AT_MOST {
             let now = begun + Duration::from_secs(n as u64);
             let message = n.to_string();

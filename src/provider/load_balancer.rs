@@ -203,8 +203,8 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether the change can be sent while the action of the previous change still runs. When the cloud then answers
-    /// `ErrorKind::Busy`, the change is sent again later.
+    /// Whether the change can be sent while the action of the previous change still runs. If the cloud refuses such a
+    /// change with `ErrorKind::Busy`, the change is sent again later.
     fn may_follow_at_once(&self) -> bool {
         false
     }

@@ -34,7 +34,8 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// How many requests are read whole, and how many are approved, in one sync pass.
 const AT_ONCE: usize = 20;
 
-/// How old complete Node objects and the list of servers may be for a decision that approves nothing.
+/// How old complete Node objects and the list of servers may be when a certificate request of a kubelet is first
+/// examined. Before a request is approved, newer ones are read.
 const RECHECK: Duration = Duration::from_secs(300);
 
 /// The shortest time between two lists of servers when Robot is asked, too. Robot allows 200 calls an hour, and a
@@ -56,7 +57,7 @@ struct State {
     listed: Option<Instant>,
 }
 
-/// All requests, and what is needed to decide those that are pending.
+/// All certificate requests of kubelets, and the data from which those that are pending are decided.
 #[derive(Default)]
 pub struct ObservedRequests {
     pub rows: Vec<SigningRow>,
@@ -95,7 +96,7 @@ impl KubeletCertificates {
         KubeletCertificates { server_cache_max_age, state: State::default() }
     }
 
-    /// Reads all requests, and decides. Writes nothing.
+    /// Reads all certificate requests of kubelets, and decides which of them can be approved. Writes nothing.
     pub fn evaluate(
         &self,
         apis: &Apis,
@@ -167,7 +168,7 @@ impl KubeletCertificates {
         Ok((observed, plans))
     }
 
-    /// Returns the greatest age of a list of cloud servers from which a request is approved.
+    /// Returns how old a list of cloud servers may be when a certificate request is approved from it.
     fn young(&self) -> Duration {
         self.server_cache_max_age.max(Duration::from_secs(1))
     }

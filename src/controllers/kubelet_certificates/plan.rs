@@ -24,7 +24,7 @@ pub const APPROVALS_OF_NODE: usize = 10;
 /// The plan for one certificate request.
 pub type RequestPlan = Plan<CertificateApproval, RequestFacts>;
 
-/// What a kubelet asks for, or why its request is not one that this program approves.
+/// What a kubelet asks for in its certificate request, or why its request is not one that this program approves.
 pub type Asked = Result<ServingRequest, String>;
 
 /// The write that approves a request. `server` is the server whose name and addresses prove it.

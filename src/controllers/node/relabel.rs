@@ -117,7 +117,8 @@ const READ: [(PlacedKind, &str, bool, &str); 3] = [
         "it requires a present zone label; if it runs it goes on, but it can't be scheduled to these nodes again"),
 ];
 
-/// What follows when the objects of a kind could not be read.
+/// The end of the message about a kind of objects (volumes, DaemonSets or pods) that could not be read. It says that
+/// nothing is written, and what the user can do.
 const UNREAD: &str =
     "Nothing is written: use an account that may list all persistentvolumes, daemonsets and pods";
 

@@ -47,8 +47,8 @@ struct Admitted {
     payer: Option<Payer>,
     /// The Service as it was before its latest change, while this change is being carried out. `None` when no change is
     /// being carried out, or when the earlier version is not known. If the change moves the Service to another load
-    /// balancer, this version names the previous one. The API calls for the other Services on the previous load
-    /// balancer are then charged to the share in `payer`, too.
+    /// balancer, this version names the previous one. The API calls that the change causes for the other Services on
+    /// the previous load balancer are then also subtracted from the share in `payer`.
     before: Option<Arc<KubeService>>,
 }
 

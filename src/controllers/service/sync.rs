@@ -208,8 +208,8 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Reads everything again for these Services, makes new plans, and begins the changes. Repeats this for the
-    /// Services that need another plan.
+    /// Reads the data for these Services again, makes new plans from them, and begins the changes of these plans.
+    /// Repeats this for those Services that need another plan.
     pub(super) fn plan_and_begin(&mut self, mut tasks: Vec<Task>) -> Result<(), CacheError> {
         loop {
             let may_plan = |task: &mut Task| task.plans < PLANS_AT_MOST && !self.is_closed;

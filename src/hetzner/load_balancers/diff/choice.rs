@@ -20,8 +20,8 @@ pub(crate) struct TargetCandidate {
     /// Whether the load balancer has the target now.
     pub(crate) is_present: bool,
     pub(crate) departure: Departure,
-    /// Which Services have pods on the node. Services that do not ask for nodes with their pods as preferred targets
-    /// are left out.
+    /// Which Services have pods on the node. Only those Services are considered that ask for nodes with their pods as
+    /// preferred targets.
     pub(crate) pods: PodsOnNode,
 }
 

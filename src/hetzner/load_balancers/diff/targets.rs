@@ -509,8 +509,8 @@ impl Diff<'_, '_> {
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
-        // The Service is planned again soon, because the servers that lack the desired kind of address (public or
-        // private) may get such an address.
+        // Some servers lack the desired kind of address (public or private), but can get one at any time. So the
+        // Service is planned again soon.
         self.found.is_unfinished = true;
         let is_closed = desired.public().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();
