@@ -72,9 +72,9 @@ pub(super) struct Execution<T> {
     pub(super) id: u64,
     /// Data that the caller keeps together with the changes, e.g. the plan from which they come.
     pub(super) subject: T,
-    /// Each namespace has a share of the API rate limit. The calls for this object's changes are subtracted from the
-    /// share of one namespace. When that share is used up, the changes that were not sent yet are dropped, unless
-    /// [`Payer::can_stop`] is false. `None` means that no share limits the calls.
+    /// The share of API calls of a namespace from which the calls for this object's changes are subtracted. When the
+    /// share is used up and [`Payer::can_stop`] is true, the changes that were not sent yet are dropped. `None` means
+    /// that no share limits the calls.
     pub(super) payer: Option<Payer>,
     controller: &'static str,
     /// The name of the object, e.g. `service/default/web`.

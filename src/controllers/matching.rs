@@ -127,9 +127,9 @@ pub struct MatchIndex<'a> {
     unmatched: Vec<(&'a KubeNode, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a KubeNode>,
     claims: Claims<'a>,
-    /// The addresses that a kubelet or an annotation asks for, e.g. by the kubelet's `--node-ip`. For each such
-    /// address, all nodes that have it in their status or in the annotation `internal-ip`. Two nodes must not get the
-    /// same address.
+    /// The keys are the addresses that the kubelet of any node asks for by its `--node-ip`, or that the annotation
+    /// `internal-ip` of a node asks for. The value lists all nodes that have the address in their status or in this
+    /// annotation. Two nodes must not get the same address.
     asked_for: HashMap<IpAddr, Vec<&'a KubeNode>>,
 }
 

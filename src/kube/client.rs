@@ -381,9 +381,9 @@ impl KubeClient {
         list.map(Option::unwrap_or_default)
     }
 
-    /// Reads a list like [`list`](KubeClient::list). `print` is the hash of the items of an earlier list. Returns
-    /// `None` when the items have the same hash now, because then no item has changed. Otherwise `print` becomes the
-    /// new hash.
+    /// Reads a list from the API server, if the list has changed. `print` is the hash of the items of an earlier list.
+    /// When the items have the same hash now, no item has changed, and the result is `None`. Otherwise the items are
+    /// returned, and `print` becomes their hash.
     pub(super) fn list_new<P: PageForm>(
         &self,
         path: &str,

@@ -113,7 +113,8 @@ struct NodeRequirement {
     values: Option<Vec<String>>,
 }
 
-/// An operator that this program does not know makes the whole list unreadable, so that nothing is decided from it.
+/// An operator in a requirement for the labels of a node. When an object contains any other operator, the whole list of
+/// objects can't be parsed, so that nothing is decided from it.
 #[derive(Deserialize)]
 enum Operator {
     In,

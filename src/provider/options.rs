@@ -126,7 +126,7 @@ named! {
         #[default]
         RoundRobin = "round_robin",
         LeastConnections = "least_connections",
-        /// An algorithm of the API that this version of the program does not know.
+        /// An algorithm which the API has, and which this version of the program does not know.
         #[serde(other)]
         Unknown = "unknown",
     }

@@ -5,7 +5,8 @@
 
 use FlagUse::{Switch, WithValue};
 
-/// How an ignored flag is written on a command line.
+/// How a flag of hcloud-cloud-controller-manager that this program ignores is written on a command line: with or
+/// without a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlagUse {
     /// A flag that does not take the next word as its value: a boolean flag, or a flag for which pflag has a default

@@ -73,7 +73,7 @@ pub(in crate::cli) enum Gap {
 /// The credentials of an API. After the API has refused them, later reads that need them are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Credential {
-    /// These credentials are the token of the Cloud API.
+    /// The token of the Cloud API.
     Cloud,
     /// The credentials for the Kubernetes API, from the kubeconfig or the service account.
     Kubernetes,

@@ -28,10 +28,10 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "node-csr-approval";
 
-/// How often the table of requests is read.
+/// How often the certificate requests of kubelets are listed. The list is a table with a few columns of each request.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// How many requests are read whole, and how many are approved, in one sync pass.
+/// How many certificate requests are read as whole objects, and how many are approved, at most in one sync pass.
 const AT_ONCE: usize = 20;
 
 /// How old complete Node objects and the list of servers may be when a certificate request of a kubelet is first
@@ -53,7 +53,7 @@ struct State {
     /// The newest pending request of each node, by the UID of the request: the moment when the first table with this
     /// request had come, and what the request asks for. `None` until the request was read.
     seen: HashMap<String, (Instant, Option<Asked>)>,
-    /// When this controller last asked for a new list of servers.
+    /// When this controller last asked for a new list of servers. `None` means that it is allowed to ask at once.
     listed: Option<Instant>,
 }
 
@@ -189,7 +189,7 @@ fn observe(
         return Ok(ObservedRequests { rows, ..ObservedRequests::default() });
     }
     let nodes = selection.nodes(apis, INTERVAL / 2, RECHECK)?;
-    // A request for a node that does not exist is not read.
+    // A certificate request for a node that does not exist is left out here, so that its whole object is not read.
     let names: HashSet<&str> = nodes.value.iter().map(|node| node.name()).collect();
     newest.retain(|(node, ..)| names.contains(node));
     let (mut candidates, mut reads) = (Vec::new(), 0);

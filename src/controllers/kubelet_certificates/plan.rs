@@ -72,8 +72,8 @@ impl Write for CertificateApproval {
     }
 }
 
-/// Returns what the request asks for, if it has the form of a request of this node's kubelet. The error says what is
-/// different.
+/// Returns what a kubelet asks for in this certificate request. Returns an error that says what is wrong when the
+/// request does not have the form that the kubelet of this node uses.
 pub fn asked(request: &SigningRequest, node: &str) -> Asked {
     let (spec, user) = (request.spec(), format!("{NODE_USER}{node}"));
     let texts =

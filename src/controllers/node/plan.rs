@@ -486,7 +486,7 @@ impl NodePlan {
         let have = &node.spec.provider_id;
         let present = (!have.is_empty()).then(|| have.clone());
         let wanted = match &present {
-            // The provider ID is immutable once it is set.
+            // A provider ID can't be changed once it is set, so the node keeps it.
             Some(id) => Sourced::new(id.clone(), Source::Kept),
             None => metadata.provider_id.clone(),
         };

@@ -25,7 +25,7 @@ pub struct Dependent {
     pub object: String,
     /// What the change means for the object.
     pub why: String,
-    /// Whether nothing must be written because of this object.
+    /// Whether the plans must not be carried out because of this object.
     pub is_obstacle: bool,
 }
 
@@ -146,7 +146,8 @@ fn dependents(kube: &KubeClient, plans: &[NodePlan]) -> Vec<Dependent> {
     all
 }
 
-/// Whether the object's rules allow the node of the plan now, and do not allow it after the plan was carried out.
+/// Whether the object's rules, e.g. a node affinity, allow the node with its present labels, and would not allow it
+/// with the zone labels that the plan gives it.
 fn depends_on(object: &PlacedObject, plan: &NodePlan) -> bool {
     let now = |key: &str| plan.node.metadata.labels.get(key);
     let wanted = plan.other_fields.first().and_then(|field| field.want.as_deref());

@@ -288,9 +288,10 @@ impl Admission {
         Arc::clone(self.shares.entry(namespace.to_owned()).or_insert_with(full))
     }
 
-    /// Counts one more change that the namespace begins. Returns `false` when its API calls suffice for no more changes
-    /// until the Services are listed the next time. `busy` has one element for each change that is being made now.
-    /// These changes need some of the calls, too.
+    /// Counts one more change of a Service that the namespace wants to begin. Returns `false` when the namespace has
+    /// too few API calls left for this change, so that the change must wait until the Services are listed the next
+    /// time. `busy` has one element for each change that is being made now. The calls that these changes need are
+    /// subtracted first.
     fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
         let share = self.share(namespace);
         let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);

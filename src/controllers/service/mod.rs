@@ -140,8 +140,9 @@ impl ServiceController {
         Ok(self.evaluate_with_secrets(apis, selection)?.0)
     }
 
-    /// Returns the plans for the Services that `selection` asks for, and the contents of all Secrets that at least one
-    /// Service names. The Secrets are not read when `selection` asks only for Services with certain names.
+    /// Returns the plans for the Services that `selection` asks for, and the contents of all Secrets that Services
+    /// name. When `selection` asks only for Services with certain names, no Secrets are read, and the second value is
+    /// empty.
     fn evaluate_with_secrets(
         &self,
         apis: &Apis,

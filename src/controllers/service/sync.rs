@@ -334,9 +334,9 @@ impl ServiceSync<'_> {
         Ok((Some(Arc::new(observed)), plans))
     }
 
-    /// Returns the present version of a task's Service. It is taken from `listed`, or read by its name. Returns `None`
-    /// when the Service does not exist any more. A new Service with the same name does not count, and is planned in the
-    /// next sync pass.
+    /// Returns the present version of the Service that the task is about. It is taken from `listed`, or read by its
+    /// name. Returns `None` when the Service with this UID does not exist any more. A new Service with the same name is
+    /// planned in the next sync pass.
     fn read_again(
         &mut self,
         task: &mut Task,
@@ -388,8 +388,9 @@ impl ServiceSync<'_> {
             };
             task.service = Arc::clone(&plan.service);
             self.state.agenda.planned(&task.service);
-            // Two Services can want the same load balancer, which no Service owns yet. The first Service gets it, and
-            // the second Service is planned again after that.
+            // Two Services can want the same load balancer, which no Service owns yet. The Service whose plan comes
+            // first gets it. The other Service waits until the first one's changes have ended, and is then planned
+            // again.
             let claims = claims(&plan);
             task.waits_for = claims.iter().filter_map(|claim| claimed.get(claim)).min().copied();
             if task.waits_for.is_some() {
@@ -519,7 +520,8 @@ impl ServiceSync<'_> {
             return self.finish(task, plan);
         }
         if result.made.is_empty() {
-            // No change was made, so no event reports the end of a change.
+            // No change was made. So `kind`, which decides which event reports the end of the changes, is empty, and no
+            // such event is written.
             task.kind = None;
         }
         let Some(plan) = in_order else {

@@ -441,8 +441,9 @@ mod tests {
             let robot = robot(&base, fixed());
             let first = robot.list(Urgency::Needed).unwrap_err();
             assert_eq!(server.join().unwrap().len(), 1);
-            // The test server has ended, so a further call would fail with the error `Unavailable`. The two errors
-            // below are others, because the client sends no call.
+            // The test server has answered one request and has ended, so a second request would fail with the error
+            // `Unavailable`. The two errors below are of other kinds, which proves that the client sends no second
+            // request.
             let next = robot.is_off(7).unwrap_err();
             let word_is_there = next.message.contains("not sent: ") && next.message.contains(word);
             assert!(word_is_there, "{}", next.message);

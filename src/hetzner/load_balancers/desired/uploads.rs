@@ -169,8 +169,9 @@ fn upload_one(
     Ok(None)
 }
 
-/// Returns a name for the upload that no certificate of the project has yet. When a certificate already has the tried
-/// name, the hash of this certificate's ID becomes part of the next name.
+/// Returns a name for the certificate that will be uploaded from this Secret. No other certificate in the Hetzner
+/// project has this name. When a name that was tried is taken by a certificate, the hash of that certificate's ID
+/// becomes part of the next name.
 fn free_name(context: &PlanContext, secret: &SecretName, pair: &TlsPair) -> Result<String, String> {
     let mut taken_by = None;
     for _ in 0..NAMES_AT_MOST {

@@ -168,9 +168,9 @@ struct Exchange<'a> {
     /// The nodes that are left out, because the load balancer can't have more targets.
     beyond: Vec<TargetCandidate>,
     is_departing: &'a dyn Fn(&TargetCandidate) -> bool,
-    /// The present targets that run no pods although nodes with pods need their places: those that have lost their
-    /// places, and those that stay for the reason in the state. The last value is `true` for a lost place that counts
-    /// for the limit of such exchanges in a minute.
+    /// The present targets that run no pods although nodes with pods need their places. Each of them is either removed,
+    /// or stays for the reason in the state. The last value is `true` for a removed target that counts towards the
+    /// greatest number of such removals in a minute.
     gone: Vec<((TargetId, String), LeftOutState, bool)>,
 }
 
