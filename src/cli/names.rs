@@ -81,7 +81,8 @@ impl KnownObject {
 pub(super) struct Word<'a> {
     pub(super) kind: &'a ObjectKind,
     pub(super) text: &'a str,
-    /// The namespace for names without a namespace. `None` when objects of this kind have no namespace.
+    /// The namespace in which an object is looked up when the user typed its name without a namespace. `None` when
+    /// objects of this kind have no namespace.
     pub(super) namespace: Option<&'a str>,
 }
 

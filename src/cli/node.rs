@@ -421,8 +421,8 @@ const ROOM_FOR_TWO: usize = 100;
 /// `LOCATION` and `MATCHED BY`.
 const OF_CLOUD: [usize; 5] = [3, 5, 6, 7, 8];
 
-/// The indexes of the columns that show `?` when Kubernetes does not answer. The column `NAME` is not among them. It
-/// then shows the server's name, which usually is the node's name, too.
+/// The indexes of the columns that show `?` when Kubernetes does not answer. The column `NAME` is not among them,
+/// because it then shows the name of the server. This usually is the name of the node, too.
 const OF_KUBERNETES: [usize; 5] = [1, 5, 8, 9, 10];
 
 fn cells(plans: &NodePlans, is_wide: bool, known: Sides) -> Vec<String> {

@@ -268,8 +268,8 @@ pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The longest time for which no calls are made to the Robot web service after it has reported its rate limit. After an
-/// hour all its rate limits are fully available again.
+/// The longest time for which no calls are made to the Robot web service after it has answered that its rate limit is
+/// used up. After an hour all its rate limits are fully available again.
 const LONGEST_ROBOT_WAIT: Duration = Duration::from_secs(3600);
 
 /// Parses the length of the pause after the Robot web service has reported its rate limit. No call is made during the

@@ -240,8 +240,8 @@ impl ServiceController {
         let ServiceSync { payers, mut report, mut plans, compared, is_closed, has_written, .. } =
             sync;
         if for_people {
-            // The work on Services ends in any order. The sorted plans, changes and failures show all lines about a
-            // Service together.
+            // The work on Services ends in any order. The plans, changes and failures are sorted here by the names of
+            // the Services, so that the lines about one Service stand together in the output.
             plans.sort_by_cached_key(|plan| plan.name());
             report.changes.sort_by(|one, other| one.0.cmp(&other.0));
             let failures = &mut report.failures;

@@ -462,8 +462,8 @@ impl ServicePlan {
         })
     }
 
-    /// Whether the plan deletes the load balancer. A plan that only ends the management of the load balancer does not
-    /// count.
+    /// Whether the plan deletes the load balancer. A plan that only ends the management of the load balancer deletes
+    /// nothing.
     pub fn is_deletion(&self) -> bool {
         self.changes_now().any(|change| change.kind() == ChangeKind::Removal)
     }
