@@ -500,8 +500,8 @@ impl KubeClient {
     }
 
     /// Reads one page of a list. The function `token` gets the parsed answer. It returns the token of the next page, or
-    /// an error that says why the answer is not a page. It returns `None` when the answer was read as `null`, usually
-    /// because the answer equals an earlier one. Then the result is `None` as well.
+    /// an error that says why the answer is not a page. When the answer was read as `null`, usually because it equals
+    /// an earlier answer, `token` returns `None`, and this function returns `None`, too.
     pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,

@@ -422,8 +422,8 @@ pub enum PlanOutcome {
     /// Nothing is changed, because the Service can't be synced. `why` is the finding (a message for the operator) to
     /// report. When this message is about several problems, `problems` has a text for each of them.
     Refused { why: Finding, problems: Vec<String> },
-    /// Nothing is changed, because a label of the load balancer says that its management for this Service was ended.
-    /// The Service gets no finalizer.
+    /// Nothing is changed, because a label of the load balancer says that this program does not manage it any more for
+    /// this Service. The Service gets no finalizer.
     Released,
     /// Nothing is changed. The Service has no load balancer, and none can be created now. A finding (a message for the
     /// operator) says why.

@@ -78,7 +78,7 @@ impl Controller {
 
 /// Parses the value of `--controllers`, as Kubernetes' own controller managers do. The first word about a controller
 /// decides: `NAME` runs it, and `-NAME` does not. `*` runs all controllers that no word names, except those that run
-/// only by their name.
+/// only when a word names them.
 pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
     let words = items(text);
     if words.is_empty() {

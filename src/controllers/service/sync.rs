@@ -572,7 +572,7 @@ impl ServiceSync<'_> {
     }
 
     /// Writes to the Service object after all changes in the cloud were made. When the Service needs a new plan,
-    /// returns the task (the work for this Service) again.
+    /// returns the task (the work for this Service) again. Otherwise the work has ended, and the result is `None`.
     fn finish(&mut self, mut task: Task, mut plan: ServicePlan) -> Option<Task> {
         task.works_on(&plan);
         match self.write(&mut task, &mut plan) {

@@ -172,7 +172,8 @@ impl Dedicated for Robot {
     }
 }
 
-/// Counts the calls to Robot in metrics, by method, path and status code, as calls to the Cloud API are counted.
+/// Counts the answers of Robot in metrics by method, path and status code. This is done in the same way as for the
+/// Cloud API.
 pub(super) fn watch(_: &str, method: Method, path: &str, stage: TryStage) {
     let method = &method.lower_name();
     match stage {

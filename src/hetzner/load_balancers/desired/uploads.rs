@@ -257,8 +257,8 @@ pub(in crate::hetzner) fn unused(
     (!ours.is_empty()).then_some(deletions)
 }
 
-/// Returns the certificates that the ports of a load balancer use, with the data that users see. A certificate that is
-/// not in `all` is left out, because only its ID is known.
+/// Returns the certificates that the ports of a load balancer use, with the data that users see. `all` contains the
+/// certificates of the project. A certificate that is not in `all` is left out, because only its ID is known.
 pub(crate) fn shown(balancer: &LoadBalancer, all: Option<&[Certificate]>) -> Vec<ShownCertificate> {
     let shown = all.unwrap_or_default().iter().map(|certificate| {
         let ports = balancer.services.iter();

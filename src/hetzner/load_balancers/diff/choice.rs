@@ -65,8 +65,8 @@ pub(crate) struct TargetChoice {
     pub(crate) targets: Vec<TargetId>,
     /// The targets that are left out only because their nodes will stop soon.
     pub(crate) departed: BTreeSet<TargetId>,
-    /// The targets that are removed because a node with pods needs the place. The value says whether the removal counts
-    /// towards the greatest number of such removals in a minute.
+    /// The targets that are removed because a node with pods needs their place on the load balancer. The value says
+    /// whether the removal counts towards the greatest number of such removals in a minute.
     pub(crate) exchanged: BTreeMap<TargetId, bool>,
     pub(crate) left_out: Vec<LeftOutNode>,
 }
