@@ -109,7 +109,9 @@ const OUR_NAMES: &[(&str, &str)] = &[
     ("ROBOT_USER_NAME", "ROBOT_USER or ROBOT_USER_FILE"),
 ];
 
-/// Returns the setting of this program that has the same meaning as this flag or variable of another program.
+/// `name` is a flag or variable of another program, e.g. of a fork of hcloud-cloud-controller-manager. Returns the
+/// setting of this program that has the same meaning, or an empty text when there is none. Returns `None` for any other
+/// name.
 pub(super) fn our_name(name: &str) -> Option<&'static str> {
     OUR_NAMES.iter().find(|(other, _)| *other == name).map(|(_, ours)| *ours)
 }

@@ -45,7 +45,8 @@ pub struct ServiceFacts {
     pub cloud: LoadBalancerPlan,
     /// Every write that was made, as JSON. The list is filled only when a person asked for the plans.
     pub made: Vec<Value>,
-    /// The last events of the Service, the newest first. They are read only for the command `ccm lb inspect`.
+    /// The last events of the Service, the newest first. They are read only for the command `ccm lb inspect`. `None`
+    /// when they were not read.
     pub events: Option<Vec<Arc<PastEvent>>>,
 }
 

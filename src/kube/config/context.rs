@@ -32,7 +32,8 @@ pub struct Options {
     /// The value of `--master`. This address is used instead of the address in the kubeconfig or in the environment of
     /// the pod.
     pub master: Option<String>,
-    /// The values of `$KUBERNETES_SERVICE_HOST` and `$KUBERNETES_SERVICE_PORT`.
+    /// The API server's host and port from `$KUBERNETES_SERVICE_HOST` and `$KUBERNETES_SERVICE_PORT`. `None` when the
+    /// variable for the host is not set, because the process does not run in a pod.
     pub service: Option<(String, String)>,
     /// The value of `$HOME`.
     pub home: Option<PathBuf>,

@@ -88,7 +88,8 @@ pub(crate) fn is_port_of(service: &Service, port: &Listener) -> bool {
     destination(port).is_some_and(|to| tcp(service).any(|own| own == (port.listen_port, Some(to))))
 }
 
-/// Returns the port of the targets to which this port of the load balancer sends its traffic.
+/// Returns the port of the targets (usually the node port of a Service) to which this port of the load balancer sends
+/// its traffic. `None` when the API reports no valid port.
 pub(crate) fn destination(port: &Listener) -> Option<u16> {
     port.get(F::DestinationPort)?.as_u64()?.try_into().ok()
 }
