@@ -413,8 +413,8 @@ const TABLE: Table<Vec<NodePlans>, NodePlans> = Table {
     name: |plans| plans.node.object.for_people(),
 };
 
-/// When the terminal has at least this many columns, the list shows two addresses of each node. On a narrower terminal
-/// it shows one.
+/// When the terminal has at least this many columns, `ccm node list` shows two addresses of each node. On a narrower
+/// terminal it shows one.
 const ROOM_FOR_TWO: usize = 100;
 
 /// The indexes of the columns that show `?` when the cloud does not answer. These are `STATE`, `DIFF`, `TYPE`,

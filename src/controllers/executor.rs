@@ -427,8 +427,9 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Gives up all objects for which `is_given_up` returns `true`, and does not wait for their running actions. The
-    /// cloud still carries out these actions, and the next plan sees their results.
+    /// Gives up the changes of all objects for which `is_given_up` returns `true`, and does not wait for actions of the
+    /// cloud that are still running for these objects. The cloud still carries out these actions, and the next plan
+    /// sees their results.
     fn abandon(&mut self, kind: ErrorKind, why: &str, is_given_up: impl Fn(&Execution<T>) -> bool) {
         for execution in self.executions.iter_mut().filter(|execution| is_given_up(execution)) {
             let running = execution.running.iter().map(|running| &running.change);

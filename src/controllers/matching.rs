@@ -93,9 +93,9 @@ impl<'a> Claims<'a> {
         self.nodes.get(&id).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the node to which this server belongs, of the nodes whose provider ID names it. Returns `None` when
-    /// there are several such nodes and none of them is initialised. The node controller decides later which of these
-    /// nodes gets the server.
+    /// Among the nodes whose provider ID names this server, returns the node to which the server belongs. Returns
+    /// `None` when there are several such nodes and none of them is initialised, or when there is no such node. The
+    /// node controller decides later which of several nodes gets the server.
     pub(super) fn keeper(&self, id: InstanceId) -> Option<&'a KubeNode> {
         keeper(self.of(id), None)
     }

@@ -136,8 +136,8 @@ impl CheckOutcome {
         }
     }
 
-    /// Returns a failure when `is_grave` is true, and otherwise a warning. For example, a problem is grave when every
-    /// object has it.
+    /// Returns a failure when `is_grave` is true, and otherwise a warning. The caller decides which problems are grave,
+    /// e.g. those that every object has.
     pub(super) fn bad(
         is_grave: bool,
         message: impl Into<String>,

@@ -277,8 +277,8 @@ impl ServiceController {
         Ok(found.into_iter().map(orphans::plan).collect())
     }
 
-    /// Deletes those load balancers with the given IDs that are still orphans (their Service does not exist). Returns
-    /// their plans, which also say what was deleted.
+    /// Deletes those load balancers with the given IDs that are still orphans (their Service does not exist). Returns a
+    /// report, and the plans of these load balancers, which also say what was deleted.
     pub fn delete_orphans(&self, apis: &Apis, ids: &HashSet<u64>) -> (Report, Vec<ServicePlan>) {
         let mut report = Report::default();
         let is_chosen = |id| ids.contains(&id);

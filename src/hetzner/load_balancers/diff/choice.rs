@@ -212,8 +212,8 @@ impl Exchange<'_> {
         true
     }
 
-    /// Returns those nodes that run a ready pod of these Services and will not stop soon, among the nodes in `beyond`,
-    /// which are left out because the load balancer can't have more targets. The results are positions in `beyond`.
+    /// `beyond` has the nodes that are left out because the load balancer can't have more targets. Returns the
+    /// positions in `beyond` of those nodes that run a ready pod of these Services and will not stop soon.
     fn with_ready_pod(&self, services: u64) -> impl Iterator<Item = usize> {
         let is_ready = move |node: &TargetCandidate| node.pods.ready & services != 0;
         let all = self.beyond.iter().enumerate();

@@ -678,7 +678,7 @@ impl Diff<'_, '_> {
     }
 }
 
-/// Returns text for messages about the kind of address by which a target is reached.
+/// Returns the words `by private IP` or `by public IP`, which say in messages how a target is reached.
 fn by(private: bool) -> &'static str {
     if private { "by private IP" } else { "by public IP" }
 }
