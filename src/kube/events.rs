@@ -169,8 +169,8 @@ fn namespace_of_events(namespace: &str) -> &str {
     }
 }
 
-/// Writes the event. When an event with the same object, reason and message exists already, raises the count of that
-/// event. If `only_new` is set, nothing is changed in this case.
+/// Writes the event. When an event with the same object, reason and message exists already, no second event is written.
+/// In this case the count of the existing event is raised, unless `only_new` is set.
 pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError> {
     let Event { component, object, message, only_new, .. } = event;
     let reason = event.reason.name();

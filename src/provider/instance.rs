@@ -186,8 +186,8 @@ pub struct ZoneValues {
     /// All values that this program gives to a node on this server, depending on its settings. A text is empty when the
     /// place of the server is not known.
     pub possible: [String; 2],
-    /// Whether the setting `HCLOUD_INSTANCES_ZONE_LABEL` decides which of the values a new node gets. When this setting
-    /// is unset, the value of `--cloud-provider` decides.
+    /// Whether the setting `HCLOUD_INSTANCES_ZONE_LABEL` decides which of the possible zone labels a new node gets.
+    /// When this setting is unset, the value of `--cloud-provider` decides.
     pub is_chosen: bool,
 }
 

@@ -235,10 +235,10 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the target that this change removes, although Services still want both the load balancer and the
-    /// target's node as its target. There are two reasons for such a removal: the node will stop soon, or a node with
-    /// pods becomes a target instead and the load balancer has no room for both nodes. Returns `None` for any other
-    /// change.
+    /// Returns the target that this change removes from a load balancer, although Services still use the load balancer
+    /// and still want the target's node as a target. There are two reasons for such a removal: the node will stop soon,
+    /// or a node with pods becomes a target instead and the load balancer has no room for both nodes. Returns `None`
+    /// for any other change.
     fn soft_removal(&self) -> Option<SoftRemoval<'_>> {
         None
     }

@@ -57,7 +57,7 @@ struct State {
     listed: Option<Instant>,
 }
 
-/// All certificate requests of kubelets, and the data from which those that are pending are decided.
+/// All certificate requests of kubelets, and the data that are needed to decide about the pending ones.
 #[derive(Default)]
 pub struct ObservedRequests {
     pub rows: Vec<SigningRow>,

@@ -1,9 +1,9 @@
 //! Plans and makes the change of the zone labels of initialised nodes, for the command `ccm node relabel`. The daemon
 //! never makes this change.
 //!
-//! After the change, a PersistentVolume could be unusable on its node: the node affinity of the volume may require the
-//! previous label, and it can't be changed. So nothing is written while such a volume exists, or while it is not known
-//! whether one exists.
+//! After the change, a PersistentVolume could be unusable on its node: the volume's node affinity can require the
+//! previous label, and this affinity can't be changed. So nothing is written while such a volume exists, or while it is
+//! not known whether one exists.
 
 use super::plan::{NodePlan, ServerMatch, describe};
 use super::zone::ZONE_KEYS;

@@ -520,8 +520,7 @@ impl ServiceSync<'_> {
             return self.finish(task, plan);
         }
         if result.made.is_empty() {
-            // No change was made. So `kind`, which decides which event reports the end of the changes, is empty, and no
-            // such event is written.
+            // No change was made. `None` means that no event reports the end of changes.
             task.kind = None;
         }
         let Some(plan) = in_order else {
