@@ -65,7 +65,7 @@ pub struct Refresh {
     /// The name of the list, which is `servers` or `load balancers`.
     pub list: &'static str,
     pub period_seconds: u64,
-    /// How many API calls are needed to read the list once.
+    /// How many API calls one read of this list takes.
     pub calls: u32,
 }
 

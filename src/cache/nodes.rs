@@ -76,9 +76,9 @@ struct State {
     /// The moment when the whole objects of all nodes were last listed from etcd. `None` when the last such list came
     /// from the API server's cache.
     listed_latest: Option<Instant>,
-    /// The moment of the last read of the table of nodes, if the API server did not answer with a table in the expected
-    /// form. For some minutes after this moment, polls list the complete nodes and do not request a table. `None` after
-    /// a table in the expected form.
+    /// The moment when the table of nodes was last requested, if the API server did not answer with a table in the
+    /// expected form. For some minutes after this moment, complete Node objects are listed, and no table is requested.
+    /// `None` when the last table had the expected form.
     odd: Option<Instant>,
     /// The API server's table of nodes has one row for each node. This is the hash of the last table whose rows were
     /// equal to those of the cached nodes. A new table with the same hash also shows no change, so it is not parsed.

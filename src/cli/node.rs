@@ -107,7 +107,7 @@ pub(super) struct NodePlans {
     /// The plan of the node lifecycle controller. `None` when that controller has nothing to check for this node, e.g.
     /// because the node is ready.
     lifecycle: Option<LifecyclePlan>,
-    /// The newest certificate request of the node's kubelet.
+    /// The newest certificate request of the node's kubelet. `None` when no request is known.
     newest: Option<SigningRow>,
     /// The plan for the certificate request in `newest`, when nobody has approved or denied this request yet. When no
     /// request of any node can be approved, e.g. because a right is missing, this plan says why.
@@ -416,16 +416,16 @@ const TABLE: Table<Vec<NodePlans>, NodePlans> = Table {
     name: |plans| plans.node.object.for_people(),
 };
 
-/// When the terminal has at least this many columns, the list shows two addresses of each node. On a narrower terminal
-/// it shows one.
+/// When the terminal has at least this many columns, `ccm node list` shows two addresses of each node. On a narrower
+/// terminal it shows one.
 const ROOM_FOR_TWO: usize = 100;
 
 /// The indexes of the columns that show `?` when the cloud does not answer. These are `STATE`, `DIFF`, `TYPE`,
 /// `LOCATION` and `MATCHED BY`.
 const OF_CLOUD: [usize; 5] = [3, 5, 6, 7, 8];
 
-/// The indexes of the columns that show `?` when Kubernetes does not answer. The column `NAME` is not among them. It
-/// then shows the server's name, which usually is the node's name, too.
+/// The indexes of the columns that show `?` when Kubernetes does not answer. The column `NAME` is not among them,
+/// because it then shows the name of the server. This usually is the name of the node, too.
 const OF_KUBERNETES: [usize; 5] = [1, 5, 8, 9, 10];
 
 fn cells(plans: &NodePlans, is_wide: bool, known: Sides) -> Vec<String> {

@@ -139,8 +139,8 @@ pub(super) struct CommandContext {
     pub(super) apis: Apis,
     /// The words of the command line that are not flags. They name objects.
     pub(super) names: Vec<String>,
-    /// A text that names the settings of the daemon that this command needs and could not read. See
-    /// [`Started::refused`].
+    /// A text that names the settings of the daemon that this command needs and could not read, see
+    /// [`Started::refused`]. `None` when no such setting is missing.
     refused: Option<String>,
 }
 

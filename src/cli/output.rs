@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exit {
     Done = 0,
-    /// Something failed.
+    /// The command line is right, but something failed, e.g. an API call.
     Failed = 1,
     /// The command line is wrong.
     Usage = 2,

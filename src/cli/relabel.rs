@@ -1,4 +1,5 @@
-//! `ccm node relabel` gives initialised nodes the zone label that a new node would get. It shows the plan and asks.
+//! `ccm node relabel` gives initialised nodes the zone label that a new node would get. It shows the plan, and asks the
+//! user before it writes.
 
 use super::node::{NodeCommands, NodePlans, together};
 use super::objects::{PlannedObjects, about};

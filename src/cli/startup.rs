@@ -151,8 +151,8 @@ fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
 }
 
 impl Started {
-    /// Returns the clients of Kubernetes and the cloud for a command that a user runs. Such a command does not check
-    /// whether its machine is attached to the private Network, because it may run anywhere.
+    /// Returns the clients of Kubernetes and the cloud for a command that a user runs. The command does not check
+    /// whether this machine is attached to the private Network, because a user can run it on any machine.
     pub(super) fn apis(&mut self) -> Result<Apis, Exit> {
         let (kube, gate) = (self.kube.take(), Arc::clone(&self.gate));
         let apis = wire::apis(kube, &self.settings, gate, Urgency::Asked, None)

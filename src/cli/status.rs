@@ -79,6 +79,7 @@ struct SpecialNodes {
     /// well.
     departing_nodes: Option<usize>,
     /// How many nodes of other providers this program uses as targets of load balancers, without writing to them.
+    /// `None` when there are none, or when the nodes could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     target_only_nodes: Option<usize>,
     /// The number of nodes that have a taint `out-of-service`. `None` when the nodes could not be read.

@@ -185,8 +185,9 @@ impl TopicPage {
         }
     }
 
-    /// Adds a row of a table to the text. A row of two cells becomes `name: text`. A longer row becomes a line with its
-    /// name, and then a line with heading and text for each other cell. The heading `meaning` is left out.
+    /// Adds a row of a table to the text. A row of two cells becomes `name: text`. The first cell of a longer row
+    /// becomes a line of its own. Each of the other cells becomes a line with the heading of its column and its text.
+    /// The heading `meaning` is not printed.
     fn row(&mut self, headings: &[String], row: &[String]) {
         let row: Vec<String> = row.iter().map(|cell| cell.replace('`', "")).collect();
         let Some((name, cells)) = row.split_first() else {

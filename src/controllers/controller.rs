@@ -64,7 +64,7 @@ pub enum Selection {
     Due,
     /// All objects, even those that need no check yet. A person has asked for them.
     All,
-    /// Only the objects with these names, even those that need no check yet. A person has asked for them.
+    /// Only the objects with these names. A person has named them, so they are checked even if no check is due.
     Names(BTreeSet<String>),
 }
 

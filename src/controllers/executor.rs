@@ -73,9 +73,9 @@ pub(super) struct Execution<T> {
     pub(super) id: u64,
     /// Data that the caller keeps together with the changes, e.g. the plan from which they come.
     pub(super) subject: T,
-    /// Each namespace has a share of the API rate limit. The calls for this object's changes are subtracted from the
-    /// share of one namespace. When that share is used up, the changes that were not sent yet are dropped, unless
-    /// [`Payer::can_stop`] is false. `None` means that no share limits the calls.
+    /// The share of API calls of a namespace from which the calls for this object's changes are subtracted. When the
+    /// share is used up and [`Payer::can_stop`] is true, the changes that were not sent yet are dropped. `None` means
+    /// that no share limits the calls.
     pub(super) payer: Option<Payer>,
     controller: &'static str,
     /// The name of the object, e.g. `service/default/web`.
@@ -429,8 +429,9 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Gives up all objects for which `is_given_up` returns `true`, and does not wait for their running actions. The
-    /// cloud still carries out these actions, and the next plan sees their results.
+    /// Gives up the changes of all objects for which `is_given_up` returns `true`, and does not wait for actions of the
+    /// cloud that are still running for these objects. The cloud still carries out these actions, and the next plan
+    /// sees their results.
     fn abandon(&mut self, kind: ErrorKind, why: &str, is_given_up: impl Fn(&Execution<T>) -> bool) {
         for execution in self.executions.iter_mut().filter(|execution| is_given_up(execution)) {
             let running = execution.running.iter().map(|running| &running.change);

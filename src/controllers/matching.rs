@@ -93,9 +93,9 @@ impl<'a> Claims<'a> {
         self.nodes.get(&id).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the node to which this server belongs, of the nodes whose provider ID names it. Returns `None` when
-    /// there are several such nodes and none of them is initialised. The node controller decides later which of these
-    /// nodes gets the server.
+    /// Among the nodes whose provider ID names this server, returns the node to which the server belongs. Returns
+    /// `None` when there are several such nodes and none of them is initialised, or when there is no such node. The
+    /// node controller decides later which of several nodes gets the server.
     pub(super) fn keeper(&self, id: InstanceId) -> Option<&'a KubeNode> {
         keeper(self.of(id), None)
     }
@@ -127,9 +127,9 @@ pub struct MatchIndex<'a> {
     unmatched: Vec<(&'a KubeNode, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a KubeNode>,
     claims: Claims<'a>,
-    /// The addresses that a kubelet or an annotation asks for, e.g. by the kubelet's `--node-ip`. For each such
-    /// address, all nodes that have it in their status or in the annotation `internal-ip`. Two nodes must not get the
-    /// same address.
+    /// The keys are the addresses that the kubelet of any node asks for by its `--node-ip`, or that the annotation
+    /// `internal-ip` of a node asks for. The value lists all nodes that have the address in their status or in this
+    /// annotation. Two nodes must not get the same address.
     asked_for: HashMap<IpAddr, Vec<&'a KubeNode>>,
 }
 
@@ -345,10 +345,10 @@ impl<'a> MatchIndex<'a> {
         self.by_node_name.get(name).copied()
     }
 
-    /// Returns the server whose addresses are proven to be those of this node: the node's provider ID is ours, no other
-    /// node has this provider ID, and the server of this ID has exactly the node's name. A node that was created with
-    /// the provider ID of another server therefore proves nothing. The error says why there is no such server, and
-    /// whether this can change by itself.
+    /// Returns the server whose addresses are proven to be those of this node. The proof is that the node's provider ID
+    /// names a server of this cloud, that no other node has this provider ID, and that the server has exactly the
+    /// node's name. So a node can't get the addresses of another server by using the provider ID of that server. The
+    /// error says why no server is proven, and whether this can change by itself.
     pub(super) fn proven_server_of(&self, node: &KubeNode) -> Result<&'a Instance, (bool, String)> {
         let id = &node.spec.provider_id;
         if node.metadata.deletion_timestamp.is_some() {
@@ -410,10 +410,12 @@ impl<'a> MatchIndex<'a> {
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
 
-    /// Returns an address among `ips` that this node is not allowed to get, because another node has it or the kubelet
-    /// of another node asks for it. Returns `None` when there is no such address. Initialised nodes take precedence
-    /// over new nodes. When two new nodes ask for the same address, neither of them gets it. An initialised node may
-    /// keep an address that it already has. Such an address (`is_kept`) is returned only when there is no other one.
+    /// Returns an address among `ips` that this node is not allowed to get, because another node has it, or because the
+    /// kubelet of another node asks for it. Returns `None` when there is no such address. Initialised nodes take
+    /// precedence over new nodes. When two new nodes ask for the same address, neither of them gets it.
+    ///
+    /// An initialised node keeps an address that it already has, even if another node has this address, too. This
+    /// address is returned with `is_kept`, and only when `ips` contains no address that the node must not get.
     pub fn shared_address(
         &self,
         node: &KubeNode,

@@ -47,7 +47,8 @@ pub(super) enum Why {
 /// How old the data from the cloud may be for a plan, and how urgent the API calls for new data are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reads {
-    /// The greatest age of the data, counted from the API call that requested them. Older data are read again.
+    /// The greatest age of the data from the cloud, counted from the API call that requested them. Older data are read
+    /// again.
     pub(super) max_age: Duration,
     pub(super) urgency: Urgency,
 }

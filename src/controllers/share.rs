@@ -18,7 +18,7 @@ const REFILL: Duration = Duration::from_secs(4);
 /// seem to need the whole share, and no change would ever begin.
 const READS_AT_MOST: f64 = 0.5;
 
-/// The API calls that the Services of one namespace may still use.
+/// The number of API calls that the Services of one namespace can still make now.
 #[derive(Debug)]
 pub(super) struct CallShare {
     bucket: Mutex<ShareBucket>,

@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// The user agent, which is sent with every request, to a proxy too.
+/// The user agent. It is sent with every request to an API, and with every request to a proxy.
 pub(super) const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"));
 
 /// The object that issues the credentials for every call.

@@ -22,7 +22,7 @@ pub enum Proxies {
     Never,
     /// This proxy of a kubeconfig's `proxy-url` is used, whatever the environment says.
     Only(Proxy),
-    /// The environment decides, for each address, whether a proxy is used.
+    /// The environment variables (e.g. `HTTPS_PROXY`) decide, for each host that is called, whether a proxy is used.
     ByEnvironment(ProxyEnvironment),
 }
 

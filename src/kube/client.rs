@@ -127,7 +127,8 @@ pub struct KubeClient {
     large_lists: Mutex<BTreeMap<String, u32>>,
 }
 
-/// A list to read. `query` contains further query parameters that select the items, each with `&` at its beginning.
+/// A list to read from the API server. `query` contains the query parameters that select the items, each with `&` at
+/// its beginning.
 #[derive(Clone, Copy)]
 pub(super) struct ListOf<'a> {
     pub(super) path: &'a str,
@@ -381,9 +382,9 @@ impl KubeClient {
         list.map(Option::unwrap_or_default)
     }
 
-    /// Reads a list like [`list`](KubeClient::list). `print` is the hash of the items of an earlier list. Returns
-    /// `None` when the items have the same hash now, because then no item has changed. Otherwise `print` becomes the
-    /// new hash.
+    /// Reads a list from the API server, if the list has changed. `print` is the hash of the items of an earlier list.
+    /// When the items have the same hash now, no item has changed, and the result is `None`. Otherwise the items are
+    /// returned, and `print` becomes their hash.
     pub(super) fn list_new<P: PageForm>(
         &self,
         path: &str,
@@ -500,8 +501,8 @@ impl KubeClient {
     }
 
     /// Reads one page of a list. The function `token` gets the parsed answer. It returns the token of the next page, or
-    /// an error that says why the answer is not a page. It returns `None` when the answer was read as `null`, usually
-    /// because the answer equals an earlier one. Then the result is `None` as well.
+    /// an error that says why the answer is not a page. When the answer was read as `null`, usually because it equals
+    /// an earlier answer, `token` returns `None`, and this function returns `None`, too.
     pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,

@@ -40,7 +40,7 @@ impl Event {
     }
 }
 
-/// An event that was written earlier, with one of our components as its author.
+/// An event that a component of this program has written earlier.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PastEvent {
@@ -170,8 +170,8 @@ fn namespace_of_events(namespace: &str) -> &str {
     }
 }
 
-/// Writes the event. When an equal event exists already, raises the count of that event instead, unless
-/// `only_new` is set.
+/// Writes the event. When an event with the same object, reason and message exists already, no second event is written.
+/// In this case the count of the existing event is raised, unless `only_new` is set.
 pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError> {
     let Event { component, object, message, only_new, .. } = event;
     let reason = event.reason.name();
@@ -263,7 +263,7 @@ mod tests {
             ("a", "a", "theirs", "ours", false),
             ("a", "a", "", "", false),
             ("a", "b", "ours", "ours", false),
-            // An event about a node.
+            // A node has no namespace. An event about a node is in the namespace `default`.
             ("", "default", "ours", "ours", true),
             ("", "b", "ours", "ours", false),
             ("b", "default", "ours", "ours", false),

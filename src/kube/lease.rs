@@ -278,9 +278,9 @@ impl KubeClient {
             });
             return self.write(PASS, Method::Post, &leases(key), JSON, &lease);
         };
-        // A write without a holder releases the Lease, which a process does while it ends. Other writes are not allowed
-        // then. `PASS_AT_END` makes the [`Gate`](crate::provider::Gate), the check before each write, allow this write
-        // nevertheless. The `resourceVersion` makes the release fail when another process has changed the Lease.
+        // A process releases its Lease while it ends, by a write without a holder. At that time, the
+        // [`Gate`](crate::provider::Gate) (the check before each write) allows no other writes. With `PASS_AT_END` it
+        // allows this one. The `resourceVersion` makes the release fail when another process has changed the Lease.
         let pass = if spec.holder.is_empty() { PASS_AT_END } else { PASS };
         self.write(pass, Method::Put, &path(key), JSON, &read.with(spec))
     }

@@ -22,7 +22,7 @@ impl PlacedKind {
         PlacedKind::new("/api/v1/persistentvolumes", "PersistentVolumeList", "");
     pub const DAEMON_SETS: PlacedKind =
         PlacedKind::new("/apis/apps/v1/daemonsets", "DaemonSetList", "");
-    /// The pods that have not ended.
+    /// The pods, except those that have ended (phase `Succeeded` or `Failed`).
     pub const PODS: PlacedKind = PlacedKind::new("/api/v1/pods", "PodList", RUNNING);
 
     const fn new(path: &'static str, kind: &'static str, query: &'static str) -> PlacedKind {
@@ -86,7 +86,8 @@ struct Affinity {
     node_affinity: Option<NodeAffinity>,
 }
 
-/// A node affinity. Only the required one is a rule. Pods and volumes have different names for the field.
+/// The node affinity of a pod or a PersistentVolume. Only its required part is read, because a preferred affinity
+/// excludes no node. Pods and volumes have different names for the required part.
 #[derive(Deserialize)]
 struct NodeAffinity {
     #[serde(alias = "requiredDuringSchedulingIgnoredDuringExecution")]
@@ -116,7 +117,8 @@ struct NodeRequirement {
     values: Option<Vec<String>>,
 }
 
-/// An operator that this program does not know makes the whole list unreadable, so that nothing is decided from it.
+/// An operator in a requirement for the labels of a node. When an object contains any other operator, the whole list of
+/// objects can't be parsed, so that nothing is decided from it.
 #[derive(Deserialize)]
 enum Operator {
     In,

@@ -228,8 +228,9 @@ impl KubeService {
         }
     }
 
-    /// Returns a message for the user when the Service has more finalizers than were read. The finalizers of such a
-    /// Service must not be written, because the patch would delete the finalizers that were not read.
+    /// Returns a message for the user when the Service has more finalizers than were read, and otherwise `None`. The
+    /// finalizers of such a Service must not be written, because the patch would delete the finalizers that were not
+    /// read.
     pub fn too_many_finalizers(&self) -> Option<String> {
         let why = self.metadata.finalizers.too_many("finalizers")?;
         Some(self.above.map_or(why, |above| above.message(&self.metadata.namespace)))

@@ -25,7 +25,7 @@ const END: &str = "-----END CERTIFICATE REQUEST-----\n";
 /// The organisation of each kubelet's certificate.
 pub const NODES_GROUP: &str = "system:nodes";
 
-// The tags of DER.
+// The tags of DER: the first byte of each value, which says of what kind the value is.
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 const OCTET_STRING: u8 = 0x04;

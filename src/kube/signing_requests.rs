@@ -54,7 +54,8 @@ pub enum SigningState {
     Denied,
 }
 
-/// A whole request, as JSON. An approval sends it back as a whole, because it replaces the metadata, too.
+/// A whole CertificateSigningRequest, as JSON. It is kept whole, because the write that approves the request replaces
+/// the whole object, including its metadata.
 pub struct SigningRequest(Value);
 
 /// One page of the list of certificate requests, in the API server's `Table` form.

@@ -439,9 +439,9 @@ mod tests {
             (0.02, 50_000, 1_000, Some(50_000)),
             (0.02, 50_000, 1_010, Some(50_500)),
             (0.02, 50_500, 1_000, Some(50_500)),
-            // In these cases, the program's clock runs 50 times as fast as real time. The times that passed by the
-            // program's monotonic clock and by the wall clock are allowed to differ by two real seconds, which are 100
-            // seconds of the program's clock.
+            // The factor 0.02 means that the program's clock runs 50 times as fast as real time. The times that passed
+            // by the program's monotonic clock and by the wall clock are allowed to differ by two real seconds, which
+            // are 100 seconds of the program's clock.
             (0.02, 50_000, 3_000, Some(150_000)),
             (0.02, 50_000, 3_001, None),
             (0.02, 150_000, 1_000, Some(150_000)),

@@ -41,8 +41,8 @@ pub fn beat() {
     pause(Duration::ZERO);
 }
 
-/// Announces that the calling thread will do nothing for this long. The watcher then does not take the pause for a
-/// hang.
+/// Announces that the calling thread will do nothing for this long. The liveness probe then does not take the pause for
+/// a hang.
 pub fn pause(time: Duration) {
     if let Some(heartbeat) = installed() {
         heartbeat.hear(time);

@@ -191,7 +191,8 @@ pub struct ZoneValues {
     /// its location. Both are listed, whatever the settings are. A text is empty when the place of the server is not
     /// known.
     pub possible: [String; 2],
-    /// Whether a setting has chosen one of these values. Otherwise the profile decides.
+    /// Whether the setting `HCLOUD_INSTANCES_ZONE_LABEL` decides which of the possible zone labels a new node gets.
+    /// When this setting is unset, the value of `--cloud-provider` decides.
     pub is_chosen: bool,
 }
 

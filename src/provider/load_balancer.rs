@@ -203,8 +203,8 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether the change can be sent while the action of the previous change still runs. When the cloud then answers
-    /// `ErrorKind::Busy`, the change is sent again later.
+    /// Whether the change can be sent while the action of the previous change still runs. If the cloud refuses such a
+    /// change with `ErrorKind::Busy`, the change is sent again later.
     fn may_follow_at_once(&self) -> bool {
         false
     }
@@ -235,9 +235,10 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the target that this change removes although Services still want its node as a target, and the load
-    /// balancer. There are two reasons for such a removal: the node will stop soon, or a node with pods becomes a
-    /// target instead and the load balancer has no room for both. Returns `None` for any other change.
+    /// Returns the target that this change removes from a load balancer, although Services still use the load balancer
+    /// and still want the target's node as a target. There are two reasons for such a removal: the node will stop soon,
+    /// or a node with pods becomes a target instead and the load balancer has no room for both nodes. Returns `None`
+    /// for any other change.
     fn soft_removal(&self) -> Option<SoftRemoval<'_>> {
         None
     }
@@ -423,8 +424,8 @@ pub enum PlanOutcome {
     /// Nothing is changed, because the Service can't be synced. `why` is the finding (a message for the operator) to
     /// report. When this message is about several problems, `problems` has a text for each of them.
     Refused { why: Finding, problems: Vec<String> },
-    /// Nothing is changed, because a label of the load balancer says that its management for this Service was ended.
-    /// The Service gets no finalizer.
+    /// Nothing is changed, because a label of the load balancer says that this program does not manage it any more for
+    /// this Service. The Service gets no finalizer.
     Released,
     /// Nothing is changed. The Service has no load balancer, and none can be created now. A finding (a message for the
     /// operator) says why.
@@ -645,7 +646,7 @@ pub struct KeptObject {
     pub kind: &'static str,
     pub id: u64,
     pub name: String,
-    /// The domain names of a certificate. The list is empty for a load balancer.
+    /// The domain names of the certificate. The list is empty when this object is a load balancer.
     pub domains: Vec<String>,
     /// The addresses of the object, if it is a load balancer. The list is empty if it is a certificate, which has no
     /// addresses.
@@ -826,7 +827,8 @@ pub struct Field {
     /// The name of the field, e.g. `type` or `port 443 health check interval`.
     pub field: String,
     pub have: Option<String>,
-    /// The desired value. `None` when any value is right, so the field is not changed.
+    /// The value that the field should have. `None` when any value is right, so that the plan does not change the
+    /// field.
     pub want: Option<String>,
     pub source: Source,
 }
@@ -875,7 +877,8 @@ pub enum Applied {
 pub struct ActionId(pub u64);
 
 impl ShownCertificate {
-    /// Returns where the certificate comes from, as text for display.
+    /// Returns where the certificate comes from, as text for display: from a Secret, from the cloud, which manages it,
+    /// or from its owner, who uploaded it.
     pub fn origin(&self) -> String {
         match &self.secret {
             Some(secret) => format!("from Secret {}", secret.replacen('.', "/", 1)),
@@ -992,7 +995,7 @@ impl fmt::Display for TargetCounts {
 /// The health of one load balancer, once for all Services together and once for each Service.
 pub struct SeenHealth {
     pub use_of: BalancerUse,
-    /// The numbers of healthy and unhealthy targets, counted on the ports of all Services together.
+    /// The numbers of healthy and unhealthy targets, judged by the health checks of the ports of all Services.
     pub counts: TargetCounts,
     /// The UID of each Service, and the numbers of healthy and unhealthy targets, counted on the ports of this Service
     /// only.

@@ -128,7 +128,7 @@ named! {
         #[default]
         RoundRobin = "round_robin",
         LeastConnections = "least_connections",
-        /// An algorithm of the API that this version of the program does not know.
+        /// An algorithm which the API has, and which this version of the program does not know.
         #[serde(other)]
         Unknown = "unknown",
     }
@@ -238,7 +238,7 @@ pub struct LoadBalancerDefaults {
     /// `HCLOUD_LOAD_BALANCERS_LOCATION`: the location of new load balancers. It can't be
     /// set together with `network_zone`.
     pub location: Option<Sourced<String>>,
-    /// `HCLOUD_LOAD_BALANCERS_NETWORK_ZONE`: the network zone of new load balancers.
+    /// `HCLOUD_LOAD_BALANCERS_NETWORK_ZONE`: the network zone of new load balancers. `None` when it is not set.
     pub network_zone: Option<Sourced<String>>,
     /// `HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE`: the algorithm that chooses the target of a new connection.
     pub algorithm: Option<Sourced<Algorithm>>,
@@ -264,7 +264,7 @@ pub struct NetworkDefaults {
     /// `HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK`: whether the public interface of load balancers is turned off.
     pub disable_public_network: Option<Sourced<bool>>,
     /// `HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS`: whether the load balancer's private IP is left out of the
-    /// Service's status.
+    /// Service's status. `None` when it is not set.
     pub disable_private_ingress: Option<Sourced<bool>>,
     /// `HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP`: whether load balancers reach targets by their private IP.
     pub use_private_ip: Option<Sourced<bool>>,

@@ -271,8 +271,8 @@ pub struct Cluster {
     pub history: TargetHistory,
 }
 
-/// Earlier removals of targets, and the nodes on which pods run. A plan needs to know both to decide which nodes become
-/// targets.
+/// What a plan must know about earlier targets to decide which nodes become targets: which targets were removed often,
+/// how many have lost their places to nodes with pods, and on which nodes pods run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetHistory {
     /// The targets that must not be removed now, because they were removed too often within the last hour. Only two

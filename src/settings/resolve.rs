@@ -192,8 +192,8 @@ fn meant(name: &str) -> Option<&'static str> {
     if !is_about_hetzner(name) || ours.contains(&name) || our_name(name).is_some() {
         return None;
     }
-    // `name` is also compared with the variables of hcloud-cloud-controller-manager that this program ignores. When one
-    // of them is the most similar variable, `name` is not reported as a misspelling.
+    // `name` is an unknown variable. It is also compared with the variables of hcloud-cloud-controller-manager that
+    // this program ignores. When one of these is the most similar variable, `name` is not reported as a misspelling.
     let known = ours.iter().chain(IGNORED_VARIABLES).copied();
     nearest(name, known).filter(|known| ours.contains(known))
 }
@@ -300,9 +300,9 @@ const JITTER_FACTOR: f64 = 1.2;
 /// The longest allowed lease duration. `leaseDurationSeconds` of a Lease is an int32, so it can't contain more seconds.
 const LONGEST_LEASE: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// Checks that the durations for leader election fit together. client-go, too, requires that the lease duration is
-/// longer than the renew deadline, and the renew deadline longer than 1.2 retry periods. The other rules ensure that a
-/// write ends before the Lease expires, and that the API server accepts the lease duration.
+/// Checks that the durations for leader election fit together. As in client-go, the lease duration must be longer than
+/// the renew deadline, and the renew deadline longer than 1.2 retry periods. Further rules ensure that a write ends
+/// before the Lease expires, and that the API server accepts the lease duration.
 fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
     if !settings.leader_elect.value {
         return Vec::new();

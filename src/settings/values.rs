@@ -78,7 +78,7 @@ impl Controller {
 
 /// Parses the value of `--controllers`, as Kubernetes' own controller managers do. The first word about a controller
 /// decides: `NAME` runs it, and `-NAME` does not. `*` runs all controllers that no word names, except those that run
-/// only by their name.
+/// only when a word names them.
 pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
     let words = items(text);
     if words.is_empty() {
@@ -269,8 +269,8 @@ pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The longest time for which no calls are made to the Robot web service after it has reported its rate limit. After an
-/// hour all its rate limits are fully available again.
+/// The longest time for which no calls are made to the Robot web service after it has answered that its rate limit is
+/// used up. After an hour all its rate limits are fully available again.
 const LONGEST_ROBOT_WAIT: Duration = Duration::from_secs(3600);
 
 /// Parses the length of the pause after the Robot web service has reported its rate limit. No call is made during the

@@ -145,8 +145,8 @@ fn stop(namespace: &str, workload: &Workload) -> String {
     }
 }
 
-/// Returns the result of a check with this workload as the object that the result is about. The name of a workload has
-/// the form `deployment/NAME` or `daemonset/NAME`.
+/// Returns the result of a check with the addition that it is about this workload. The name of a workload has the form
+/// `deployment/NAME` or `daemonset/NAME`.
 fn of_workload(outcome: CheckOutcome, workload: &Workload) -> CheckOutcome {
     let (kind, name) = workload.name.split_once('/').unwrap_or_default();
     outcome.on(kind, name)

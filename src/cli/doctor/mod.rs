@@ -1,7 +1,7 @@
 //! `ccm doctor` checks everything that the daemon needs, and reports what is wrong and how to fix it.
 //!
-//! `observe` makes every call, and each call may fail without stopping the others. The checks are pure functions of
-//! what was read. A new check needs a row of [`CHECKS`] and a function.
+//! `observe` makes all calls to the APIs. When one call fails, the calls that do not need its answer are still made.
+//! The checks are pure functions of what was read. A new check needs a row of [`CHECKS`] and a function.
 //!
 //! | file | its job |
 //! |---|---|

@@ -73,7 +73,7 @@ pub(in crate::cli) enum Gap {
 /// The credentials of an API. When the API has refused them, the reads that would need them are not tried any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Credential {
-    /// These credentials are the token of the Cloud API.
+    /// The token of the Cloud API.
     Cloud,
     /// The credentials for the Kubernetes API, from the kubeconfig or the service account.
     Kubernetes,
@@ -136,8 +136,8 @@ impl CheckOutcome {
         }
     }
 
-    /// Returns a failure when `is_grave` is true, and otherwise a warning. For example, a problem is grave when every
-    /// object has it.
+    /// Returns a failure when `is_grave` is true, and otherwise a warning. The caller decides which problems are grave,
+    /// e.g. those that every object has.
     pub(super) fn bad(
         is_grave: bool,
         message: impl Into<String>,

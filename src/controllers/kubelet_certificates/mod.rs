@@ -28,13 +28,14 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "node-csr-approval";
 
-/// How often the table of requests is read.
+/// How often the certificate requests of kubelets are listed. The list is a table with a few columns of each request.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// How many requests are read whole, and how many are approved, in one sync pass.
+/// How many certificate requests are read as whole objects, and how many are approved, at most in one sync pass.
 const AT_ONCE: usize = 20;
 
-/// How old complete Node objects and the list of servers may be for a decision that approves nothing.
+/// How old complete Node objects and the list of servers may be when a certificate request of a kubelet is first
+/// examined. Before a request is approved, newer ones are read.
 const RECHECK: Duration = Duration::from_secs(300);
 
 /// The shortest time between two lists of servers when dedicated servers are used, because each list then also calls
@@ -53,11 +54,11 @@ struct State {
     /// The newest pending request of each node, by the UID of the request: the moment when the first table with this
     /// request had come, and what the request asks for. `None` until the request was read.
     seen: HashMap<String, (Instant, Option<Asked>)>,
-    /// When this controller last asked for a new list of servers.
+    /// When this controller last asked for a new list of servers. `None` means that it is allowed to ask at once.
     listed: Option<Instant>,
 }
 
-/// All requests, and what is needed to decide those that are pending.
+/// All certificate requests of kubelets, and the data that are needed to decide about the pending ones.
 #[derive(Default)]
 pub struct ObservedRequests {
     pub rows: Vec<SigningRow>,
@@ -96,7 +97,7 @@ impl KubeletCertificates {
         KubeletCertificates { server_cache_max_age, state: State::default() }
     }
 
-    /// Reads all requests, and decides. Writes nothing.
+    /// Reads all certificate requests of kubelets, and decides which of them can be approved. Writes nothing.
     pub fn evaluate(
         &self,
         apis: &Apis,
@@ -168,7 +169,7 @@ impl KubeletCertificates {
         Ok((observed, plans))
     }
 
-    /// Returns the greatest age of a list of cloud servers from which a request is approved.
+    /// Returns how old a list of cloud servers may be when a certificate request is approved from it.
     fn young(&self) -> Duration {
         self.server_cache_max_age.max(Duration::from_secs(1))
     }
@@ -189,7 +190,7 @@ fn observe(
         return Ok(ObservedRequests { rows, ..ObservedRequests::default() });
     }
     let nodes = selection.nodes(apis, INTERVAL / 2, RECHECK)?;
-    // A request for a node that does not exist is not read.
+    // A certificate request for a node that does not exist is left out here, so that its whole object is not read.
     let names: HashSet<&str> = nodes.value.iter().map(|node| node.name()).collect();
     newest.retain(|(node, ..)| names.contains(node));
     let (mut candidates, mut reads) = (Vec::new(), 0);

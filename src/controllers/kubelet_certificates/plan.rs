@@ -24,7 +24,7 @@ pub const APPROVALS_OF_NODE: usize = 10;
 /// The plan for one certificate request.
 pub type RequestPlan = Plan<CertificateApproval, RequestFacts>;
 
-/// What a kubelet asks for, or why its request is not one that this program approves.
+/// What a kubelet asks for in its certificate request, or why its request is not one that this program approves.
 pub type Asked = Result<ServingRequest, String>;
 
 /// The write that approves the certificate request `request`. `server` is the cloud server that proves the request,
@@ -74,8 +74,8 @@ impl Write for CertificateApproval {
     }
 }
 
-/// Returns what the request asks for, if it has the form of a request of this node's kubelet. The error says what is
-/// different.
+/// Returns what a kubelet asks for in this certificate request. Returns an error that says what is wrong when the
+/// request does not have the form that the kubelet of this node uses.
 pub fn asked(request: &SigningRequest, node: &str) -> Asked {
     let (spec, user) = (request.spec(), format!("{NODE_USER}{node}"));
     let texts =

@@ -237,7 +237,7 @@ impl LifecycleController {
         nodes.iter().filter(is_due).cloned().collect()
     }
 
-    /// Reports the outcome for a node, and sets the time of the next try.
+    /// Reports what was done for a node, or what has failed. Sets the time at which the node is examined next.
     fn note(
         &mut self,
         apis: &Apis,

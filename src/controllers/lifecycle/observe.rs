@@ -150,8 +150,8 @@ impl Observation<'_> {
     ///
     /// In a project with many servers, the first read is only of those pages of the list on which the missing servers
     /// would be. `around` contains these pages when this sync pass has already read them. Afterwards the whole list is
-    /// read in two cases: these pages contain one of the missing servers after all, or they contain no server of any
-    /// other node.
+    /// read in two cases. In the first case, these pages contain one of the missing servers after all. In the second
+    /// case, they contain no server of any other node, so they do not prove that the token is one of the right project.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -263,8 +263,9 @@ impl FoundServers {
     }
 
     /// Stores the result of a call about one server: what the API said about it, that it does not exist, or that
-    /// nothing is known because the call failed. Stores nothing when the call was not sent, because few calls of the
-    /// rate limit remain. Returns an error when calls for other servers would fail as well.
+    /// nothing is known because the call failed. Stores nothing when the call was only put off, because few calls of
+    /// the API's rate limit are left. Returns an error when calls for further servers would fail, too, e.g. because the
+    /// rate limit is used up.
     fn note(
         &mut self,
         id: InstanceId,

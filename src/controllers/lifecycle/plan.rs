@@ -35,7 +35,8 @@ impl Fact {
         Fact::Exists { is_off: server.is_off, is_locked: server.is_locked }
     }
 
-    /// Whether the server, which is off, is locked. `None` when the server is not known to be off.
+    /// Whether a server that is off is locked, i.e. no action can be started on it. `None` when it is not known that
+    /// the server is off.
     pub(super) fn is_locked(&self) -> Option<bool> {
         match self {
             Fact::Exists { is_off: true, is_locked } => Some(*is_locked),

@@ -445,7 +445,8 @@ const STATES: [&str; 7] =
 
 /// Counts the nodes in each state for the metrics.
 fn count_states(nodes: &[Arc<KubeNode>], provider: &dyn Provider, backoff: &Backoff) {
-    // The states are tested in this order. A node is counted only in the first state that fits.
+    // A node can fit several of the states. They are tested in this order, and a node is counted only in the first
+    // state that it fits.
     let state = |node: &KubeNode| match node {
         _ if has_foreign_id(node, provider) => "foreign",
         _ if is_uninitialized(node) && backoff.has_failed(&node.metadata.uid) => "unmatched",

@@ -360,8 +360,8 @@ impl NodePlan {
         }
     }
 
-    /// Compares the zone labels of an initialised node with those of a new node. The labels are not planned, because
-    /// only the command `ccm node relabel` changes them.
+    /// Compares the zone labels of an initialised node with those that a new node would get, and reports a difference.
+    /// Plans no change of these labels, because only the command `ccm node relabel` changes them.
     fn note_zone(&mut self, instance: &Instance, by: MatchedBy, instances: &dyn Instances) {
         let is_being_deleted = self.node.metadata.deletion_timestamp.is_some();
         if by != MatchedBy::ProviderId || is_uninitialized(&self.node) || is_being_deleted {
@@ -490,7 +490,7 @@ impl NodePlan {
         let have = &node.spec.provider_id;
         let present = (!have.is_empty()).then(|| have.clone());
         let wanted = match &present {
-            // The provider ID is immutable once it is set.
+            // A provider ID can't be changed once it is set, so the node keeps it.
             Some(id) => Sourced::new(id.clone(), Source::Kept),
             None => metadata.provider_id.clone(),
         };

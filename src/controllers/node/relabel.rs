@@ -1,8 +1,9 @@
 //! Plans and makes the change of the zone labels of initialised nodes, for the command `ccm node relabel`. The daemon
 //! never makes this change.
 //!
-//! A changed label can cut a volume off, because the node affinity of a PersistentVolume can't be changed. So nothing is
-//! written while such a volume exists, or while it is not known whether one exists.
+//! After the change, a PersistentVolume could be unusable on its node: the volume's node affinity can require the
+//! previous label, and this affinity can't be changed. So nothing is written while such a volume exists, or while it is
+//! not known whether one exists.
 
 use super::plan::{NodePlan, ServerMatch, describe};
 use super::zone::ZONE_KEYS;
@@ -27,7 +28,7 @@ pub struct Dependent {
     pub object: String,
     /// What the planned change of the node's labels means for this object, as text for users.
     pub why: String,
-    /// Whether nothing must be written because of this object.
+    /// Whether the plans must not be carried out because of this object.
     pub is_obstacle: bool,
 }
 
@@ -126,7 +127,8 @@ const READ: [(PlacedKind, &str, bool, &str); 3] = [
         "it requires a present zone label; if it runs it goes on, but it can't be scheduled to these nodes again"),
 ];
 
-/// What follows when the objects of a kind could not be read.
+/// The end of the message about a kind of objects (volumes, DaemonSets or pods) that could not be read. It says that
+/// nothing is written, and what the user can do.
 const UNREAD: &str =
     "Nothing is written: use an account that may list all persistentvolumes, daemonsets and pods";
 
@@ -154,7 +156,8 @@ fn dependents(kube: &KubeClient, plans: &[NodePlan]) -> Vec<Dependent> {
     all
 }
 
-/// Whether the object's rules allow the node of the plan now, and do not allow it after the plan was carried out.
+/// Whether the object's rules, e.g. a node affinity, allow the node with its present labels, and would not allow it
+/// with the zone labels that the plan gives it.
 fn depends_on(object: &PlacedObject, plan: &NodePlan) -> bool {
     let now = |key: &str| plan.node.metadata.labels.get(key);
     let wanted = plan.other_fields.first().and_then(|field| field.want.as_deref());

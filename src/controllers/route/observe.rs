@@ -83,7 +83,8 @@ pub(super) struct ObservedRoutes {
     pub(super) complete: Instant,
 }
 
-/// How old the API answers may be from which a plan is made, and how urgent the API calls for new answers are.
+/// The greatest age of each answer of an API from which a plan is made, and how urgent the calls are that replace older
+/// answers.
 pub(super) struct Ages {
     pub(super) network: Duration,
     pub(super) instances: Duration,

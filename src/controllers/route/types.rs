@@ -179,8 +179,8 @@ impl State {
 }
 
 impl NodeRoutePlan {
-    /// Plans the write that sets the condition `NetworkUnavailable` of the node, if it has another value than it must
-    /// have.
+    /// Plans the write that gives the condition `NetworkUnavailable` of the node the value that it must have. Plans no
+    /// write when the condition has this value already.
     pub(super) fn set_condition(&mut self) {
         self.version = self.node.metadata.resource_version.clone();
         let says = self.node.condition(NETWORK_UNAVAILABLE);

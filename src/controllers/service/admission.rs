@@ -47,8 +47,8 @@ struct Admitted {
     payer: Option<Payer>,
     /// The Service as it was before its latest change, while this change is being carried out. `None` when no change is
     /// being carried out, or when the earlier version is not known. If the change moves the Service to another load
-    /// balancer, this version names the previous one. The API calls for the other Services on the previous load
-    /// balancer are then charged to the share in `payer`, too.
+    /// balancer, this version names the previous one. The API calls that the change causes for the other Services on
+    /// the previous load balancer are then also subtracted from the share in `payer`.
     before: Option<Arc<KubeService>>,
 }
 
@@ -290,9 +290,10 @@ impl Admission {
         Arc::clone(self.shares.entry(namespace.to_owned()).or_insert_with(full))
     }
 
-    /// Counts one more change that the namespace begins. Returns `false` when its API calls suffice for no more changes
-    /// until the Services are listed the next time. `busy` has one element for each change that is being made now.
-    /// These changes need some of the calls, too.
+    /// Counts one more change of a Service that the namespace wants to begin. Returns `false` when the namespace has
+    /// too few API calls left for this change, so that the change must wait until the Services are listed the next
+    /// time. `busy` has one element for each change that is being made now. The calls that these changes need are
+    /// subtracted first.
     fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
         let share = self.share(namespace);
         let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);

@@ -119,8 +119,8 @@ pub(super) struct PassScope<'a> {
 /// read before, so the lists are equal when their memory addresses are equal.
 type Lists = (Weak<Vec<Arc<KubeService>>>, Weak<Vec<Arc<KubeNode>>>);
 
-/// What is remembered about the last plan of a Service: hashes of the objects from which the plan was made, and what
-/// happened since.
+/// What is remembered about the last plan of a Service: hashes of the objects from which the plan was made, and whether
+/// it was carried out completely.
 struct PlannedFacts {
     service: u64,
     dependencies: u64,

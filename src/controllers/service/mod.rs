@@ -140,8 +140,9 @@ impl ServiceController {
         Ok(self.evaluate_with_secrets(apis, selection)?.0)
     }
 
-    /// Returns the plans for the Services that `selection` asks for, and the contents of all Secrets that at least one
-    /// Service names. The Secrets are not read when `selection` asks only for Services with certain names.
+    /// Returns the plans for the Services that `selection` asks for, and the contents of all Secrets that Services
+    /// name. When `selection` asks only for Services with certain names, no Secrets are read, and the second value is
+    /// empty.
     fn evaluate_with_secrets(
         &self,
         apis: &Apis,
@@ -239,8 +240,8 @@ impl ServiceController {
         let ServiceSync { payers, mut report, mut plans, compared, is_closed, has_written, .. } =
             sync;
         if for_people {
-            // The work on Services ends in any order. The sorted plans, changes and failures show all lines about a
-            // Service together.
+            // The work on Services ends in any order. The plans, changes and failures are sorted here by the names of
+            // the Services, so that the lines about one Service stand together in the output.
             plans.sort_by_cached_key(|plan| plan.name());
             report.changes.sort_by(|one, other| one.0.cmp(&other.0));
             let failures = &mut report.failures;
@@ -276,8 +277,8 @@ impl ServiceController {
         Ok(found.into_iter().map(orphans::plan).collect())
     }
 
-    /// Deletes those load balancers with the given IDs that are still orphans (their Service does not exist). Returns
-    /// their plans, which also say what was deleted.
+    /// Deletes those load balancers with the given IDs that are still orphans (their Service does not exist). Returns a
+    /// report, and the plans of these load balancers, which also say what was deleted.
     pub fn delete_orphans(&self, apis: &Apis, ids: &HashSet<u64>) -> (Report, Vec<ServicePlan>) {
         let mut report = Report::default();
         let is_chosen = |id| ids.contains(&id);

@@ -240,7 +240,8 @@ impl ObservedServices {
         for (node, found) in &others {
             for server in &found.named {
                 let name = || node.name().to_owned();
-                // The addresses in the node's status are not used, because its kubelet writes them.
+                // The public address of a dedicated server is taken from the API, and not from the status of the node,
+                // because the node's kubelet writes the status.
                 let public = server.public_ipv4.filter(|_| server.id.dedicated().is_some());
                 if server.id.cloud().is_some() {
                     self.cluster.servers.entry(server.id).or_insert_with(name);

@@ -46,7 +46,8 @@ pub struct ServiceFacts {
     pub cloud: LoadBalancerPlan,
     /// Every write that was made, as JSON. The list is filled only when a person asked for the plans.
     pub made: Vec<Value>,
-    /// The last events of the Service, the newest first. They are read only for the command `ccm lb inspect`.
+    /// The last events of the Service, the newest first. They are read only for the command `ccm lb inspect`. `None`
+    /// when they were not read.
     pub events: Option<Vec<Arc<PastEvent>>>,
 }
 
@@ -465,8 +466,8 @@ impl ServicePlan {
         })
     }
 
-    /// Whether the plan deletes the load balancer. A plan that only ends the management of the load balancer does not
-    /// count.
+    /// Whether the plan deletes the load balancer. A plan that only ends the management of the load balancer deletes
+    /// nothing.
     pub fn is_deletion(&self) -> bool {
         self.changes_now().any(|change| change.kind() == ChangeKind::Removal)
     }

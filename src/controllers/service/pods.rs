@@ -32,10 +32,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// (a node with pods takes the place of a target without pods).
 #[derive(Default)]
 pub(super) struct Pods {
-    /// The Services of which this process reads where their pods run. Each key stands for a Service whose last plan
-    /// prefers nodes with pods as targets. It is the creation time and the UID, so the oldest Service comes first. The
-    /// value has the Services whose pods this plan needs to know, which are several when Services share a load
-    /// balancer.
+    /// The Services whose EndpointSlices this process reads, to learn on which nodes their pods run. There is one entry
+    /// for each Service whose last plan prefers nodes with pods as targets. The key is the creation time and the UID of
+    /// this Service, so the oldest Service comes first. The value lists all Services whose pods the plan must know.
+    /// These are several when Services share a load balancer.
     asked: BTreeMap<(Option<Timestamp>, String), Vec<ServiceName>>,
     /// The nodes on which pods run, from the last read of EndpointSlices. Two fields come from a comparison with
     /// earlier reads: `new` (Services that were first read within the last minute) and `recent` (pods that have ended

@@ -209,8 +209,8 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Reads everything again for these Services, makes new plans, and begins the changes. Repeats this for the
-    /// Services that need another plan.
+    /// Reads the data for these Services again, makes new plans from them, and begins the changes of these plans.
+    /// Repeats this for those Services that need another plan.
     pub(super) fn plan_and_begin(&mut self, mut tasks: Vec<Task>) -> Result<(), CacheError> {
         loop {
             let may_plan = |task: &mut Task| task.plans < PLANS_AT_MOST && !self.is_closed;
@@ -335,9 +335,9 @@ impl ServiceSync<'_> {
         Ok((Some(Arc::new(observed)), plans))
     }
 
-    /// Returns the present version of a task's Service. It is taken from `listed`, or read by its name. Returns `None`
-    /// when the Service does not exist any more. A new Service with the same name does not count, and is planned in the
-    /// next sync pass.
+    /// Returns the present version of the Service that the task is about. It is taken from `listed`, or read by its
+    /// name. Returns `None` when the Service with this UID does not exist any more. A new Service with the same name is
+    /// planned in the next sync pass.
     fn read_again(
         &mut self,
         task: &mut Task,
@@ -391,8 +391,9 @@ impl ServiceSync<'_> {
             };
             task.service = Arc::clone(&plan.service);
             self.state.agenda.planned(&task.service);
-            // Two Services can want the same load balancer, which no Service owns yet. The first Service gets it, and
-            // the second Service is planned again after that.
+            // Two Services can want the same load balancer, which no Service owns yet. The Service whose plan comes
+            // first gets it. The other Service waits until the first one's changes have ended, and is then planned
+            // again.
             let claims = claims(&plan);
             task.waits_for = claims.iter().filter_map(|claim| claimed.get(claim)).min().copied();
             if task.waits_for.is_some() {
@@ -524,7 +525,7 @@ impl ServiceSync<'_> {
             return self.finish(task, plan);
         }
         if result.made.is_empty() {
-            // No change was made, so no event reports the end of a change.
+            // No change was made. `None` means that no event reports the end of changes.
             task.kind = None;
         }
         let Some(plan) = in_order else {
@@ -575,7 +576,7 @@ impl ServiceSync<'_> {
     }
 
     /// Writes to the Service object after all changes in the cloud were made. When the Service needs a new plan,
-    /// returns the task (the work for this Service) again.
+    /// returns the task (the work for this Service) again. Otherwise the work has ended, and the result is `None`.
     fn finish(&mut self, mut task: Task, mut plan: ServicePlan) -> Option<Task> {
         task.works_on(&plan);
         match self.write(&mut task, &mut plan) {

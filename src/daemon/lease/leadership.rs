@@ -16,7 +16,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct LeaseSettings {
     pub key: LeaseKey,
-    /// The identity of this process, in the form `<hostname>_<uuid>`. Each process has another identity.
+    /// The identity of this process, in the form `<hostname>_<uuid>`. It is different for each process.
     pub identity: String,
     /// The value that this process writes as `leaseDurationSeconds`. It is the lease duration of the settings in whole
     /// seconds, rounded up.

@@ -392,7 +392,8 @@ impl BalancerChange {
             "load_balancer_not_attached_to_network",
             "source_port_already_used",
             "robot_unavailable",
-            // A server or certificate in the request was deleted after the last read.
+            // A server or certificate that the request names does not exist any more. It was deleted after this program
+            // had last read it.
             "not_found",
         ];
         const FIELDS: [&str; 10] = [
@@ -528,8 +529,8 @@ impl provider::Change for BalancerChange {
             let (body, key) = (&mut change.request.body, pair.key.expose());
             body.insert("certificate".to_owned(), json!(pair.chain));
             body.insert("private_key".to_owned(), json!(key));
-            // Each line of the key is hidden separately, because an error text from the API can repeat only a part of
-            // the key.
+            // An error text from the API can repeat only a part of the private key. So each line of the key is a secret
+            // of its own, except a short line, which reveals nothing about the key.
             let is_long = |line: &&str| line.len() >= SHORTEST_KEY_LINE;
             secrets.extend(key.lines().filter(is_long).map(Secret::new));
         }

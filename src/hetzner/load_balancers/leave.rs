@@ -273,8 +273,8 @@ struct TakenOff<'a> {
     /// Whether no other Service uses the load balancer. A Service whose management was ended (`ccm lb release`) still
     /// uses the load balancer, because its ports stay.
     is_last: bool,
-    /// Whether the load balancer stays in the project without ports, so that a later Service can use it. The annotation
-    /// `keep` of its Service asked for this.
+    /// Whether the load balancer stays in the project without ports, so that a later Service can use it. This is so
+    /// when the annotation `keep` of the Service asks for it.
     is_kept: bool,
 }
 

@@ -23,8 +23,8 @@ const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// an older list, the list is read again, because the type may be new.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
-/// Lists that hardly ever change, as they were read from the API earlier. They are cached, so that they are not read
-/// each time when the load balancers are read.
+/// The list of load balancer types and the list of subnets, as they were read from the API earlier. They hardly ever
+/// change, so they are cached and not read again each time when the load balancers are read.
 #[derive(Default)]
 pub(in crate::hetzner) struct EarlierPolls {
     types: CachedList<BalancerType>,

@@ -48,7 +48,7 @@ pub(super) struct RobotBudget {
 struct State {
     /// The limit for calls to `/server`: 180 an hour. Robot allows 200.
     server: TokenBucket,
-    /// The limit for calls to `/reset`: 380 an hour. Robot allows 500.
+    /// ccm's own limit for calls to `/reset` of Robot: 380 an hour. Robot itself allows 500.
     reset: TokenBucket,
     /// The time until which no call is sent because Robot's rate limit is used up, and a text for the errors until
     /// then. `None` when no pause has been started yet.

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// that the daemon's health check does not take the waiting thread for a hanging one.
 pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// What the command line and the environment say about the way to the cluster, e.g. the files of the kubeconfig.
+/// What the command line and the environment say about how the cluster is reached, e.g. the files of the kubeconfig.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The files of `--kubeconfig`, or of `$KUBECONFIG` when the flag is not set. The files are merged. When several
@@ -33,7 +33,8 @@ pub struct Options {
     /// The value of `--master`. This address is used instead of the address in the kubeconfig or in the environment of
     /// the pod.
     pub master: Option<String>,
-    /// The values of `$KUBERNETES_SERVICE_HOST` and `$KUBERNETES_SERVICE_PORT`.
+    /// The API server's host and port from `$KUBERNETES_SERVICE_HOST` and `$KUBERNETES_SERVICE_PORT`. `None` when the
+    /// variable for the host is not set, because the process does not run in a pod.
     pub service: Option<(String, String)>,
     /// The value of `$HOME`.
     pub home: Option<PathBuf>,

@@ -313,8 +313,8 @@ impl Program {
         let mut child = Command::new(&self.path)
             .args(self.exec.args.iter().map(|arg| &**arg))
             .env_clear()
-            // The kubeconfig can name any program as the plugin, and this program must not get the tokens of the
-            // Hetzner APIs.
+            // The kubeconfig can name any program as the plugin. The plugin must not get the tokens of the Hetzner APIs
+            // from the environment of ccm.
             .envs(std::env::vars_os().filter(|(name, _)| !is_about_hetzner(name)))
             .envs(variables.map(|variable| (&*variable.name, &*variable.value)))
             .env("KUBERNETES_EXEC_INFO", &self.info)

@@ -339,8 +339,8 @@ impl<'a> AnnotationParser<'a> {
     }
 }
 
-/// Returns the port with this name, or else with this number. When a TCP and a UDP port have this number, the TCP
-/// port is returned.
+/// Returns the port with this name, or else with this number, or else `None`. When a TCP and a UDP port have this
+/// number, the TCP port is returned.
 fn find_port<'a>(service: &'a Service, suffix: &str) -> Option<&'a ServicePort> {
     let mut ports = service.ports.iter();
     let by_name = ports.find(|port| port.name.eq_ignore_ascii_case(suffix));

@@ -169,8 +169,9 @@ fn upload_one(
     Ok(None)
 }
 
-/// Returns a name for the upload that no certificate of the project has yet. When a certificate already has the tried
-/// name, the hash of this certificate's ID becomes part of the next name.
+/// Returns a name for the certificate that will be uploaded from this Secret. No other certificate in the Hetzner
+/// project has this name. When a name that was tried is taken by a certificate, the hash of that certificate's ID
+/// becomes part of the next name.
 fn free_name(context: &PlanContext, secret: &SecretName, pair: &TlsPair) -> Result<String, String> {
     let mut taken_by = None;
     for _ in 0..NAMES_AT_MOST {
@@ -256,8 +257,8 @@ pub(in crate::hetzner) fn unused(
     (!ours.is_empty()).then_some(deletions)
 }
 
-/// Returns the certificates that the ports of a load balancer use, with the data that users see. A certificate that is
-/// not in `all` is left out, because only its ID is known.
+/// Returns the certificates that the ports of a load balancer use, with the data that users see. `all` contains the
+/// certificates of the project. A certificate that is not in `all` is left out, because only its ID is known.
 pub(crate) fn shown(balancer: &LoadBalancer, all: Option<&[Certificate]>) -> Vec<ShownCertificate> {
     let shown = all.unwrap_or_default().iter().map(|certificate| {
         let ports = balancer.services.iter();

@@ -20,8 +20,8 @@ pub(crate) struct TargetCandidate {
     /// Whether the node is a target of the load balancer now.
     pub(crate) is_present: bool,
     pub(crate) departure: Departure,
-    /// Which Services have pods on the node. Services that do not ask for nodes with their pods as preferred targets
-    /// are left out.
+    /// Which Services have pods on the node. Only those Services are considered that ask for nodes with their pods as
+    /// preferred targets.
     pub(crate) pods: PodsOnNode,
 }
 
@@ -65,8 +65,8 @@ pub(crate) struct TargetChoice {
     pub(crate) targets: Vec<TargetId>,
     /// The targets whose nodes are not chosen for one reason only: the nodes will stop soon.
     pub(crate) departed: BTreeSet<TargetId>,
-    /// The targets that are removed because a node with pods needs the place. The value says whether the removal counts
-    /// towards the greatest number of such removals in a minute.
+    /// The targets that are removed because a node with pods needs their place on the load balancer. The value says
+    /// whether the removal counts towards the greatest number of such removals in a minute.
     pub(crate) exchanged: BTreeMap<TargetId, bool>,
     pub(crate) left_out: Vec<LeftOutNode>,
 }
@@ -168,9 +168,9 @@ struct Exchange<'a> {
     /// The nodes that are left out, because the load balancer can't have more targets.
     beyond: Vec<TargetCandidate>,
     is_departing: &'a dyn Fn(&TargetCandidate) -> bool,
-    /// The present targets that run no pods although nodes with pods need their places: those that have lost their
-    /// places, and those that stay for the reason in the state. The last value is `true` for a lost place that counts
-    /// for the limit of such exchanges in a minute.
+    /// The present targets that run no pods although nodes with pods need their places. Each of them is either removed,
+    /// or stays for the reason in the state. The last value is `true` for a removed target that counts towards the
+    /// greatest number of such removals in a minute.
     gone: Vec<((TargetId, String), LeftOutState, bool)>,
 }
 
@@ -212,8 +212,8 @@ impl Exchange<'_> {
         true
     }
 
-    /// Returns those nodes that run a ready pod of these Services and will not stop soon, among the nodes in `beyond`,
-    /// which are left out because the load balancer can't have more targets. The results are positions in `beyond`.
+    /// `beyond` has the nodes that are left out because the load balancer can't have more targets. Returns the
+    /// positions in `beyond` of those nodes that run a ready pod of these Services and will not stop soon.
     fn with_ready_pod(&self, services: u64) -> impl Iterator<Item = usize> {
         let is_ready = move |node: &TargetCandidate| node.pods.ready & services != 0;
         let all = self.beyond.iter().enumerate();

@@ -515,8 +515,8 @@ impl Diff<'_, '_> {
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
-        // The Service is planned again soon, because the servers that lack the desired kind of address (public or
-        // private) may get such an address.
+        // Some servers lack the desired kind of address (public or private), but can get one at any time. So the
+        // Service is planned again soon.
         self.found.is_unfinished = true;
         let is_closed = desired.public().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();
@@ -684,7 +684,7 @@ impl Diff<'_, '_> {
     }
 }
 
-/// Returns text for messages about the kind of address by which a target is reached.
+/// Returns the words `by private IP` or `by public IP`, which say in messages how a target is reached.
 fn by(private: bool) -> &'static str {
     if private { "by private IP" } else { "by public IP" }
 }

@@ -163,7 +163,7 @@ impl ApiTarget {
 pub enum TargetId {
     /// The ID of a cloud server.
     Server(u64),
-    /// An address of a dedicated server.
+    /// A target that is known by its IP address, because it is a dedicated server.
     Address(IpAddr),
 }
 

@@ -41,7 +41,7 @@ enum PortValueKind {
     Number,
     Seconds,
     Switch,
-    /// A list of numbers. The API can return the numbers in any order.
+    /// A list of numbers, e.g. the IDs of certificates. The API can return the numbers in any order.
     Numbers,
     Texts,
 }

@@ -387,8 +387,8 @@ pub(crate) fn assign(
     (to, is_needed.then_some(description))
 }
 
-/// Returns the load balancer that has this label, and for which `counts` is true. When there are several, the error
-/// names them.
+/// Returns the load balancer that has this label, and for which `counts` returns `true`. Returns `None` when there is
+/// no such load balancer. When there are several, the error names them.
 fn only_one<'a>(
     balancers: Balancers<'a>,
     (label, value): (&'static str, String),

@@ -325,9 +325,10 @@ impl<'a> Group<'a> {
     /// Completes the list of Services that are allowed to share the load balancer, and sorts it by age. The Service for
     /// which the plan is made is always in the list, in its newest version.
     ///
-    /// Also determines whose annotations decide about the settings that do not belong to a port. `stays_on` is the
-    /// present load balancer of a Service that asks for another one, but must stay. The annotations of this Service
-    /// decide only if no other Service uses `stays_on`.
+    /// Also determines whose annotations decide about the settings that do not belong to a port. `stays_on` is set when
+    /// the Service for which the plan is made asks for another load balancer, but must stay on its present one.
+    /// `stays_on` is that present load balancer. The annotations of this Service then decide only if no other Service
+    /// uses `stays_on`.
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {

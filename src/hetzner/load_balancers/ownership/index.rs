@@ -76,7 +76,8 @@ fn keys(balancer: &LoadBalancer, ownership: &Ownership) -> Vec<Key> {
     keys
 }
 
-/// Functions that find load balancers. Each of them returns load balancers in the order of the list.
+/// Functions that find load balancers. Each of them returns load balancers in the order of the list that was read from
+/// the API.
 impl<'a> Balancers<'a> {
     pub(crate) fn all(self) -> impl Iterator<Item = Labelled<'a>> {
         (0..self.all.len()).filter_map(move |place| self.get(place))

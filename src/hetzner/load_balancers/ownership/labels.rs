@@ -298,7 +298,8 @@ pub(crate) fn owned_by_program(balancer: &LoadBalancer) -> Option<String> {
     found.map(|(key, value)| format!("{key}={value}"))
 }
 
-/// Returns the key of a label that neither this program nor hcloud-cloud-controller-manager writes.
+/// Returns the key of a label that neither this program nor hcloud-cloud-controller-manager writes. `None` when the
+/// load balancer has no such label.
 pub(crate) fn foreign_label(balancer: &LoadBalancer) -> Option<&String> {
     let is_known = |key: &&String| key.starts_with(UPSTREAM_PREFIX) || key.starts_with(OUR_PREFIX);
     balancer.labels.keys().find(|key| !is_known(key))

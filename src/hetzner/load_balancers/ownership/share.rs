@@ -109,7 +109,8 @@ pub(crate) fn asked<'a>(
     Some((shares.find(|share| share.label() == label)?, all))
 }
 
-/// Returns the load balancer with the ID `text`, or else the load balancer with the name `text`.
+/// Returns the load balancer with the ID `text`, or else the load balancer with the name `text`. Returns `None` when
+/// there is neither.
 pub(crate) fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option<Labelled<'a>> {
     let by_id = text.parse().ok().and_then(|id| balancers.with_id(id));
     let by_id = by_id.filter(|balancer| balancer.id.to_string() == text);

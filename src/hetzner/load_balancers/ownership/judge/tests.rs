@@ -137,9 +137,10 @@ fn whether_the_service_may_adopt_it() {
     let ours = (CLUSTER_UID, "cluster-1");
     let port = port_80();
     // Each case has the number of the row in the table of `adoption` that decides, a load balancer, and three letters.
-    // They say whether the Service may adopt the load balancer when the label `adopt` asks for it, when the annotation
-    // `name` does, and when nobody does and there is only the default name: `y` means yes, `n` no, and `-` that this is
-    // not tested. Row 8 is also true for most load balancers of rows 1 to 5, but the first row that is true decides.
+    // The letters say whether the Service may adopt the load balancer in three cases: the label `adopt` asks for it,
+    // the annotation `name` asks for it, or the load balancer only has the default name for the Service. `y` means yes,
+    // `n` no, and `-` that this is not tested. Row 8 is also true for most load balancers of rows 1 to 5, but the first
+    // row that is true decides.
     let left = [ours, (SERVICE_UID, GONE), (SERVICE, of_web)];
     let left_with = |more: &[(&str, &str)]| balancer(&[&left, more].concat(), &[]);
     for (row, balancer, may) in [
