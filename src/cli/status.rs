@@ -51,10 +51,10 @@ struct Screen<'a> {
     /// The outcomes of the checks that found a problem, the worst first.
     #[serde(flatten)]
     document: Document<&'a CheckOutcome>,
-    /// The holder of the Lease. `lease_age_seconds` says how many seconds ago the Lease was renewed.
+    /// The name of the process that holds the Lease, i.e. of the leader. `None` when no Lease was read.
     leader: Option<&'a str>,
     lease_age_seconds: Option<i64>,
-    /// The version of the API server.
+    /// The version of the API server, or `None` when the API server did not answer.
     kubernetes: Option<&'a str>,
     /// The number of calls to the Cloud API that the rate limit still allows. `calls_an_hour` is the limit.
     calls_left: Option<u64>,
@@ -69,7 +69,8 @@ struct Screen<'a> {
     routes: Option<Count>,
 }
 
-/// How many nodes differ from others. A number is `None` when the nodes could not be read.
+/// The numbers of nodes in unusual states, e.g. nodes that will stop soon. A number is `None` when the nodes could not
+/// be read.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SpecialNodes {
@@ -78,9 +79,10 @@ struct SpecialNodes {
     /// well.
     departing_nodes: Option<usize>,
     /// How many nodes of other providers this program uses as targets of load balancers, without writing to them.
+    /// `None` when there are none, or when the nodes could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     target_only_nodes: Option<usize>,
-    /// The number of nodes that have a taint `out-of-service`.
+    /// The number of nodes that have a taint `out-of-service`. `None` when the nodes could not be read.
     out_of_service_nodes: Option<usize>,
 }
 

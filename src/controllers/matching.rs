@@ -32,8 +32,8 @@ pub fn is_uninitialized(node: &KubeNode) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
-/// Whether the node belongs to another provider. A node without a provider ID belongs to none, unless it has the taint
-/// `uninitialized`, because it then waits for its provider ID.
+/// Whether the node counts as a node of another provider. This includes a node without a provider ID, unless it has the
+/// taint `uninitialized`. Such a node is new and still waits for its provider ID.
 pub(super) fn is_foreign(node: &KubeNode, provider: &dyn Provider) -> bool {
     let id = &node.spec.provider_id;
     if id.is_empty() {
@@ -93,9 +93,9 @@ impl<'a> Claims<'a> {
         self.nodes.get(&id).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the node to which this server belongs, of the nodes whose provider ID names it. Returns `None` when
-    /// there are several such nodes and none of them is initialised. The node controller decides later which of these
-    /// nodes gets the server.
+    /// Among the nodes whose provider ID names this server, returns the node to which the server belongs. Returns
+    /// `None` when there are several such nodes and none of them is initialised, or when there is no such node. The
+    /// node controller decides later which of several nodes gets the server.
     pub(super) fn keeper(&self, id: InstanceId) -> Option<&'a KubeNode> {
         keeper(self.of(id), None)
     }
@@ -127,9 +127,9 @@ pub struct MatchIndex<'a> {
     unmatched: Vec<(&'a KubeNode, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a KubeNode>,
     claims: Claims<'a>,
-    /// The addresses that a kubelet or an annotation asks for, e.g. by the kubelet's `--node-ip`. For each such
-    /// address, all nodes that have it in their status or in the annotation `internal-ip`. Two nodes must not get the
-    /// same address.
+    /// The keys are the addresses that the kubelet of any node asks for by its `--node-ip`, or that the annotation
+    /// `internal-ip` of a node asks for. The value lists all nodes that have the address in their status or in this
+    /// annotation. Two nodes must not get the same address.
     asked_for: HashMap<IpAddr, Vec<&'a KubeNode>>,
 }
 
@@ -154,16 +154,19 @@ pub enum MatchOutcome<'a> {
     Unmatched(Finding),
 }
 
-/// What connects a node of another provider with a server. The node writes its own addresses, so an address alone
-/// connects it with no server.
+/// What is known about the server of a node of another provider. The node runs on a server of this cloud when exactly
+/// one server has its name, and the node reports an address of this server. The address alone proves nothing, because
+/// the node itself reports its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignMatch {
     /// The servers that have the node's name.
     pub named: Vec<Instance>,
-    /// An address which the node reports and which belongs to the only server in `named`.
+    /// The address that connects the node with its server: the node reports it, and the server has it. `None` when
+    /// there is no such address. It is always `None` when no server or more than one server is in `named`.
     pub address: Option<IpAddr>,
-    /// The reason why the node does not become a target. `None` when the node is matched with the only server in
-    /// `named`. A server in `named` that is a target already stays one in both cases.
+    /// The reason why the node does not become a target of a load balancer. `None` means that it can, because the node
+    /// surely runs on the only server in `named`. A reason does not remove a target: a server in `named` that is a
+    /// target already stays one.
     pub obstacle: Option<Finding>,
 }
 
@@ -266,7 +269,7 @@ impl<'a> MatchIndex<'a> {
         ForeignMatch { named: named.into_iter().cloned().collect(), address, obstacle }
     }
 
-    /// Returns the reason why a node of another provider does not become a target, or `None`.
+    /// Returns the reason why a node of another provider does not become a target. `None` means that it becomes one.
     fn foreign_obstacle(
         &self,
         node: &KubeNode,
@@ -342,10 +345,10 @@ impl<'a> MatchIndex<'a> {
         self.by_node_name.get(name).copied()
     }
 
-    /// Returns the server whose addresses are proven to be those of this node: the node's provider ID is ours, no other
-    /// node has this provider ID, and the server of this ID has exactly the node's name. A node that was created with
-    /// the provider ID of another server therefore proves nothing. The error says why there is no such server, and
-    /// whether this can change by itself.
+    /// Returns the server whose addresses are proven to be those of this node. The proof is that the node's provider ID
+    /// names a server of this cloud, that no other node has this provider ID, and that the server has exactly the
+    /// node's name. So a node can't get the addresses of another server by using the provider ID of that server. The
+    /// error says why no server is proven, and whether this can change by itself.
     pub(super) fn proven_server_of(&self, node: &KubeNode) -> Result<&'a Instance, (bool, String)> {
         let id = &node.spec.provider_id;
         if node.metadata.deletion_timestamp.is_some() {
@@ -407,10 +410,12 @@ impl<'a> MatchIndex<'a> {
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
 
-    /// Returns an address among `ips` that this node is not allowed to get, because another node has it or the kubelet
-    /// of another node asks for it. Returns `None` when there is no such address. Initialised nodes take precedence
-    /// over new nodes. When two new nodes ask for the same address, neither of them gets it. An initialised node may
-    /// keep an address that it already has. Such an address (`is_kept`) is returned only when there is no other one.
+    /// Returns an address among `ips` that this node is not allowed to get, because another node has it, or because the
+    /// kubelet of another node asks for it. Returns `None` when there is no such address. Initialised nodes take
+    /// precedence over new nodes. When two new nodes ask for the same address, neither of them gets it.
+    ///
+    /// An initialised node keeps an address that it already has, even if another node has this address, too. This
+    /// address is returned with `is_kept`, and only when `ips` contains no address that the node must not get.
     pub fn shared_address(
         &self,
         node: &KubeNode,
@@ -497,8 +502,8 @@ impl<'a> MatchIndex<'a> {
             None => {
                 "; the project has no servers at all: does the token belong to another project?"
             }
-            // The project has servers. The message does not say how many, because it would then change with each new
-            // server, and each changed message would be a new event.
+            // The message mentions the servers of the project only when there are none. The number of servers would
+            // change with each new server, and each changed message would be a new event.
             _ => "",
         };
         let name = node.name();
@@ -508,8 +513,8 @@ impl<'a> MatchIndex<'a> {
     }
 }
 
-/// An address that the kubelet of one node asks for, although another node has the address, or its kubelet asks for it
-/// as well.
+/// A conflict about an address that the kubelet of one node asks for, e.g. by `--node-ip`. Another node already has the
+/// address, or the kubelet of another node asks for it as well.
 pub struct SharedAddress<'a> {
     pub ip: IpAddr,
     /// The name of the other node, which already has the address, or whose kubelet asks for it, too.
@@ -547,8 +552,8 @@ fn rival<'a>(
 }
 
 /// Returns the addresses that a kubelet wants for its node. They come from the annotation for internal IPs and from the
-/// annotation `provided-node-ip`. The addresses in the status of a new node are added, because the kubelet has written
-/// them. For an initialised node, only those addresses in `provided-node-ip` count that are not in its status yet.
+/// annotation `provided-node-ip`. For a new node, the addresses in its status are added, because the kubelet has
+/// written them. For an initialised node, an address in `provided-node-ip` that is already in the status is left out.
 fn asked_ips(node: &KubeNode) -> impl Iterator<Item = IpAddr> {
     let reported = reported_ips(node);
     let (known, asked) =

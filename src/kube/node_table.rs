@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// Which data about each node the rows of a table of nodes contain.
+/// Which data about a node the API server puts into each row of a table of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// A row has only its cells (the texts of the columns), which are about 200 bytes for each node.
@@ -24,7 +24,7 @@ pub struct NodeRow {
     pub name: String,
     pub is_ready: bool,
     pub is_cordoned: bool,
-    /// The metadata of the node. `None` when the table was requested with [`Detail::Cells`].
+    /// The metadata of the node. `None` when the table was requested with [`Detail::Cells`], i.e. without metadata.
     pub meta: Option<RowMeta>,
 }
 

@@ -31,7 +31,8 @@ pub const SIGNING_REQUEST: &str = "CertificateSigningRequest";
 
 const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-/// A row of the table of requests. Rows are ordered by the time of their creation.
+/// A certificate request, as a row of the API server's table of requests shows it. Rows are ordered by the time at
+/// which the requests were created.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SigningRow {
     pub created: Timestamp,
@@ -42,7 +43,7 @@ pub struct SigningRow {
     pub state: SigningState,
 }
 
-/// How far a request has come.
+/// The state of a certificate request: whether it was approved or denied, and whether the certificate was issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SigningState {
     Pending,
@@ -53,10 +54,11 @@ pub enum SigningState {
     Denied,
 }
 
-/// A whole request, as JSON. An approval sends it back as a whole, because it replaces the metadata, too.
+/// A whole CertificateSigningRequest, as JSON. It is kept whole, because the write that approves the request replaces
+/// the whole object, including its metadata.
 pub struct SigningRequest(Value);
 
-/// One page of the table.
+/// One page of the list of certificate requests, in the API server's `Table` form.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SigningTable {
@@ -70,7 +72,7 @@ struct SigningTable {
 
 #[derive(Deserialize)]
 struct SigningTableRow {
-    /// The cells of [`COLUMNS`].
+    /// The cells of a row, in the order of [`COLUMNS`]. The cells of the type `IgnoredAny` are not used.
     cells: (String, IgnoredAny, String, String, IgnoredAny, String),
     object: SigningObject,
 }
@@ -94,7 +96,8 @@ const COLUMNS: [&str; 6] =
 impl PageForm for SigningTable {
     type Item = SigningRow;
 
-    /// Adds the rows. When there are more than [`REQUESTS_AT_MOST`], no further page is read.
+    /// Adds the certificate requests on this page of the table, each as a row. When there are then more than
+    /// [`REQUESTS_AT_MOST`], no further page is read.
     fn add_to(self, items: &mut Vec<SigningRow>, _kind: &str) -> Result<String, String> {
         let columns = self.column_definitions.iter().map(|column| &column.name);
         if self.kind != "Table" || !columns.eq(COLUMNS) {
@@ -145,12 +148,13 @@ impl SigningRequest {
         SigningRequest(document)
     }
 
-    /// Returns the fields of the request, of which the API server itself has set the user and the groups.
+    /// Returns the `spec` of the request. The fields `username` and `groups` in it can be trusted, because the API
+    /// server sets them.
     pub fn spec(&self) -> &Value {
         &self.0["spec"]
     }
 
-    /// Returns what the request asks for. The error says which form was expected.
+    /// Returns what the request asks for. The error says how the request differs from those that kubelets create.
     pub fn content(&self) -> Result<ServingRequest, &'static str> {
         let pem = self.spec()["request"].as_str().and_then(|text| STANDARD.decode(text).ok());
         ServingRequest::read(&pem.unwrap_or_default())
@@ -165,8 +169,9 @@ impl SigningRequest {
 }
 
 impl KubeClient {
-    /// Returns the requests for serving certificates of kubelets, from the API server's cache. When there are more than
-    /// [`REQUESTS_AT_MOST`], more than that are returned, but not all of them.
+    /// Returns the requests for serving certificates of kubelets, from the API server's cache. The list is read page by
+    /// page, and no further page is read when more than [`REQUESTS_AT_MOST`] requests were read. So a longer result is
+    /// not complete.
     pub fn signing_requests(&self) -> Result<Vec<SigningRow>, KubeError> {
         let signer = format!("spec.signerName={KUBELET_SERVING}");
         let query = format!("&includeObject=Metadata&fieldSelector={}", percent_encoded(&signer));
@@ -180,7 +185,9 @@ impl KubeClient {
         let query = format!("&fieldSelector={}", percent_encoded(&name));
         let kind = "CertificateSigningRequestList";
         let found = self.list::<ListPage<Value>>(PATH, &query, kind, ReadFrom::Latest)?;
-        // Without a version, the approval would be a write without a precondition.
+        // An item without a resource version is not accepted. The approval sends the version, so that the API server
+        // refuses it when the request has changed. Without the version, a request that was changed after the check
+        // could be approved.
         let is_it = |item: &Arc<Value>| {
             let metadata = &item["metadata"];
             metadata["uid"] == *row.uid && metadata["resourceVersion"].as_str() > Some("")

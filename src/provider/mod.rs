@@ -152,7 +152,8 @@ pub struct Checkup {
     /// The seconds by which the API's clock is ahead of this machine's clock. A difference of one or two seconds can
     /// come from the delay of the network. `None` when no answer of the API has shown the time of its clock.
     pub clock_ahead_s: Option<i64>,
-    /// The private network that the settings name, as text for display. `None` when the settings name no network.
+    /// The private network that the settings name, as text for display, or the error because of which it is not known.
+    /// `None` when the settings name no network.
     pub network: Option<Result<String, ProviderError>>,
     /// Whether the private network announces its routes to dedicated servers (`expose_routes_to_vswitch`). `None` when
     /// this is not known, or when no dedicated servers are connected to the network.

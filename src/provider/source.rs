@@ -22,7 +22,7 @@ impl<T> Sourced<T> {
 pub enum Source {
     /// An annotation of the Service or node for which the value is used.
     Annotation(String),
-    /// A label of the node for which the value is used.
+    /// A label of a node. The value is used for this node.
     Label(String),
     /// The value of an environment variable. The text is the name of the variable.
     Environment(String),
@@ -73,7 +73,8 @@ impl Source {
         self.setting().is_some()
     }
 
-    /// Returns the name of the setting whose default is used. `None` when the value has another source.
+    /// When the value is the default of a setting, returns the name of this setting. `None` when the value comes from
+    /// elsewhere, e.g. from an annotation.
     pub fn setting(&self) -> Option<&str> {
         match self {
             Source::Default(setting) => Some(setting),

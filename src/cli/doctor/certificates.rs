@@ -8,11 +8,13 @@ use crate::provider::InternalIpFrom;
 use crate::provider::variables::HCLOUD_INSTANCES_INTERNAL_IP_FROM;
 use crate::text::duration::shown_duration;
 
-/// How long a kubelet waits for the decision about its request, and how long the signer may need after it, in seconds.
+/// `KUBELET_WAITS` is how long a kubelet waits until its certificate request is approved or denied. `SIGNER_NEEDS` is
+/// how long the signer may then need to issue the certificate. Both are in seconds.
 const KUBELET_WAITS: u64 = 15 * 60;
 const SIGNER_NEEDS: u64 = 60;
 
-/// Returns the newest requests that are so old that their kubelets do not wait for them any more.
+/// Returns the pending requests that are so old that their kubelets do not wait for them any more. Of each node, only
+/// the newest request can be in the result.
 pub(in crate::cli) fn waiting((observed, _): &CertificatesView) -> Vec<&SigningRow> {
     let is_late = |row: &&SigningRow| {
         let newest = row.node.as_deref().and_then(|node| observed.newest_of(node));

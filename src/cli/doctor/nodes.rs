@@ -27,8 +27,8 @@ fn own(nodes: &[NodePlan]) -> (usize, usize) {
     (own.clone().count(), own.filter(is_matched).count())
 }
 
-/// Calls `decide` for each node, and returns the results of a check that it returned. When it returned no result for
-/// any node, this function returns a single result with the message `ok`.
+/// Calls `decide` for each node, and returns all results that `decide` has returned. When there are none, this function
+/// returns a single result with the message `ok`, which means that no problem was found.
 fn each(
     nodes: &[NodePlan],
     decide: impl Fn(&NodePlan) -> Option<CheckOutcome>,

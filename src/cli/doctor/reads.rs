@@ -26,8 +26,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What the functions need that read the data for the checks of `ccm doctor`: the settings, the API clients, and what
-/// is already known about the user's rights.
+/// The data for the functions that read what the checks of `ccm doctor` need. It contains the settings, the API
+/// clients, and what is already known about the user's rights.
 pub(super) struct DoctorReader<'a> {
     pub(super) started: &'a Started,
     pub(super) begun: Instant,
@@ -278,8 +278,8 @@ pub(super) fn services(
         return Err(Gap::NotHere(why));
     }
     let services = ServiceController::new(service::ServiceSettings {
-        // The Service controller reads a list again when its copy in the cache is older than half of `sync_interval`.
-        // Here a copy is allowed to be as old as `look`, so the interval is twice this time.
+        // The Service controller reads a list again when its cached copy is older than half of `sync_interval`. `ccm
+        // doctor` allows a copy to be as old as the duration `look`, so `sync_interval` is twice `look`.
         sync_interval: reader.look * 2,
         resync_period: reader.look * 2,
         ..wire::service_settings(settings)

@@ -220,8 +220,8 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
-            // The second text of the result usually says what the user can do. Here it is empty, because another
-            // message about each port that can't be used says this.
+            // The second text of the result usually says what the user can do. Here it is empty, because `ccm doctor`
+            // also shows a message about each port that can't be used, and that message says what to do.
             let (name, id) = (&found.name, found.id);
             let lack = format!(
                 "without an address: none of its ports can be used on load balancer {name:?} ({id})"

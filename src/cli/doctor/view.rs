@@ -72,8 +72,9 @@ pub(in crate::cli) struct CloudView {
 /// The Services of type LoadBalancer, and their load balancers.
 pub(in crate::cli) struct ServicesView {
     pub(in crate::cli) plans: Seen<Vec<ServicePlan>>,
-    /// The external load balancers: ccm did not create them, and a label that their owner has set allows Services to
-    /// use them. The list is empty when the Services were not planned.
+    /// The external load balancers. Somebody other than ccm created such a load balancer, and its label `external`
+    /// allows Services to use it. The list is empty when no plans for the Services were made, e.g. because load
+    /// balancers are turned off.
     pub(in crate::cli) external: Vec<Balancer>,
     /// The Services as Kubernetes lists them, without data from the cloud.
     pub(in crate::cli) listed: Seen<Arc<Vec<Arc<KubeService>>>>,

@@ -28,17 +28,18 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "node-csr-approval";
 
-/// How often the table of requests is read.
+/// How often the certificate requests of kubelets are listed. The list is a table with a few columns of each request.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// How many requests are read whole, and how many are approved, in one sync pass.
+/// How many certificate requests are read as whole objects, and how many are approved, at most in one sync pass.
 const AT_ONCE: usize = 20;
 
-/// How old complete Node objects and the list of servers may be for a decision that approves nothing.
+/// How old complete Node objects and the list of servers may be when a certificate request of a kubelet is first
+/// examined. Before a request is approved, newer ones are read.
 const RECHECK: Duration = Duration::from_secs(300);
 
-/// The shortest time between two lists of servers when Robot is asked, too. Robot allows 200 calls an hour, and a
-/// hostile kubelet can make a new request at any time.
+/// The shortest time between two lists of servers when dedicated servers are used, because each list then also calls
+/// Robot. Robot allows 200 calls an hour, and a hostile kubelet can make a new certificate request at any time.
 const PERIOD_WITH_ROBOT: Duration = Duration::from_secs(60);
 
 pub struct KubeletCertificates {
@@ -46,17 +47,18 @@ pub struct KubeletCertificates {
     state: State,
 }
 
-/// What earlier sync passes have found out.
+/// What this controller remembers from earlier sync passes: the pending certificate requests, and when it last asked
+/// for a list of servers.
 #[derive(Clone, Default)]
 struct State {
     /// The newest pending request of each node, by the UID of the request: the moment when the first table with this
     /// request had come, and what the request asks for. `None` until the request was read.
     seen: HashMap<String, (Instant, Option<Asked>)>,
-    /// When this controller last asked for a new list of servers.
+    /// When this controller last asked for a new list of servers. `None` means that it is allowed to ask at once.
     listed: Option<Instant>,
 }
 
-/// All requests, and what is needed to decide those that are pending.
+/// All certificate requests of kubelets, and the data that are needed to decide about the pending ones.
 #[derive(Default)]
 pub struct ObservedRequests {
     pub rows: Vec<SigningRow>,
@@ -95,7 +97,7 @@ impl KubeletCertificates {
         KubeletCertificates { server_cache_max_age, state: State::default() }
     }
 
-    /// Reads all requests, and decides. Writes nothing.
+    /// Reads all certificate requests of kubelets, and decides which of them can be approved. Writes nothing.
     pub fn evaluate(
         &self,
         apis: &Apis,
@@ -126,8 +128,8 @@ impl KubeletCertificates {
         (report, plans)
     }
 
-    /// Reads all requests, and decides. The servers and nodes are read again when a request would be approved and what
-    /// is known of them is too old for that.
+    /// Reads all certificate requests of kubelets, and makes a plan for each node's newest pending request. Before a
+    /// request is planned to be approved, the servers and nodes are read again if the lists are too old.
     fn plan(
         &self,
         apis: &Apis,
@@ -167,13 +169,13 @@ impl KubeletCertificates {
         Ok((observed, plans))
     }
 
-    /// Returns the greatest age of a list of cloud servers from which a request is approved.
+    /// Returns how old a list of cloud servers may be when a certificate request is approved from it.
     fn young(&self) -> Duration {
         self.server_cache_max_age.max(Duration::from_secs(1))
     }
 }
 
-/// Reads the newest pending request of each selected node, and the nodes.
+/// Reads the nodes in `selection`, and the newest pending certificate request of each of them.
 fn observe(
     apis: &Apis,
     selection: &Selection,
@@ -188,7 +190,7 @@ fn observe(
         return Ok(ObservedRequests { rows, ..ObservedRequests::default() });
     }
     let nodes = selection.nodes(apis, INTERVAL / 2, RECHECK)?;
-    // A request for a node that does not exist is not read.
+    // A certificate request for a node that does not exist is left out here, so that its whole object is not read.
     let names: HashSet<&str> = nodes.value.iter().map(|node| node.name()).collect();
     newest.retain(|(node, ..)| names.contains(node));
     let (mut candidates, mut reads) = (Vec::new(), 0);
@@ -213,8 +215,10 @@ impl ObservedRequests {
         of_node.max_by_key(|row| (row.state == SigningState::Pending, row.created))
     }
 
-    /// Lists the servers. All requests share the lists, and at most one page in three seconds is read for them. When it
-    /// is too early for a new list, the old one stays, and requests for which it is too old wait.
+    /// Takes the cached list of servers, and reads a new list when a pending certificate request needs a newer one. So
+    /// that kubelets with many requests can't use up the rate limit, a new list is read only when the last one is long
+    /// enough ago: on average, at most one page in three seconds is read. When it is too early for a new list, the old
+    /// list stays, and the requests that need a newer one wait.
     fn list_servers(
         &mut self,
         apis: &Apis,
@@ -240,8 +244,9 @@ impl ObservedRequests {
         Some(MatchIndex::new(&*apis.provider, nodes.value.as_slice(), servers.servers()))
     }
 
-    /// Makes the plan for a request. It waits when the list of servers was requested before the request was first seen,
-    /// or when the list is older than `max_age` and the request would be approved.
+    /// Makes the plan for a certificate request. Such a plan changes nothing, and the request waits for a new list of
+    /// servers, in two cases: the present list was requested before this program first saw the request, or the request
+    /// would be approved and the list is older than `max_age`.
     fn plan_one(
         &self,
         candidate: &PendingRequest,
@@ -269,8 +274,9 @@ fn needs(since: Option<Instant>, max_age: Duration) -> ServerNeeds {
     ServerNeeds { since, dedicated_since: since, ..ServerNeeds::max_age(max_age) }
 }
 
-/// Reads the request once more, decides again, and approves it. After a conflict this is repeated. Returns whether the
-/// request was approved.
+/// Reads the certificate request once more, decides again, and approves it if the decision is still to approve. When
+/// the request was changed at the same time by somebody else, all of this is repeated. Returns whether the request was
+/// approved.
 fn approve(
     apis: &Apis,
     observed: &ObservedRequests,
@@ -300,7 +306,8 @@ fn approve(
     })
 }
 
-/// Reports the outcome for a request, and writes the event of the node.
+/// Adds the outcome for a certificate request to the report of the sync pass. When the request was approved, or when
+/// there is an error or a problem, also writes an event about it on the node that made the request.
 fn note(apis: &Apis, report: &mut Report, plan: &RequestPlan, outcome: Result<bool, KubeError>) {
     let (object, node) = (plan.name(), plan.node.seen_by(NAME));
     report.planned += plan.changes.len();
@@ -319,8 +326,9 @@ fn note(apis: &Apis, report: &mut Report, plan: &RequestPlan, outcome: Result<bo
         (Ok(false), Some(why)) => why.clone(),
         (Err(error), _) => Finding::warning(Reason::KubeletCertificatesBlocked, explained(&error)),
     };
-    // A kubelet can make new requests all the time. The message is left out of the comparison, so that this is reported
-    // only every ten minutes for each node.
+    // A kubelet can make new requests all the time, and each can cause another message. So an empty text is passed in
+    // place of the message. The problem is then reported once in ten minutes for each node, and not once for each
+    // message.
     if apis.recorder.reported().is_due(node, why.reason, "", clock::now()) {
         publish_now(apis, node, &why, false);
     }

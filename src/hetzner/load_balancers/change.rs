@@ -85,8 +85,8 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// The reason for a write. Each reason except `Usual` stands for a special rule about the write, which the comment of
-/// the reason describes.
+/// The reason for a write to a load balancer. For each reason except `Usual`, a special rule applies, e.g. when the
+/// write must not be made. The comment of the reason has the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,
@@ -96,13 +96,13 @@ pub(super) enum Purpose {
     /// The Service gives up a load balancer that is not deleted. The write is not made when the load balancer has got a
     /// new port or target since it was read for the plan.
     Release,
-    /// The write deletes a load balancer that belongs to no Service. If it turns out just before the write that it is
-    /// not allowed any more, the result is an error. For a write of another purpose, the Service would be planned again
-    /// instead.
+    /// The write deletes a load balancer that belongs to no Service. When a check just before the write shows that the
+    /// load balancer must not be deleted any more, the result is an error. A write with another purpose causes no error
+    /// in this case, but a new plan for its Service.
     Orphan,
-    /// The write removes a target, and the plan will remove all other existing targets, too. When the API has refused
-    /// some of the new targets, the write is made only if at least one new target was added. So the load balancer
-    /// always has a target.
+    /// The write removes a target, and the plan will also remove all other targets that exist now. When the API has
+    /// refused some of the new targets, the write is made only if at least one new target was added. So the load
+    /// balancer always has a target.
     LastTarget,
     /// The write uploads the last certificate of a plan. After this write all certificates are read again, because
     /// changes of ports need the IDs of the uploaded certificates.
@@ -121,8 +121,9 @@ pub struct BalancerChange {
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
     /// Set when the write removes a target that its Services still want, for example because its node will stop soon.
-    /// The first value is the name of the node. The second value is `true` when a node with pods takes the place of
-    /// this target, and the exchange counts for the limit of exchanges in a minute.
+    /// The first value is the name of the node. The second value is `true` when the target is exchanged, i.e. a node
+    /// with pods takes its place. Only a limited number of exchanges is allowed in a minute, and this write is then one
+    /// of them.
     pub(super) soft_removal: Option<(String, bool)>,
     /// The certificate that the write uploads, with its private key. Both become part of the request only when it is
     /// sent, so that logs and other outputs of the plan can't show the key. `None` when the write uploads no
@@ -391,7 +392,8 @@ impl BalancerChange {
             "load_balancer_not_attached_to_network",
             "source_port_already_used",
             "robot_unavailable",
-            // A server or certificate in the request was deleted after the last read.
+            // A server or certificate that the request names does not exist any more. It was deleted after this program
+            // had last read it.
             "not_found",
         ];
         const FIELDS: [&str; 10] = [
@@ -527,8 +529,8 @@ impl provider::Change for BalancerChange {
             let (body, key) = (&mut change.request.body, pair.key.expose());
             body.insert("certificate".to_owned(), json!(pair.chain));
             body.insert("private_key".to_owned(), json!(key));
-            // Each line of the key is hidden separately, because an error text from the API can repeat only a part of
-            // the key.
+            // An error text from the API can repeat only a part of the private key. So each line of the key is a secret
+            // of its own, except a short line, which reveals nothing about the key.
             let is_long = |line: &&str| line.len() >= SHORTEST_KEY_LINE;
             secrets.extend(key.lines().filter(is_long).map(Secret::new));
         }

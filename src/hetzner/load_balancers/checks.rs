@@ -14,12 +14,14 @@ use crate::provider::variables::HCLOUD_LOAD_BALANCERS_FOREIGN_NODES;
 use crate::provider::{Finding, InstanceId, ProviderId, Reason};
 use std::collections::BTreeSet;
 
-/// Returns why the load balancer must not be changed: one of its targets is a node that this program does not manage.
-/// The provider ID of the node is one of the other profile, i.e. of the other value of `--cloud-provider`
-/// (`ccm-from-scratch` or `hcloud`), or one of another program, e.g. `hetzner://42`. This program would remove the
-/// target, which would stop the traffic. The sign is that the provider ID ends in the number of the target's server. A
-/// server that also has a node of this program does not count, so that a Node which claims the server of another node
-/// stops no change. `None` when there is no such target.
+/// Returns why the load balancer must not be changed. The reason is that one of its targets is the server of a node
+/// that this program does not manage, so that this program would remove the target and stop its traffic. The provider
+/// ID of such a node is one of the other profile, i.e. of the other value of `--cloud-provider` (`ccm-from-scratch` or
+/// `hcloud`), or one of another program, e.g. `hetzner://42`. The node belongs to the target when its provider ID ends
+/// in the number of the target's server.
+///
+/// A target whose server also belongs to a node of this program is no reason. Otherwise anybody who creates a Node with
+/// the number of another node's server could stop all changes. `None` when there is no reason.
 pub(super) fn serves_foreign_node(context: &PlanContext, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();

@@ -23,8 +23,8 @@ const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// an older list, the list is read again, because the type may be new.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
-/// Lists that hardly ever change, as they were read from the API earlier. They are cached, so that they are not read
-/// each time when the load balancers are read.
+/// The list of load balancer types and the list of subnets, as they were read from the API earlier. They hardly ever
+/// change, so they are cached and not read again each time when the load balancers are read.
 #[derive(Default)]
 pub(in crate::hetzner) struct EarlierPolls {
     types: CachedList<BalancerType>,
@@ -52,8 +52,8 @@ pub(in crate::hetzner) fn observe(
         .collect();
     if !wanted.is_empty() {
         let is_good = |age: Duration, types: &[BalancerType]| {
-            // An empty name means that the Service does not ask for a particular type. Then the list need not contain
-            // any particular type.
+            // An empty name means that the Service does not ask for a particular type of load balancer. Any list of
+            // types is then good enough for this Service.
             let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
             age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
         };
@@ -80,8 +80,8 @@ pub(in crate::hetzner) fn observe(
     Ok(snapshot)
 }
 
-/// Whether `snapshot`, the data that were read from the API, contains all lists that are needed for a plan for this
-/// Service, e.g. the list of certificates.
+/// Whether `snapshot`, the data that were read from Hetzner's API, contains everything that a plan for this Service
+/// needs. For example, the list of certificates is needed when the Service names a certificate.
 pub(super) fn covers(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let observed = &snapshot.observed;
     observed.is_for_manifests
@@ -99,8 +99,8 @@ fn needs_types(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     })
 }
 
-/// Returns the load balancer of a Service that has exactly one and uses it alone. `None` for every other Service,
-/// because it may need a new load balancer. This includes each Service that asks for a shared load balancer or for an
+/// Returns the load balancer of a Service that has exactly one, and that does not share it. `None` for a Service
+/// without a load balancer or with several, and for each Service that asks for a shared load balancer or for an
 /// external one (one that somebody else made).
 fn own<'a>(snapshot: &'a BalancerSnapshot, service: &Service) -> Option<Labelled<'a>> {
     let found = snapshot.balancers().may_be_of(service);
@@ -145,8 +145,8 @@ pub(in crate::hetzner) fn usage(api: &Api, id: u64) -> Result<Usage, ProviderErr
     let types = "type=open_connections&type=connections_per_second&type=requests_per_second";
     let path = format!("/load_balancers/{id}/metrics?{types}&start={start}&end={end}&step=60");
     let answer: Value = api.get(&path, Urgency::Asked)?;
-    // A metric is a list of samples. The API gives each sample as a pair: a time, and the value as a text with a
-    // decimal number.
+    // Returns the newest value of a metric, or `None` when the API reports no value. The API gives a metric as a list
+    // of pairs: a time, and the value as a text with a decimal number.
     let last = |name: &str| {
         let series = &answer["metrics"]["time_series"][name]["values"];
         series.as_array()?.last()?[1].as_str()?.parse().ok()

@@ -76,8 +76,8 @@ impl provider::Snapshot for BalancerSnapshot {
     }
 
     fn external(&self) -> Vec<Balancer> {
-        // The names of nodes and Services come from the data about the cluster. The caller does not need these names,
-        // so an empty cluster is used.
+        // The data about the cluster would add the names of nodes and Services to the result. The result is used
+        // without these names, so the data of an empty cluster are enough.
         let names = &Cluster::default();
         let all = self.balancers().all();
         let external = all.filter(|balancer| balancer.ownership.external.is_some());

@@ -185,8 +185,8 @@ impl<'a> AnnotationParser<'a> {
     }
 
     /// Adds a problem (a mistake in an annotation) with a setting of the whole load balancer, and not of a single port.
-    /// When several Services share the load balancer, its ports are changed in spite of this problem. Otherwise nothing
-    /// of the load balancer is changed.
+    /// When several Services share the load balancer, the ports of an existing load balancer are still changed. When
+    /// the Service uses the load balancer alone, nothing of it is changed until the mistake is corrected.
     pub(crate) fn whole_problem(&mut self, problem: String) {
         if self.is_shared { self.whole_problems.push(problem) } else { self.problem(problem) }
     }
@@ -239,7 +239,8 @@ impl<'a> AnnotationParser<'a> {
         self.finding(Finding::warning(reason, message));
     }
 
-    /// Returns the texts of the problems and the findings, shortened to the limits of this file.
+    /// Returns the texts of the problems, and the findings (messages for the operator). Long texts are cut. When there
+    /// are too many texts, the last one says how many are left out.
     pub(crate) fn end(mut self) -> (Vec<String>, Vec<Finding>) {
         if let Some(more @ 1..) = self.problems.len().checked_sub(SAID_AT_MOST) {
             self.problems.truncate(SAID_AT_MOST);
@@ -338,8 +339,8 @@ impl<'a> AnnotationParser<'a> {
     }
 }
 
-/// Returns the port with this name, or else with this number. When a TCP and a UDP port have this number, the TCP
-/// port is returned.
+/// Returns the port with this name, or else with this number, or else `None`. When a TCP and a UDP port have this
+/// number, the TCP port is returned.
 fn find_port<'a>(service: &'a Service, suffix: &str) -> Option<&'a ServicePort> {
     let mut ports = service.ports.iter();
     let by_name = ports.find(|port| port.name.eq_ignore_ascii_case(suffix));

@@ -82,9 +82,9 @@ pub(crate) struct Attach {
 #[derive(Default)]
 pub(crate) struct AskedIps {
     pub(crate) families: Vec<AskedIp>,
-    /// The value of `spec.loadBalancerIP`, or an empty text. When Services share the load balancer, only the Services
-    /// whose annotations decide about its settings count. The value then comes from the oldest of them that has this
-    /// field.
+    /// The value of `spec.loadBalancerIP`. When several Services share the load balancer, the value comes from the
+    /// oldest Service that has this field and is allowed to decide about the load balancer's settings. The text is
+    /// empty when no such Service has the field.
     pub(crate) address: String,
 }
 
@@ -120,7 +120,8 @@ pub(crate) enum NodeMachine {
     },
 }
 
-/// The content of the Service's status: a host name instead of IPs, the `ipMode`, and which addresses are left out.
+/// The settings that decide what the Service's status contains: a host name instead of IPs, the field `ipMode`, and
+/// which addresses of the load balancer are left out.
 pub(crate) struct InStatus {
     pub(crate) hostname: Option<String>,
     /// Whether the entries in the status have `ipMode: Proxy`, because somebody else has ports on the load balancer,
@@ -138,7 +139,8 @@ impl Attach {
         !balancer.private_net.iter().all(|net| self.keeps(net))
     }
 
-    /// Whether this attachment stays, because it is in the desired Network and has the desired IP.
+    /// Whether the load balancer's attachment `net` to a Network stays as it is, because it is to the desired Network
+    /// and has the desired IP, if one is desired.
     pub(crate) fn keeps(&self, net: &BalancerPrivateNet) -> bool {
         let ip = self.ip.as_ref();
         net.network == self.network && ip.is_none_or(|ip| Some(ip.value) == net.ip)
@@ -207,9 +209,10 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
     desired
 }
 
-/// Reads the desired settings that do not belong to a port. When Services share the load balancer under the group name
-/// `NAMESPACE/NAME`, only the annotations of Services in this namespace decide, and `parser` already contains them.
-/// When no such Service shares the load balancer, all settings are left unchanged.
+/// Reads the desired settings of the whole load balancer, i.e. not those of single ports. The Services that share a
+/// load balancer under the name `NAMESPACE/NAME` are not equal: only the annotations of Services in `NAMESPACE` decide,
+/// and `parser` already contains only these. When no Service in `NAMESPACE` shares the load balancer, all settings stay
+/// as they are.
 fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     if context.group.has_no_decider() {
         return Whole::default();
@@ -242,7 +245,8 @@ fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
 fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace {
     let defaults = &context.project.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
-        // An annotation with an empty value cancels the default from the environment variable.
+        // When the Service has the annotation, even with an empty value, the default from the environment variable is
+        // not used.
         if parser.has(annotation, None) {
             parser.read(annotation, None, v::any)
         } else {

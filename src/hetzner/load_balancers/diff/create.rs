@@ -45,8 +45,9 @@ impl Diff<'_, '_> {
         self.found
     }
 
-    /// Combines the changes from index `first` on into the body of the request that creates the load balancer. A change
-    /// that this request can't express is dropped here, and planned again after the creation.
+    /// Combines the planned changes of the new load balancer, from index `first` of the list of changes on, into the
+    /// body of the request that creates it. These changes are removed from the list. A change that does not fit into
+    /// this request is planned again after the creation.
     fn fold(&mut self, whole: &Whole, first: usize) -> (Map<String, Value>, Vec<TargetInRequest>) {
         let mut body = Map::new();
         let (mut services, mut targets) = (Vec::new(), Vec::new());
@@ -96,9 +97,9 @@ impl Diff<'_, '_> {
         of_addresses: Option<Sourced<String>>,
     ) -> Option<CreationPlace> {
         let CreationPlace { location, zone } = whole.place.clone();
-        // The place with most nodes is found by the labels of nodes with their zone and region. Profile `hcloud`, which
-        // behaves like hcloud-cloud-controller-manager, does not use these labels: in a cluster that was moved from
-        // that program, the label of the zone may contain the name of a data center.
+        // A new load balancer is created in the place where most nodes are, which the nodes' labels of zone and region
+        // show. Profile `hcloud`, which behaves like hcloud-cloud-controller-manager, does not use these labels: in a
+        // cluster that was moved from that program, the label of the zone may contain the name of a data center.
         let ours = !self.context.project.preserves_unset();
         let most = |label: TopologyLabel| {
             let most = ours.then(|| self.most_common(label.stable_key()))?;
@@ -137,8 +138,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Returns the value of this label that most nodes have. When several values are equally frequent, the first of
-    /// them in alphabetical order is returned.
+    /// Returns the value of this label that most nodes of this cloud have. When several values are equally frequent,
+    /// the first of them in alphabetical order is returned. `None` when no such node has the label.
     fn most_common(&self, label: &str) -> Option<String> {
         let is_ours = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(_));
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();

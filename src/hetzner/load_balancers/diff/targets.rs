@@ -28,9 +28,10 @@ const NO_NODE: Source = Source::Rule("no node that gets traffic has this target"
 const DEPARTS: Source = Source::Rule("the node will stop soon");
 const EXCHANGED: Source = Source::Rule("a node with pods takes its place");
 
-/// Decides by which address each node is reached as a target: private or public. Some targets keep the address by which
-/// they are reached now, so the decision depends on the existing targets that are nodes. When the plan detaches the
-/// load balancer from its Network, existing targets with private IPs are ignored, because Hetzner removes them.
+/// Decides for each node whether the load balancer reaches it by its private or by its public address. An existing
+/// target sometimes keeps its present kind of address, so the existing targets are part of the decision. When the plan
+/// detaches the load balancer from its Network, existing targets with private IPs are ignored, because Hetzner removes
+/// them.
 struct Ways<'a> {
     context: &'a PlanContext<'a>,
     desired: &'a Desired,
@@ -42,9 +43,9 @@ struct Ways<'a> {
 /// A list of targets, each with the name of its node.
 type NamedTargets = Vec<(TargetId, String)>;
 
-/// Returns those existing targets of the load balancer that are nodes. In the map, `true` stands for a target that the
-/// load balancer reaches by its private IP. A target by IP is left out when the IP does not belong to a node, because a
-/// person added it by hand.
+/// Returns the existing targets of the load balancer that are nodes of the cluster. The value is `true` when the load
+/// balancer reaches the target by its private IP. A target by IP whose address belongs to no node is left out, because
+/// a person has added it by hand.
 fn targets_of_nodes(
     context: &PlanContext,
     desired: &Desired,
@@ -100,9 +101,9 @@ impl<'a> Ways<'a> {
         Some(is_address || self.context.group.keeps_ways() || has == self.by_private())
     }
 
-    /// Returns the target for a machine. The second value says whether the machine is a dedicated server that lacks the
-    /// desired kind of address, public or private. Such a server becomes a target by its other address. The target is
-    /// `None` when no address of the server can be used.
+    /// Returns the target for the server of a node. The second value is `true` for a dedicated server that has no
+    /// address of the desired kind (public or private), and so becomes a target by its address of the other kind. The
+    /// target is `None` when no address of the server can be used.
     fn target(&self, machine: NodeMachine) -> (Option<TargetId>, bool) {
         let (public, private) = match machine {
             NodeMachine::Server(id) => return (Some(TargetId::Server(id)), false),
@@ -127,9 +128,9 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// Splits the desired targets, in their order, into those that the load balancer can have, and those that the API
-    /// would refuse. Servers that do not exist are in neither list. An existing target that is reached by the desired
-    /// kind of address can always stay.
+    /// Splits the desired targets into those that the load balancer can have, and those that the API would refuse. Both
+    /// lists keep the order. A target whose server does not exist is in neither list. A target that exists already, and
+    /// that is reached by the desired kind of address (public or private), can always stay.
     fn sort(&self, wanted: &[(TargetId, String)]) -> (NamedTargets, NamedTargets) {
         let reach = reach_of(self.context.nodes);
         // A list of servers in which no server of the cluster occurs is from another project, or is broken. So it does
@@ -166,8 +167,9 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// Returns a warning about servers without the desired kind of address. The warning says what the user can do about
-    /// it.
+    /// Returns a warning about the servers in `left`, which lack the kind of address (public or private) by which the
+    /// load balancer should reach them. `and_so` is the consequence, e.g. "it gets no traffic". The warning also says
+    /// what the user can do.
     fn unreachable(&self, left: &[(TargetId, String)], and_so: &str) -> String {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
         let network = self.context.project.network;
@@ -297,8 +299,9 @@ impl Diff<'_, '_> {
         needs_public
     }
 
-    /// Chooses which nodes are targets. `others` is the number of further targets, which stay whatever is chosen here,
-    /// e.g. because a person has added them. They count for the limit of the load balancer's type.
+    /// Chooses which of the `wanted` nodes become or stay targets. `others` is the number of all other targets, e.g.
+    /// those that a person has added. They always stay, and they count towards the limit of targets that the load
+    /// balancer's type has.
     fn choice(&mut self, ways: &Ways, wanted: NamedTargets, others: usize) -> TargetChoice {
         let room = self.kind.max_targets.saturating_sub(others);
         let services = self.services_with_pods(wanted.len() > room);
@@ -351,8 +354,8 @@ impl Diff<'_, '_> {
         change
     }
 
-    /// Returns the wanted targets, each with the data by which [`choose`] decides: whether it exists now, whether its
-    /// node will stop soon, and which Services have pods on the node.
+    /// Returns the nodes that should be targets, each with the data by which [`choose`] decides: whether it is a target
+    /// now, whether it will stop soon, and which Services have pods on it.
     fn candidates(&self, ways: &Ways, wanted: NamedTargets, services: u64) -> Vec<TargetCandidate> {
         let nodes = self.context.nodes.iter();
         let departures: HashMap<&str, Departure> =
@@ -389,8 +392,8 @@ impl Diff<'_, '_> {
         pods.mask(asked).unwrap_or_default()
     }
 
-    /// Returns how many targets of the load balancer are allowed to lose their places to nodes with pods now. There are
-    /// limits for the number of such exchanges in a minute.
+    /// Returns how many targets of the load balancer can still be exchanged within the present minute. In an exchange,
+    /// a target without pods is removed, and a node with pods becomes a target instead.
     fn exchanges_left(&self) -> usize {
         let all = &self.context.cluster.history.exchanged;
         let of_this = self.balancer.and_then(|balancer| all.get(&balancer.id)).copied();
@@ -426,7 +429,9 @@ impl Diff<'_, '_> {
         counts.into_keys().collect()
     }
 
-    /// Returns each target that is healthy on a port, with the port.
+    /// Returns each pair of a target and a port on which the target is healthy. The port is a port of the load
+    /// balancer. The target is one machine, also when a label selector has selected it. It is `None` when the target is
+    /// not a machine, but such targets have no health of their own.
     fn healthy(&self) -> impl Iterator<Item = (Option<TargetId>, u16)> + '_ {
         let targets = self.balancer.into_iter().flat_map(|labelled| &labelled.balancer.targets);
         targets.flat_map(ApiTarget::machines).flat_map(|(target, health)| {
@@ -437,7 +442,8 @@ impl Diff<'_, '_> {
 
     /// Returns why the target must stay, although its node will stop soon or a node with pods needs its place. `None`
     /// when it can be removed. `leaving` are the other targets that are removed. With [`CanWait::Yes`], the target also
-    /// stays when few API calls are left. With [`CanWait::No`], its removal is too important to wait for this.
+    /// stays while few API calls are left under the rate limit. With [`CanWait::No`], the number of calls that are left
+    /// plays no role.
     fn why_kept(
         &self,
         node: &TargetCandidate,
@@ -509,8 +515,8 @@ impl Diff<'_, '_> {
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
-        // The Service is planned again soon, because the servers that lack the desired kind of address (public or
-        // private) may get such an address.
+        // Some servers lack the desired kind of address (public or private), but can get one at any time. So the
+        // Service is planned again soon.
         self.found.is_unfinished = true;
         let is_closed = desired.public().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();
@@ -545,8 +551,8 @@ impl Diff<'_, '_> {
             if doubtful.contains(&target) && !ways.there.contains_key(&target) {
                 continue;
             }
-            // On an external load balancer (one that somebody else made), a target that was there before this cluster
-            // used the load balancer is not changed.
+            // On an external load balancer (one that somebody else made), this program changes no target that existed
+            // before this cluster used the load balancer.
             let is_of_another = self.balancer.is_some_and(|balancer| {
                 let mut there = balancer.single_targets();
                 self.context.group.is_before(balancer, target)
@@ -678,12 +684,12 @@ impl Diff<'_, '_> {
     }
 }
 
-/// Returns text for messages about the kind of address by which a target is reached.
+/// Returns the words `by private IP` or `by public IP`, which say in messages how a target is reached.
 fn by(private: bool) -> &'static str {
     if private { "by private IP" } else { "by public IP" }
 }
 
-/// Returns the targets on whose machines it is not certain that a node of the cluster runs.
+/// Returns the targets (cloud servers or addresses) for which it is not certain that a node of this cluster runs there.
 fn doubtful_targets(nodes: &[OfferedNode]) -> BTreeSet<TargetId> {
     let doubtful = nodes.iter().filter(|node| node.reach == Reach::Doubtful);
     let target = |node: &OfferedNode| match node.provider_id {

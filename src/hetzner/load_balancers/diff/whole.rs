@@ -80,8 +80,9 @@ fn on_or_off(on: &bool) -> String {
 }
 
 impl Diff<'_, '_> {
-    /// Returns the changes that give an existing load balancer its desired state. When the Service adopts the load
-    /// balancer, `adopts` is the event about the adoption. The event is reported after the labels were written.
+    /// Returns the changes that give an existing load balancer its desired state. When the Service becomes the owner of
+    /// the load balancer by this plan (an adoption), `adopts` is the event that says so. The event is reported after
+    /// the labels were written.
     pub(crate) fn bring_in_order(mut self, adopts: Option<Finding>) -> Differences {
         let zone = self.balancer.map(|labelled| labelled.balancer.location.network_zone.as_str());
         self.compare_all(self.desired.name().cloned(), adopts, zone);
@@ -108,8 +109,9 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // The settings of an external load balancer (one that somebody else made) are not compared with the desired
-        // state, so `compare_whole` was not called. Its targets are compared here.
+        // The settings of an external load balancer (one that somebody else made) are never changed, so `desired.whole`
+        // is `None` and `compare_whole`, which also compares the targets, was not called. The targets are therefore
+        // compared here.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }
@@ -150,8 +152,9 @@ impl Diff<'_, '_> {
         self.found.changes.extend(late);
     }
 
-    /// Compares one field, and adds it to the list of compared fields. Returns the description of the change when the
-    /// field differs from `want`. When `want` is `None`, the field is left unchanged.
+    /// Compares the present value `have` of one field of the load balancer with the desired value `want`, and adds both
+    /// to the list of compared fields. Returns the description of the change when they differ. When `want` is `None`,
+    /// the field is left unchanged.
     pub(crate) fn compare(
         &mut self,
         name: &str,
@@ -185,7 +188,8 @@ impl Diff<'_, '_> {
         self.found.changes.push(change);
     }
 
-    /// Compares the name and the labels. One request can change both.
+    /// Compares the name and the labels of the load balancer with the desired ones, and adds one change for both when
+    /// they differ. The API can change both with one request.
     fn name_and_labels(&mut self, wanted: Option<Sourced<String>>, adopts: Option<Finding>) {
         let (mut parts, mut body) = (Vec::new(), json!({}));
         let name = self.free_name(wanted);
@@ -234,8 +238,9 @@ impl Diff<'_, '_> {
         None
     }
 
-    /// Returns the owner that the labels should name after the change. For each label that changes, adds a description
-    /// to `parts`.
+    /// Returns who should own the load balancer and its ports after the change, according to its labels. `adopts` says
+    /// whether the Service takes over a load balancer that it did not own before. Adds a description to `parts` for
+    /// each label that changes.
     fn ownership(&mut self, adopts: bool, parts: &mut Vec<Description>) -> Ownership {
         let (balancer, context) = (self.balancer, self.context);
         let own_ports = self.desired.ports.iter();
@@ -250,9 +255,9 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
-            // Whether the label is written. With `--cloud-provider=hcloud`, this program can have replaced
-            // hcloud-cloud-controller-manager. An existing load balancer that one Service already uses alone then gets
-            // only the labels `service-uid` and `keep`, because it does not need the other labels.
+            // Whether the label is written. With `--cloud-provider=hcloud`, an existing load balancer may come from
+            // hcloud-cloud-controller-manager. When one Service uses it alone and does not adopt it now, only the
+            // labels `service-uid` and `keep` are written, because this program does not need the other labels there.
             let counts = counts_upstream(&key)
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
@@ -348,8 +353,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Compares the deletion protection. It is changed by a separate request, because the request that creates a load
-    /// balancer can't set it.
+    /// Compares the deletion protection of the load balancer with the desired one. A separate request changes it,
+    /// because the request that creates a load balancer can't set it.
     fn protection(&mut self, whole: &Whole) {
         let has = self.balancer.map(|balancer| on_or_off(&balancer.protection.delete));
         let wanted = whole.protection.as_ref();
@@ -382,8 +387,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Compares the private Network, and plans to detach or attach the load balancer. Detaching removes the targets
-    /// that are reached by private IPs.
+    /// Compares the Networks to which the load balancer is attached with the desired one, and plans to detach or attach
+    /// it. Detaching removes the targets that are reached by private IPs.
     fn network(&mut self, whole: &Whole, zone: Option<&str>) {
         // When `HCLOUD_NETWORK` is not set, a load balancer stays attached to its Networks.
         let Some(wanted) = &whole.attach else {

@@ -55,7 +55,7 @@ impl Project {
     }
 }
 
-/// The objects that were read from the API to make plans.
+/// The objects that were read from the Hetzner Cloud API to make plans, e.g. load balancers and certificates.
 #[derive(Clone, Debug, Default)]
 pub struct ObservedBalancers {
     /// All load balancers of the project.
@@ -75,7 +75,7 @@ pub struct ObservedBalancers {
     pub is_for_manifests: bool,
 }
 
-/// The data from which the plan of one Service is made.
+/// The data that the plan of one Service needs, e.g. the Service, the cluster and the load balancers.
 pub(crate) struct PlanContext<'a> {
     pub(crate) project: &'a Project,
     pub(crate) observed: &'a ObservedBalancers,
