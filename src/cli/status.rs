@@ -25,7 +25,7 @@ const INDENT: usize = 16;
 pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
     let started = startup::start(Command::Status, words)?;
     let (settings, output) = (&started.settings, started.settings.output.value);
-    let mut observer = Observer::new(&started);
+    let mut observer = Observer::new(&started, Command::Status);
     if settings.watch.value {
         return lists::watch(|can_redraw| {
             let view = observer.observe();

@@ -183,16 +183,16 @@ fn observe(
     let seen_at = clock::now();
     let known = std::mem::take(&mut state.seen);
     let mut newest = newest(&rows);
-    newest.retain(|(node, ..)| selection.names(node));
+    newest.retain(|it| selection.names(it.node));
     if newest.is_empty() {
-        return Ok(ObservedRequests { rows, ..ObservedRequests::default() });
+        return Ok(ObservedRequests::undecided(rows));
     }
     let nodes = selection.nodes(apis, INTERVAL / 2, RECHECK)?;
     // A request for a node that does not exist is not read.
     let names: HashSet<&str> = nodes.value.iter().map(|node| node.name()).collect();
-    newest.retain(|(node, ..)| names.contains(node));
+    newest.retain(|it| names.contains(it.node));
     let (mut candidates, mut reads) = (Vec::new(), 0);
-    for (node, row, approved) in newest {
+    for NewestPending { node, row, approved, .. } in newest {
         let (first_seen, mut content) = known.get(&row.uid).cloned().unwrap_or((seen_at, None));
         if content.is_none() && reads < AT_ONCE {
             reads += 1;
@@ -206,7 +206,23 @@ fn observe(
     Ok(ObservedRequests { rows, candidates, nodes: Some(nodes), servers: None })
 }
 
+/// The newest request of a node, which is pending. The node's kubelet waits for no other request.
+pub struct NewestPending<'a> {
+    pub node: &'a str,
+    pub row: &'a SigningRow,
+    /// The first request that the kubelet has made since the last decision about one of its requests. A kubelet makes a
+    /// new request every 15 minutes, so this one says since when the kubelet has waited.
+    pub first: &'a SigningRow,
+    /// The number of the node's requests that are approved.
+    approved: usize,
+}
+
 impl ObservedRequests {
+    /// Returns all requests without the data that a decision about them needs.
+    pub fn undecided(rows: Vec<SigningRow>) -> ObservedRequests {
+        ObservedRequests { rows, ..ObservedRequests::default() }
+    }
+
     /// Returns the newest request of this node. A pending request comes first.
     pub fn newest_of(&self, node: &str) -> Option<&SigningRow> {
         let of_node = self.rows.iter().filter(|row| row.node.as_deref() == Some(node));
@@ -327,24 +343,26 @@ fn note(apis: &Apis, report: &mut Report, plan: &RequestPlan, outcome: Result<bo
     report.fail(object, why.text().into_owned(), Some(why.reason));
 }
 
-/// Returns the newest pending request of each node, the oldest first, with the name of the node and the number of its
-/// approved requests. A kubelet waits only for its newest request, so a request is left out when somebody has decided
-/// about a newer one.
-fn newest(rows: &[SigningRow]) -> Vec<(&str, &SigningRow, usize)> {
+/// Returns the newest pending request of each node, the oldest first. A request is left out when somebody has decided
+/// about a newer one, because its kubelet does not wait for it.
+pub fn newest(rows: &[SigningRow]) -> Vec<NewestPending<'_>> {
     let mut of_nodes: BTreeMap<&str, Vec<&SigningRow>> = BTreeMap::new();
     for row in rows {
-        of_nodes.entry(row.node.as_deref().unwrap_or_default()).or_default().push(row);
+        if let Some(node) = &row.node {
+            of_nodes.entry(node).or_default().push(row);
+        }
     }
-    let mut newest = Vec::new();
-    for (node, rows) in of_nodes {
+    let newest = of_nodes.into_iter().filter_map(|(node, rows)| {
         let approved = rows.iter().filter(|row| row.is_approved()).count();
-        let (pending, decided): (Vec<&SigningRow>, Vec<&SigningRow>) =
+        let (mut pending, decided): (Vec<&SigningRow>, Vec<&SigningRow>) =
             rows.into_iter().partition(|row| row.state == SigningState::Pending);
-        let row = pending.into_iter().max();
-        let is_newest = |row: &&SigningRow| decided.iter().all(|it| it.created <= row.created);
-        newest.extend(row.filter(is_newest).map(|row| (node, row, approved)));
-    }
-    newest.sort_by_key(|(_, row, _)| *row);
+        let last = decided.iter().map(|row| row.created).max();
+        pending.retain(|row| Some(row.created) >= last);
+        let (first, row) = pending.iter().min().zip(pending.iter().max())?;
+        Some(NewestPending { node, row, first, approved })
+    });
+    let mut newest: Vec<NewestPending> = newest.collect();
+    newest.sort_by_key(|it| it.row);
     newest
 }
 
