@@ -1,9 +1,11 @@
 //! The check of the certificate requests of kubelets.
 
 use super::outcome::{CheckOutcome, CheckResult, counted, or_ok};
-use super::view::{CertificatesView, DoctorView};
+use super::view::DoctorView;
 use crate::cli::wire;
-use crate::controllers::kubelet_certificates::{self, NewestPending, ObservedRequests};
+use crate::controllers::kubelet_certificates::{
+    self, NewestPending, ObservedRequests, PlannedRequests,
+};
 use crate::kube::{SigningRow, SigningState};
 use crate::provider::InternalIpFrom;
 use crate::provider::variables::HCLOUD_INSTANCES_INTERNAL_IP_FROM;
@@ -16,7 +18,7 @@ const PROGRAM_NEEDS: u64 = 60;
 
 /// Returns the newest requests of the kubelets that have waited for a decision for so long that they do not wait for
 /// their first request any more.
-pub(in crate::cli) fn waiting((observed, _): &CertificatesView) -> Vec<NewestPending<'_>> {
+pub(in crate::cli) fn waiting((observed, _): &PlannedRequests) -> Vec<NewestPending<'_>> {
     longer_than(KUBELET_WAITS, observed)
 }
 

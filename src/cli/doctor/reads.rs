@@ -1,12 +1,12 @@
 //! The functions that read the data for the checks. Also the list of the rights in Kubernetes that the daemon needs.
 
 use super::outcome::{Credential, Gap, Seen, need};
-use super::view::{CertificatesView, CloudView, ClusterView, DoctorView, Need};
+use super::view::{CloudView, ClusterView, DoctorView, Need};
 use crate::cache::{self, Apis, ReadFrom};
 use crate::cli::startup::Started;
 use crate::cli::{leader, wire};
 use crate::controllers::Selection;
-use crate::controllers::kubelet_certificates::ObservedRequests;
+use crate::controllers::kubelet_certificates::{ObservedRequests, PlannedRequests};
 use crate::controllers::node::{self, NodePlan};
 use crate::controllers::route::{self, RouteController};
 use crate::controllers::service::{self, ServiceController, ServicePlan};
@@ -142,7 +142,7 @@ fn missing(reader: &DoctorReader, kube: &kube::KubeClient) -> Result<Vec<Need>, 
 /// Returns the certificate requests of kubelets, and the plans for the newest pending request of each node. There are no
 /// plans when the settings do not name the controller that approves requests. The requests are then read only for `ccm
 /// doctor`, if the user has the right to list them.
-pub(super) fn certificates(reader: &DoctorReader) -> Seen<CertificatesView> {
+pub(super) fn certificates(reader: &DoctorReader) -> Seen<PlannedRequests> {
     let apis = reader.apis.as_ref()?;
     let Some(controller) = wire::certificates(&reader.started.settings) else {
         let is_read = reader.command == Command::Doctor;

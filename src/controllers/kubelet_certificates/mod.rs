@@ -19,7 +19,7 @@ use super::report::{count_write, log_change, publish_now, recovered};
 use crate::cache::{AllServers, Apis, CacheError, ListedNodes, ServerNeeds};
 use crate::kube::{
     KubeError, ObjectReference, REQUESTS_AT_MOST, SIGNING_REQUEST, SigningRow, SigningState,
-    retry_on_conflict, without_signing_rights,
+    retry_on_conflict, signing_error,
 };
 use crate::metrics::KUBELET_CERTIFICATES;
 use crate::provider::{Finding, Reason, Urgency, Write, clock};
@@ -41,14 +41,9 @@ const RECHECK: Duration = Duration::from_secs(300);
 /// hostile kubelet can make a new request at any time.
 const PERIOD_WITH_ROBOT: Duration = Duration::from_secs(60);
 
+#[derive(Clone)]
 pub struct KubeletCertificates {
     server_cache_max_age: Duration,
-    state: State,
-}
-
-/// What earlier sync passes have found out.
-#[derive(Clone, Default)]
-struct State {
     /// The newest pending request of each node, by the UID of the request: the moment when the first table with this
     /// request had come, and what the request asks for. `None` until the request was read.
     seen: HashMap<String, (Instant, Option<Asked>)>,
@@ -92,7 +87,7 @@ impl Controller for KubeletCertificates {
 
 impl KubeletCertificates {
     pub fn new(server_cache_max_age: Duration) -> KubeletCertificates {
-        KubeletCertificates { server_cache_max_age, state: State::default() }
+        KubeletCertificates { server_cache_max_age, seen: HashMap::new(), listed: None }
     }
 
     /// Reads all requests, and decides. Writes nothing.
@@ -101,15 +96,12 @@ impl KubeletCertificates {
         apis: &Apis,
         selection: &Selection,
     ) -> Result<PlannedRequests, CacheError> {
-        self.plan(apis, selection, &mut self.state.clone())
+        self.clone().plan(apis, selection)
     }
 
     /// Makes one sync pass. Returns its report and its plans.
     pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<RequestPlan>) {
-        let mut state = std::mem::take(&mut self.state);
-        let planned = self.plan(apis, selection, &mut state);
-        self.state = state;
-        let (observed, plans) = match planned {
+        let (observed, plans) = match self.plan(apis, selection) {
             Ok(planned) => planned,
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
@@ -128,14 +120,9 @@ impl KubeletCertificates {
 
     /// Reads all requests, and decides. The servers and nodes are read again when a request would be approved and what
     /// is known of them is too old for that.
-    fn plan(
-        &self,
-        apis: &Apis,
-        selection: &Selection,
-        state: &mut State,
-    ) -> Result<PlannedRequests, CacheError> {
+    fn plan(&mut self, apis: &Apis, selection: &Selection) -> Result<PlannedRequests, CacheError> {
         let rows = match apis.kube.signing_requests() {
-            Err(error) if error.is_forbidden() => return Ok(blocked(explained(&error))),
+            Err(error) if error.is_forbidden() => return Ok(blocked(signing_error(&error))),
             rows => rows?,
         };
         if rows.len() > REQUESTS_AT_MOST {
@@ -144,19 +131,19 @@ impl KubeletCertificates {
                  out who creates them (kubectl get csr), and delete them"
             )));
         }
-        let mut observed = observe(apis, selection, state, rows)?;
+        let mut observed = self.observe(apis, selection, rows)?;
         if observed.candidates.is_empty() {
             return Ok((observed, Vec::new()));
         }
         if selection.is_explicit() {
-            state.listed = None;
+            self.listed = None;
         }
-        observed.list_servers(apis, state, apis.refresh_period(RECHECK))?;
+        self.list_servers(apis, &mut observed, apis.refresh_period(RECHECK))?;
         let mut plans = observed.plans(apis, Duration::MAX);
         let would = plans.iter().filter(|plan| plan.has_writes());
         let names: Vec<String> = would.take(AT_ONCE).map(|plan| plan.node.name.clone()).collect();
         if !names.is_empty() {
-            observed.list_servers(apis, state, self.young())?;
+            self.list_servers(apis, &mut observed, self.young())?;
             observed.nodes = Some(apis.nodes.again(&names, INTERVAL / 2)?);
             plans = observed.plans(apis, self.young());
             for plan in plans.iter_mut().filter(|plan| plan.has_writes()).skip(AT_ONCE) {
@@ -167,43 +154,71 @@ impl KubeletCertificates {
         Ok((observed, plans))
     }
 
+    /// Reads the newest pending request of each selected node, and the nodes.
+    fn observe(
+        &mut self,
+        apis: &Apis,
+        selection: &Selection,
+        rows: Vec<SigningRow>,
+    ) -> Result<ObservedRequests, CacheError> {
+        let seen_at = clock::now();
+        let known = std::mem::take(&mut self.seen);
+        let mut newest = newest(&rows);
+        newest.retain(|it| selection.names(it.node));
+        if newest.is_empty() {
+            return Ok(ObservedRequests::undecided(rows));
+        }
+        let nodes = selection.nodes(apis, INTERVAL / 2, RECHECK)?;
+        // A request for a node that does not exist is not read.
+        let names: HashSet<&str> = nodes.value.iter().map(|node| node.name()).collect();
+        newest.retain(|it| names.contains(it.node));
+        let (mut candidates, mut reads) = (Vec::new(), 0);
+        for NewestPending { node, row, approved, .. } in newest {
+            let (first_seen, mut content) = known.get(&row.uid).cloned().unwrap_or((seen_at, None));
+            if content.is_none() && reads < AT_ONCE {
+                reads += 1;
+                let request = apis.kube.signing_request(row)?;
+                content = request.map(|request| asked(&request, node));
+            }
+            self.seen.insert(row.uid.clone(), (first_seen, content.clone()));
+            let row = row.clone();
+            candidates.extend(content.map(|asked| PendingRequest {
+                row,
+                asked,
+                approved,
+                first_seen,
+            }));
+        }
+        Ok(ObservedRequests { rows, candidates, nodes: Some(nodes), servers: None })
+    }
+
+    /// Lists the servers. All requests share the lists, and at most one page in three seconds is read for them. When it
+    /// is too early for a new list, the old one stays, and requests for which it is too old wait.
+    fn list_servers(
+        &mut self,
+        apis: &Apis,
+        observed: &mut ObservedRequests,
+        max_age: Duration,
+    ) -> Result<(), CacheError> {
+        let since = observed.candidates.iter().map(|candidate| candidate.first_seen).max();
+        let needs = needs(since, max_age);
+        let with_robot = apis.provider.dedicated().map(|_| PERIOD_WITH_ROBOT);
+        let period = apis.list_period().max(with_robot.unwrap_or_default());
+        let mut servers =
+            apis.servers(observed.servers.take(), &ServerNeeds::NONE, Urgency::Needed)?;
+        let may = self.listed.is_none_or(|last| clock::since(last) >= period);
+        if may && !servers.satisfy(&needs) {
+            self.listed = Some(clock::now());
+            servers = apis.servers(Some(servers), &needs, Urgency::Needed)?;
+        }
+        observed.servers = Some(servers);
+        Ok(())
+    }
+
     /// Returns the greatest age of a list of cloud servers from which a request is approved.
     fn young(&self) -> Duration {
         self.server_cache_max_age.max(Duration::from_secs(1))
     }
-}
-
-/// Reads the newest pending request of each selected node, and the nodes.
-fn observe(
-    apis: &Apis,
-    selection: &Selection,
-    state: &mut State,
-    rows: Vec<SigningRow>,
-) -> Result<ObservedRequests, CacheError> {
-    let seen_at = clock::now();
-    let known = std::mem::take(&mut state.seen);
-    let mut newest = newest(&rows);
-    newest.retain(|it| selection.names(it.node));
-    if newest.is_empty() {
-        return Ok(ObservedRequests::undecided(rows));
-    }
-    let nodes = selection.nodes(apis, INTERVAL / 2, RECHECK)?;
-    // A request for a node that does not exist is not read.
-    let names: HashSet<&str> = nodes.value.iter().map(|node| node.name()).collect();
-    newest.retain(|it| names.contains(it.node));
-    let (mut candidates, mut reads) = (Vec::new(), 0);
-    for NewestPending { node, row, approved, .. } in newest {
-        let (first_seen, mut content) = known.get(&row.uid).cloned().unwrap_or((seen_at, None));
-        if content.is_none() && reads < AT_ONCE {
-            reads += 1;
-            let request = apis.kube.signing_request(row)?;
-            content = request.map(|request| asked(&request, node));
-        }
-        state.seen.insert(row.uid.clone(), (first_seen, content.clone()));
-        let row = row.clone();
-        candidates.extend(content.map(|asked| PendingRequest { row, asked, approved, first_seen }));
-    }
-    Ok(ObservedRequests { rows, candidates, nodes: Some(nodes), servers: None })
 }
 
 /// The newest request of a node, which is pending. The node's kubelet waits for no other request.
@@ -227,28 +242,6 @@ impl ObservedRequests {
     pub fn newest_of(&self, node: &str) -> Option<&SigningRow> {
         let of_node = self.rows.iter().filter(|row| row.node.as_deref() == Some(node));
         of_node.max_by_key(|row| (row.state == SigningState::Pending, row.created))
-    }
-
-    /// Lists the servers. All requests share the lists, and at most one page in three seconds is read for them. When it
-    /// is too early for a new list, the old one stays, and requests for which it is too old wait.
-    fn list_servers(
-        &mut self,
-        apis: &Apis,
-        state: &mut State,
-        max_age: Duration,
-    ) -> Result<(), CacheError> {
-        let since = self.candidates.iter().map(|candidate| candidate.first_seen).max();
-        let needs = needs(since, max_age);
-        let with_robot = apis.provider.dedicated().map(|_| PERIOD_WITH_ROBOT);
-        let period = apis.list_period().max(with_robot.unwrap_or_default());
-        let mut servers = apis.servers(self.servers.take(), &ServerNeeds::NONE, Urgency::Needed)?;
-        let may = state.listed.is_none_or(|last| clock::since(last) >= period);
-        if may && !servers.satisfy(&needs) {
-            state.listed = Some(clock::now());
-            servers = apis.servers(Some(servers), &needs, Urgency::Needed)?;
-        }
-        self.servers = Some(servers);
-        Ok(())
     }
 
     fn index<'a>(&'a self, apis: &'a Apis) -> Option<MatchIndex<'a>> {
@@ -333,7 +326,9 @@ fn note(apis: &Apis, report: &mut Report, plan: &RequestPlan, outcome: Result<bo
         }
         (Ok(false), None) => return report.note(object, Progress::Unchanged),
         (Ok(false), Some(why)) => why.clone(),
-        (Err(error), _) => Finding::warning(Reason::KubeletCertificatesBlocked, explained(&error)),
+        (Err(error), _) => {
+            Finding::warning(Reason::KubeletCertificatesBlocked, signing_error(&error))
+        }
     };
     // A kubelet can make new requests all the time. The message is left out of the comparison, so that this is reported
     // only every ten minutes for each node.
@@ -372,10 +367,6 @@ fn blocked(why: String) -> PlannedRequests {
     let mut plan = RequestPlan::new(object, "", RequestFacts::default());
     plan.obstacle = Some(Finding::warning(Reason::KubeletCertificatesBlocked, why));
     (ObservedRequests::default(), vec![plan])
-}
-
-fn explained(error: &KubeError) -> String {
-    if error.is_forbidden() { without_signing_rights(error) } else { error.to_string() }
 }
 
 /// Counts the requests in each state for the metrics.

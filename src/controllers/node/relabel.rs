@@ -40,7 +40,7 @@ impl Relabelling {
     }
 
     /// Turns the plans of a sync into those of `ccm node relabel`, and reads which objects depend on the present labels.
-    pub(super) fn of(kube: &KubeClient, plans: Vec<NodePlan>) -> Relabelling {
+    pub fn of(kube: &KubeClient, plans: Vec<NodePlan>) -> Relabelling {
         let plans: Vec<NodePlan> = plans.into_iter().map(relabelled).collect();
         let dependents = dependents(kube, &plans);
         Relabelling { plans, dependents }
