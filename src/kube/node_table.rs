@@ -62,7 +62,7 @@ struct Column {
 }
 
 /// A row of a table, as the API server sends it.
-pub(super) trait TableRow: DeserializeOwned {
+pub(super) trait RowForm: DeserializeOwned {
     type Item;
     /// The first columns of the table. Only these columns are read.
     const COLUMNS: &'static [&'static str];
@@ -78,7 +78,7 @@ pub(super) trait TableRow: DeserializeOwned {
 #[serde(from = "SentRow")]
 pub(super) struct NodeTableRow(Result<NodeRow, String>);
 
-impl TableRow for NodeTableRow {
+impl RowForm for NodeTableRow {
     type Item = NodeRow;
     /// The other columns make up most of a table and are skipped.
     const COLUMNS: &'static [&'static str] = &["Name", "Status"];
@@ -99,7 +99,7 @@ struct RowObject {
     metadata: RowMeta,
 }
 
-impl<R: TableRow> PageForm for TablePage<R> {
+impl<R: RowForm> PageForm for TablePage<R> {
     type Item = R::Item;
 
     fn add_to(self, items: &mut Vec<R::Item>, _kind: &str) -> Result<String, String> {

@@ -3,7 +3,7 @@
 
 use super::client::{JSON, KubeClient, PASS, ReadFrom, SIGNING_TABLE, percent_encoded};
 use super::error::KubeError;
-use super::node_table::{TablePage, TableRow};
+use super::node_table::{RowForm, TablePage};
 use super::serving_request::ServingRequest;
 use super::types::{ListPage, ObjectReference, timestamp};
 use crate::http::Method;
@@ -77,7 +77,7 @@ struct SigningMeta {
     creation_timestamp: Option<Timestamp>,
 }
 
-impl TableRow for SigningTableRow {
+impl RowForm for SigningTableRow {
     type Item = SigningRow;
     const COLUMNS: &'static [&'static str] =
         &["Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"];

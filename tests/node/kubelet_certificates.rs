@@ -195,7 +195,7 @@ fn nothing_is_read_without_the_setting() {
 
 /// A kubelet asks anew every 15 minutes, so its first request says since when it has waited.
 #[test]
-fn without_the_setting_doctor_says_that_nobody_approves() {
+fn without_the_setting_doctor_says_that_no_controller_approves() {
     let sandbox = common::builder().nodes(7).heartbeats(false).simulated();
     let _daemon = sandbox.daemon(&[]);
     wait_until("the nodes", || common::all_initialised(&sandbox));
@@ -213,7 +213,7 @@ fn without_the_setting_doctor_says_that_nobody_approves() {
     let mark = sandbox.mark();
     common::contains(
         &doctor(),
-        "warn certificates certificate requests of kubelets stay pending, and nobody approves them: worker-1 for 17m, \
+        "warn certificates certificate requests of kubelets stay pending, because no controller approves them: worker-1 for 17m, \
          worker-2 for 2m, worker-3 for 2m, worker-4 for 2m, worker-5 for 2m and 3 more",
     );
     let fix = "add node-csr-approval to --controllers and apply manifests/components/kubelet-certificates";

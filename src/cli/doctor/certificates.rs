@@ -36,7 +36,7 @@ fn without_approver(observed: &ObservedRequests) -> Option<CheckOutcome> {
         |it: &NewestPending| format!("{} for {}", it.node, shown_duration(it.first.age_s()));
     let nodes: Vec<String> = waiting.iter().map(shown).collect();
     let found = format!(
-        "certificate requests of kubelets stay pending, and nobody approves them: {}",
+        "certificate requests of kubelets stay pending, because no controller approves them: {}",
         text::some_of(&nodes)
     );
     let fix = "add node-csr-approval to --controllers and apply manifests/components/kubelet-certificates (chart: \
