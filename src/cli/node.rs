@@ -462,7 +462,7 @@ fn cells(plans: &NodePlans, is_wide: bool, known: Sides) -> Vec<String> {
 }
 
 fn status(plan: &NodePlan) -> &'static str {
-    if matches!(plan.server, ServerMatch::TargetOnly(_)) {
+    if plan.server.foreign().is_some() {
         return "foreign";
     }
     match (is_uninitialized(&plan.node), plan.node.is_ready()) {
@@ -494,14 +494,16 @@ fn diff_cell(plans: &NodePlans) -> String {
         Some(_) => return "shutdown taint".into(),
         None => {}
     }
-    let obstacle = match &plan.server {
-        ServerMatch::TargetOnly(found) => found.obstacle.as_ref(),
-        _ => plans.obstacles().next(),
+    let foreign = plan.server.foreign();
+    let obstacle = match foreign {
+        Some(found) => found.obstacle.as_ref(),
+        None => plans.obstacles().next(),
     };
-    match obstacle {
-        Some(finding) => return format!("!{}", finding.reason.name()),
-        None if matches!(plan.server, ServerMatch::TargetOnly(_)) => return "target only".into(),
-        None => {}
+    if let Some(finding) = obstacle {
+        return format!("!{}", finding.reason.name());
+    }
+    if foreign.is_some() {
+        return "target only".into();
     }
     if is_uninitialized(&plan.node) && !plan.changes.is_empty() {
         return "initialise".into();
@@ -524,14 +526,11 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
     let taints =
         taints.map(|taint| line(format_args!("  {}:{}{}", taint.key, taint.effect, set_by(taint))));
     let mut of_node = listed("TAINTS", taints);
-    if let ServerMatch::TargetOnly(found) = &plans.node.server {
-        let rules =
-            target_rules(found).into_iter().map(|(is_fulfilled, rule)| marked(is_fulfilled, &rule));
-        of_node += &listed(
-            "RULES FOR A TARGET OF ANOTHER PROVIDER (= fulfilled, ~ not, ? not checked)",
-            rules,
-        );
-    }
+    let rules = plans.node.server.foreign().into_iter().flat_map(target_rules);
+    of_node += &listed(
+        "RULES FOR A TARGET OF ANOTHER PROVIDER (= fulfilled, ~ not, ? not checked)",
+        rules.map(|(is_fulfilled, rule)| marked(is_fulfilled, &rule)),
+    );
     let rules = plans.lifecycle.iter().flat_map(|plan| &plan.facts).map(rule);
     of_node += &listed(
         "RULES FOR TAINT OUT-OF-SERVICE (= fulfilled, ~ not, ? only the daemon knows)",
@@ -612,27 +611,17 @@ fn marked(is_fulfilled: Option<bool>, rule: &str) -> String {
 /// checked when an earlier rule is not fulfilled.
 fn target_rules(found: &ForeignMatch) -> [(Option<bool>, String); 4] {
     let reason = found.obstacle.as_ref().map(|finding| finding.reason);
-    let is_one = found.named.len() == 1;
+    let count = found.named.len();
     let is_alone = reason != Some(Reason::ServerClaimedTwice);
+    let has_address = found.address.is_some();
     let address = found.address.map_or(String::new(), |ip| format!(": {ip}"));
-    let is_last = found.address.is_some() && is_alone;
+    let if_one = |is_fulfilled: bool| (count == 1).then_some(is_fulfilled);
+    let is_only = (has_address && is_alone).then_some(reason.is_none());
     [
-        (
-            Some(is_one),
-            format!("exactly one server has the node's name (found: {})", found.named.len()),
-        ),
-        (
-            is_one.then_some(is_alone),
-            "no other node names this server in its provider ID".to_owned(),
-        ),
-        (
-            is_one.then_some(found.address.is_some()),
-            format!("the node reports an address of this server{address}"),
-        ),
-        (
-            is_last.then_some(reason.is_none()),
-            "the node reports no address of another server".to_owned(),
-        ),
+        (Some(count == 1), format!("exactly one server has the node's name (found: {count})")),
+        (if_one(is_alone), "no other node names this server in its provider ID".to_owned()),
+        (if_one(has_address), format!("the node reports an address of this server{address}")),
+        (is_only, "the node reports no address of another server".to_owned()),
     ]
 }
 

@@ -42,7 +42,8 @@ pub(super) fn relabel(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 impl NodeCommands {
     fn relabelling(&self, selection: &Selection) -> Result<PlannedLabels, CommandFailure> {
-        let relabelling = self.nodes.evaluate_relabelling(&self.context.apis, selection)?;
+        let apis = &self.context.apis;
+        let relabelling = Relabelling::of(&apis.kube, self.nodes.evaluate(apis, selection)?);
         Ok(PlannedLabels { plans: together(relabelling.plans.clone(), Vec::new()), relabelling })
     }
 }

@@ -6,7 +6,7 @@ use super::output::{self, Document, Exit, Printer, line, paragraph};
 use super::{leader, lists, startup};
 use crate::cache::Refresh;
 use crate::controllers::lifecycle::OUT_OF_SERVICE;
-use crate::controllers::node::{NodePlan, ServerMatch};
+use crate::controllers::node::NodePlan;
 use crate::controllers::route::State;
 use crate::controllers::service::{self, Want};
 use crate::provider::clock;
@@ -25,7 +25,7 @@ const INDENT: usize = 16;
 pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
     let started = startup::start(Command::Status, words)?;
     let (settings, output) = (&started.settings, started.settings.output.value);
-    let mut observer = Observer::new(&started);
+    let mut observer = Observer::new(&started, Command::Status);
     if settings.watch.value {
         return lists::watch(|can_redraw| {
             let view = observer.observe();
@@ -107,6 +107,10 @@ impl<'a> Screen<'a> {
         let bad = all.iter().filter(|outcome| outcome.is_bad());
         let (calls_an_hour, calls_left) = view.cloud.checkup.rate_limit.unzip();
         let nodes = view.nodes.as_ref().ok();
+        let count = |is: &dyn Fn(&NodePlan) -> bool| {
+            nodes.map(|nodes| nodes.iter().filter(|plan| is(plan)).count())
+        };
+        let is_enough = view.settings.load_balancers_departing_cordoned.value;
         Screen {
             document: Document::new("Status", bad.collect()),
             leader: lease.map(|spec| &*spec.holder),
@@ -117,16 +121,9 @@ impl<'a> Screen<'a> {
             refreshes: &view.refreshes,
             nodes: nodes.map(|nodes| Count::of(nodes.iter().map(|plan| plan.node.is_ready()))),
             special: SpecialNodes {
-                departing_nodes: nodes.map(|nodes| {
-                    let is_enough = view.settings.load_balancers_departing_cordoned.value;
-                    nodes.iter().filter(|plan| service::departs(&plan.node, is_enough)).count()
-                }),
-                target_only_nodes: nodes
-                    .map(|nodes| target_only(nodes).count())
-                    .filter(|count| *count > 0),
-                out_of_service_nodes: nodes.map(|nodes| {
-                    nodes.iter().filter(|plan| plan.node.taint(OUT_OF_SERVICE).is_some()).count()
-                }),
+                departing_nodes: count(&|plan| service::departs(&plan.node, is_enough)),
+                target_only_nodes: count(&|plan| plan.server.is_target_only()).filter(|it| *it > 0),
+                out_of_service_nodes: count(&|plan| plan.node.taint(OUT_OF_SERVICE).is_some()),
             },
             load_balancers: load_balancers(view),
             routes: view.routes.as_ref().ok().map(|plan| {
@@ -161,27 +158,19 @@ impl<'a> Screen<'a> {
             None => why.map_or("?".into(), unread),
         };
         let balancers = count(&self.load_balancers, "serving", gap(&view.services.plans));
-        let departing = match self.special.departing_nodes {
-            Some(count @ 1..) => format!(", {count} will stop soon"),
-            _ => String::new(),
-        };
-        let out = self.special.out_of_service_nodes.filter(|count| *count > 0);
-        let out =
-            out.map(|count| format!(", {count} with the taint out-of-service")).unwrap_or_default();
-        let late = view.certificates.iter().map(|seen| doctor::waiting_certificates(seen).len());
-        let late = late.filter(|count| *count > 0);
-        let late = late.map(|count| format!(", {count} without a certificate for 15 min"));
-        let late = late.collect::<String>();
-        let nodes = view.nodes.iter().flatten();
-        let schemes: BTreeSet<&str> =
-            nodes.flat_map(|plan| target_only(std::slice::from_ref(plan))).collect();
-        let targets = self.special.target_only_nodes.map(|count| {
-            let of = schemes.into_iter().collect::<Vec<_>>().join(", ");
-            format!(", {count} of {of} are targets only")
+        let late = view.certificates.as_ref().ok();
+        let late = late.map(|seen| doctor::waiting_certificates(seen).len());
+        let schemes = view.nodes.as_ref().map(|nodes| schemes(nodes)).unwrap_or_default();
+        let special = [
+            (self.special.departing_nodes, "will stop soon".to_owned()),
+            (self.special.out_of_service_nodes, "with the taint out-of-service".to_owned()),
+            (self.special.target_only_nodes, format!("of {schemes} are targets only")),
+            (late, "without a certificate for 15 min".to_owned()),
+        ];
+        let special = special.into_iter().filter_map(|(count, what)| {
+            Some(format!(", {} {what}", count.filter(|count| *count > 0)?))
         });
-        let targets = targets.unwrap_or_default();
-        let nodes =
-            count(&self.nodes, "ready", gap(&view.nodes)) + &departing + &out + &targets + &late;
+        let nodes = count(&self.nodes, "ready", gap(&view.nodes)) + &special.collect::<String>();
         let rows = [
             ("LEADER", leader),
             ("KUBERNETES", kubernetes),
@@ -250,14 +239,12 @@ fn load_balancers(view: &DoctorView) -> Option<Count> {
     Some(Count::of(serves.into_values()))
 }
 
-/// Returns, for each node of another provider that is matched with a server, the scheme of its provider ID, e.g.
-/// `k3s://`.
-fn target_only(nodes: &[NodePlan]) -> impl Iterator<Item = &str> {
-    let matched = nodes.iter().filter(
-        |plan| matches!(&plan.server, ServerMatch::TargetOnly(found) if found.obstacle.is_none()),
-    );
-    matched.map(|plan| match plan.node.spec.provider_id.find("://") {
-        Some(end) => &plan.node.spec.provider_id[..end + 3],
-        None => "no provider ID",
-    })
+/// Returns the schemes of the provider IDs of all nodes that are targets only, e.g. `k3s://, rke2://`.
+fn schemes(nodes: &[NodePlan]) -> String {
+    let scheme = |plan: &NodePlan| match plan.node.spec.provider_id.split_once("://") {
+        Some((scheme, _)) => format!("{scheme}://"),
+        None => "no provider ID".to_owned(),
+    };
+    let nodes = nodes.iter().filter(|plan| plan.server.is_target_only());
+    Vec::from_iter(nodes.map(scheme).collect::<BTreeSet<_>>()).join(", ")
 }

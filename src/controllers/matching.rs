@@ -32,6 +32,12 @@ pub fn is_uninitialized(node: &KubeNode) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
+/// What to do when no server has the name of a node, and when several servers have it.
+const NAME_A_SERVER: &str =
+    "rename its server to the node's name, or set a token of the project that has the server";
+const NAME_ONE_SERVER: &str =
+    "give this name only to the server of this node; hcloud server list shows the servers";
+
 /// Whether the node counts as a node of another provider. This includes a node without a provider ID, unless it has the
 /// taint `uninitialized`. Such a node is new and still waits for its provider ID.
 pub(super) fn is_foreign(node: &KubeNode, provider: &dyn Provider) -> bool {
@@ -93,6 +99,11 @@ impl<'a> Claims<'a> {
         self.nodes.get(&id).map(Vec::as_slice).unwrap_or_default()
     }
 
+    /// Returns a node other than `node` whose provider ID names this server.
+    fn other(&self, id: InstanceId, node: &KubeNode) -> Option<&'a KubeNode> {
+        self.of(id).iter().copied().find(|other| other.name() != node.name())
+    }
+
     /// Among the nodes whose provider ID names this server, returns the node to which the server belongs. Returns
     /// `None` when there are several such nodes and none of them is initialised, or when there is no such node. The
     /// node controller decides later which of several nodes gets the server.
@@ -120,8 +131,8 @@ pub struct MatchIndex<'a> {
     pub(super) provider: &'a dyn Provider,
     servers: Servers<'a>,
     by_id: HashMap<InstanceId, &'a Instance>,
-    /// Each server by its name. The value is `None` when several servers have the same name.
-    by_name: HashMap<&'a str, Option<&'a Instance>>,
+    /// The servers by their names. Several servers can have the same name.
+    by_name: HashMap<&'a str, Vec<&'a Instance>>,
     /// The nodes that have neither a provider ID of a server of this cloud nor the name of a server. Each is listed
     /// with the addresses in its status.
     unmatched: Vec<(&'a KubeNode, Vec<IpAddr>)>,
@@ -185,10 +196,9 @@ impl<'a> MatchIndex<'a> {
     ) -> MatchIndex<'a> {
         let claims = Claims::new(provider, nodes);
         let nodes = || nodes.iter().map(Borrow::borrow);
-        let mut by_name: HashMap<&str, Option<&Instance>> = HashMap::new();
+        let mut by_name: HashMap<&str, Vec<&Instance>> = HashMap::new();
         for instance in servers.iter() {
-            let once = |entry: &mut Option<&Instance>| *entry = None;
-            by_name.entry(&instance.name).and_modify(once).or_insert(Some(instance));
+            by_name.entry(&instance.name).or_default().push(instance);
         }
         let unmatched = nodes()
             .filter(|node: &&KubeNode| server_of(node, provider).is_none())
@@ -238,35 +248,32 @@ impl<'a> MatchIndex<'a> {
                 },
             };
         }
-        match self.by_name.get(node.name()) {
-            Some(Some(instance)) => MatchOutcome::Matched(instance, MatchedBy::Name),
-            Some(None) => {
+        match (self.named(node.name()), self.servers.error()) {
+            ([instance], _) => MatchOutcome::Matched(instance, MatchedBy::Name),
+            ([], Some(error)) => MatchOutcome::Unclear(error),
+            ([], None) => self.by_address(node),
+            _ => {
                 let message = format!("several servers are named {:?}", node.name());
                 let finding = Finding::warning(Reason::InstanceLookupFailed, message);
-                let fix = "give this name only to the server of this node; hcloud server list shows the servers";
-                MatchOutcome::Unmatched(finding.with_fix(fix))
+                MatchOutcome::Unmatched(finding.with_fix(NAME_ONE_SERVER))
             }
-            None => match self.servers.error() {
-                Some(error) => MatchOutcome::Unclear(error),
-                None => self.by_address(node),
-            },
         }
+    }
+
+    /// Returns all servers with this name.
+    fn named(&self, name: &str) -> &[&'a Instance] {
+        self.by_name.get(name).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Matches a node of another provider with the server that has its name.
     pub(super) fn foreign(&self, node: &KubeNode) -> ForeignMatch {
-        let named = match self.by_name.get(node.name()) {
-            None => Vec::new(),
-            Some(Some(instance)) => vec![*instance],
-            Some(None) => self.servers.iter().filter(|it| it.name == node.name()).collect(),
-        };
-        let reported = reported_ips(node);
-        let address = match named[..] {
+        let (named, reported) = (self.named(node.name()), reported_ips(node));
+        let address = match named {
             [server] => self.address_of(server, &reported),
             _ => None,
         };
-        let obstacle = self.foreign_obstacle(node, &named, address, &reported);
-        ForeignMatch { named: named.into_iter().cloned().collect(), address, obstacle }
+        let obstacle = self.foreign_obstacle(node, named, address, &reported);
+        ForeignMatch { named: named.iter().copied().cloned().collect(), address, obstacle }
     }
 
     /// Returns the reason why a node of another provider does not become a target. `None` means that it becomes one.
@@ -284,9 +291,7 @@ impl<'a> MatchIndex<'a> {
         let [server] = *named else {
             return Some(not_one(node, named));
         };
-        let mut claimants = self.claims.of(server.id).iter();
-        let of_another = claimants.find(|it| it.name() != node.name());
-        let (reason, why, fix) = if let Some(other) = of_another {
+        let (reason, why, fix) = if let Some(other) = self.claims.other(server.id, node) {
             let why = format!("the provider ID of node {:?} names it, too", other.name());
             let fix = "delete the node that does not run on the server".to_owned();
             (Reason::ServerClaimedTwice, why, fix)
@@ -334,11 +339,10 @@ impl<'a> MatchIndex<'a> {
     /// Returns the server that has the same name as this node. Returns `None` when several servers have that name, or
     /// when the provider ID of another node names the server.
     pub fn named_as(&self, node: &KubeNode) -> Option<&'a Instance> {
-        let named = self.by_name.get(node.name()).copied().flatten();
-        let is_of_another = |instance: &Instance| {
-            self.claims.of(instance.id).iter().any(|other| other.name() != node.name())
+        let [named] = self.named(node.name()) else {
+            return None;
         };
-        named.filter(|instance| !is_of_another(instance))
+        self.claims.other(named.id, node).is_none().then_some(*named)
     }
 
     pub(super) fn node(&self, name: &str) -> Option<&'a KubeNode> {
@@ -360,8 +364,11 @@ impl<'a> MatchIndex<'a> {
         let Some(server) = server_of(node, self.provider) else {
             return Err((false, format!("the node's provider ID {id:?} names no server of ours")));
         };
-        let other = self.claims.of(server).iter().find(|other| other.name() != node.name());
-        match (other, self.servers.unknown(server), self.by_id.get(&server)) {
+        match (
+            self.claims.other(server, node),
+            self.servers.unknown(server),
+            self.by_id.get(&server),
+        ) {
             (Some(other), ..) => {
                 Err((false, format!("node {:?} has the same provider ID {id:?}", other.name())))
             }
@@ -389,7 +396,7 @@ impl<'a> MatchIndex<'a> {
         let is_target = |node: &KubeNode| {
             self.provider.matches_foreign_nodes() && is_foreign(node, self.provider)
         };
-        let is_unique = self.by_name.get(instance.name.as_str()) == Some(&Some(instance));
+        let is_unique = self.named(&instance.name) == [instance];
         let namesake =
             namesake.filter(|node| is_new(node) || is_target(node)).filter(|_| is_unique);
         let others = self.claims.of(instance.id).iter().copied().chain(namesake);
@@ -508,8 +515,7 @@ impl<'a> MatchIndex<'a> {
         };
         let name = node.name();
         let message = format!("no server is named {name:?}, and {addresses}{looked_through}");
-        let fix = "rename its server to the node's name, or set a token of the project that has the server";
-        Finding::warning(Reason::ServerNotFound, message).with_fix(fix)
+        Finding::warning(Reason::ServerNotFound, message).with_fix(NAME_A_SERVER)
     }
 }
 
@@ -579,16 +585,13 @@ fn not_one(node: &KubeNode, named: &[&Instance]) -> Finding {
     if named.is_empty() {
         let message =
             format!("no server is named {name:?}, so the node is no target of load balancers");
-        let fix = "rename its server to the node's name, or set a token of the project that has the server";
-        return Finding::warning(Reason::ForeignNodeNotMatched, message).with_fix(fix);
+        return Finding::warning(Reason::ForeignNodeNotMatched, message).with_fix(NAME_A_SERVER);
     }
     let message = format!(
         "several servers are named {name:?}: the node does not become a target of load balancers, and stays one where \
          it is one"
     );
-    let fix =
-        "give this name only to the server of this node; hcloud server list shows the servers";
-    Finding::warning(Reason::InstanceLookupFailed, message).with_fix(fix)
+    Finding::warning(Reason::InstanceLookupFailed, message).with_fix(NAME_ONE_SERVER)
 }
 
 fn ambiguous(node: &KubeNode, candidates: &[(&Instance, IpAddr)]) -> Finding {

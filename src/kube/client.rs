@@ -5,7 +5,7 @@ use super::budget::ServiceBudget;
 use super::config::Access;
 use super::error::KubeError;
 use super::labels::ServiceScope;
-use super::node_table::{Detail, NodeRow, TablePage};
+use super::node_table::{Detail, NodeRow, NodeTableRow, TablePage};
 use super::types::{KubeNode, ListPage, PageForm};
 pub(super) use crate::http::percent_encoded;
 use crate::http::{self, Method, Proxies, TryStage};
@@ -263,7 +263,7 @@ impl KubeClient {
             Detail::Cells => "&includeObject=None",
             Detail::Metadata => "&includeObject=Metadata",
         };
-        self.list_new::<TablePage>(NODES, form, "Table", ReadFrom::Cache, print)
+        self.list_new::<TablePage<NodeTableRow>>(NODES, form, "Table", ReadFrom::Cache, print)
     }
 
     /// Returns a node as it is now. Returns `None` when the API server answers that the node does not exist. A 404 that

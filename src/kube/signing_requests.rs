@@ -3,9 +3,9 @@
 
 use super::client::{JSON, KubeClient, PASS, ReadFrom, SIGNING_TABLE, percent_encoded};
 use super::error::KubeError;
-use super::node_table::Column;
+use super::node_table::{RowForm, TablePage};
 use super::serving_request::ServingRequest;
-use super::types::{ListMeta, ListPage, ObjectReference, PageForm, null_as_default, timestamp};
+use super::types::{ListPage, ObjectReference, timestamp};
 use crate::http::Method;
 use crate::provider::clock;
 use crate::text::shell_command;
@@ -58,21 +58,10 @@ pub enum SigningState {
 /// the whole object, including its metadata.
 pub struct SigningRequest(Value);
 
-/// One page of the list of certificate requests, in the API server's `Table` form.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SigningTable {
-    kind: String,
-    #[serde(default)]
-    metadata: ListMeta,
-    column_definitions: Vec<Column>,
-    #[serde(deserialize_with = "null_as_default")]
-    rows: Vec<SigningTableRow>,
-}
-
+/// A row of the table, as the API server sends it.
 #[derive(Deserialize)]
 struct SigningTableRow {
-    /// The cells of a row, in the order of [`COLUMNS`]. The cells of the type `IgnoredAny` are not used.
+    /// The cells of the columns.
     cells: (String, IgnoredAny, String, String, IgnoredAny, String),
     object: SigningObject,
 }
@@ -90,33 +79,25 @@ struct SigningMeta {
     creation_timestamp: Option<Timestamp>,
 }
 
-const COLUMNS: [&str; 6] =
-    ["Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"];
-
-impl PageForm for SigningTable {
+impl RowForm for SigningTableRow {
     type Item = SigningRow;
+    const COLUMNS: &'static [&'static str] =
+        &["Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"];
+    const ROWS_AT_MOST: usize = REQUESTS_AT_MOST;
 
-    /// Adds the certificate requests on this page of the table, each as a row. When there are then more than
-    /// [`REQUESTS_AT_MOST`], no further page is read.
-    fn add_to(self, items: &mut Vec<SigningRow>, _kind: &str) -> Result<String, String> {
-        let columns = self.column_definitions.iter().map(|column| &column.name);
-        if self.kind != "Table" || !columns.eq(COLUMNS) {
-            return Err(format!("it is no table with the columns {}", COLUMNS.join(", ")));
-        }
-        for SigningTableRow { cells: (name, _, signer, user, _, condition), object } in self.rows {
-            let state = match condition.split(',').collect::<Vec<_>>()[..] {
-                _ if signer != KUBELET_SERVING => return Err("a row is of another signer".into()),
-                ["Pending"] => SigningState::Pending,
-                ["Approved", "Issued"] => SigningState::Signed,
-                ["Approved", ..] => SigningState::Approved,
-                _ => SigningState::Denied,
-            };
-            let created = object.metadata.creation_timestamp.ok_or("a row has no creation time")?;
-            let node = user.strip_prefix(NODE_USER).map(str::to_owned);
-            items.push(SigningRow { created, name, uid: object.metadata.uid, node, state });
-        }
-        let is_enough = items.len() > REQUESTS_AT_MOST;
-        Ok(if is_enough { String::new() } else { self.metadata.continue_token })
+    fn read(self) -> Result<SigningRow, String> {
+        let (name, _, signer, user, _, condition) = self.cells;
+        let metadata = self.object.metadata;
+        let state = match condition.split(',').collect::<Vec<_>>()[..] {
+            _ if signer != KUBELET_SERVING => return Err("a row is of another signer".into()),
+            ["Pending"] => SigningState::Pending,
+            ["Approved", "Issued"] => SigningState::Signed,
+            ["Approved", ..] => SigningState::Approved,
+            _ => SigningState::Denied,
+        };
+        let created = metadata.creation_timestamp.ok_or("a row has no creation time")?;
+        let node = user.strip_prefix(NODE_USER).map(str::to_owned);
+        Ok(SigningRow { created, name, uid: metadata.uid, node, state })
     }
 }
 
@@ -175,7 +156,7 @@ impl KubeClient {
     pub fn signing_requests(&self) -> Result<Vec<SigningRow>, KubeError> {
         let signer = format!("spec.signerName={KUBELET_SERVING}");
         let query = format!("&includeObject=Metadata&fieldSelector={}", percent_encoded(&signer));
-        self.list::<SigningTable>(PATH, &query, SIGNING_TABLE, ReadFrom::Cache)
+        self.list::<TablePage<SigningTableRow>>(PATH, &query, SIGNING_TABLE, ReadFrom::Cache)
     }
 
     /// Returns the whole request of this row as it is now, or `None` when it does not exist. It is read as a list, so
@@ -217,9 +198,12 @@ impl KubeClient {
     }
 }
 
-/// Returns the message for the user when this program is not allowed to list or approve requests. The message says how
-/// to allow it.
-pub fn without_signing_rights(error: &KubeError) -> String {
+/// Returns the text of an error of a call about requests. When this program is not allowed to list or approve requests,
+/// the text says how to allow it.
+pub fn signing_error(error: &KubeError) -> String {
+    if !error.is_forbidden() {
+        return error.to_string();
+    }
     let apply = shell_command("kubectl apply -k", &[&"manifests/components/kubelet-certificates"]);
     format!(
         "{error}: run {apply}, or set kubeletCertificates.enabled: true in the values of the chart"

@@ -76,7 +76,7 @@ const CHECKS: &[Check] = &[
     ("dedicated", "servers of the Robot web service, compared with the nodes", "", cloud::dedicated),
     ("ready", "condition Ready of each node, and the taints shutdown and out-of-service", "", nodes::ready),
     ("servers", "each node's server; if the cluster does not answer, all servers of the project", "", nodes::off),
-    ("certificates", "CertificateSigningRequests of kubelets, as in ccm node inspect; only with node-csr-approval in --controllers",
+    ("certificates", "CertificateSigningRequests of kubelets, as in ccm node inspect; without node-csr-approval in --controllers, how long they wait",
         SEE_ERROR, certificates::certificates),
     ("routes", "--cluster-cidr; the Network's routes, compared with the pod CIDRs and servers of nodes, as in ccm route list",
         SEE_ERROR, routes::routes),
@@ -90,7 +90,7 @@ const CHECKS: &[Check] = &[
 
 pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
     let started = startup::start(Command::Doctor, words)?;
-    let all = outcomes(&Observer::new(&started).observe());
+    let all = outcomes(&Observer::new(&started, Command::Doctor).observe());
     let shown = || all.iter().collect::<Vec<_>>();
     let exit = output::print(
         started.settings.output.value,

@@ -167,8 +167,8 @@ pub(in crate::cli) struct Observer<'a> {
 }
 
 impl<'a> Observer<'a> {
-    /// Creates the object that reads the data for the checks of `ccm doctor`. No call is made yet.
-    pub(in crate::cli) fn new(started: &'a Started) -> Observer<'a> {
+    /// Creates the object that reads the data for the checks of `ccm doctor`, for this command. No call is made yet.
+    pub(in crate::cli) fn new(started: &'a Started, command: Command) -> Observer<'a> {
         let settings = &started.settings;
         let (keep, look) = if settings.watch.value {
             (CLOUD_INTERVAL, POLL_INTERVAL / 2)
@@ -186,6 +186,7 @@ impl<'a> Observer<'a> {
         });
         let reader = DoctorReader {
             started,
+            command,
             begun: clock::now(),
             apis,
             has_cluster,

@@ -19,7 +19,7 @@ use super::report::{count_write, log_change, publish_now, recovered};
 use crate::cache::{AllServers, Apis, CacheError, ListedNodes, ServerNeeds};
 use crate::kube::{
     KubeError, ObjectReference, REQUESTS_AT_MOST, SIGNING_REQUEST, SigningRow, SigningState,
-    retry_on_conflict, without_signing_rights,
+    retry_on_conflict, signing_error,
 };
 use crate::metrics::KUBELET_CERTIFICATES;
 use crate::provider::{Finding, Reason, Urgency, Write, clock};
@@ -42,15 +42,9 @@ const RECHECK: Duration = Duration::from_secs(300);
 /// Robot. Robot allows 200 calls an hour, and a hostile kubelet can make a new certificate request at any time.
 const PERIOD_WITH_ROBOT: Duration = Duration::from_secs(60);
 
+#[derive(Clone)]
 pub struct KubeletCertificates {
     server_cache_max_age: Duration,
-    state: State,
-}
-
-/// What this controller remembers from earlier sync passes: the pending certificate requests, and when it last asked
-/// for a list of servers.
-#[derive(Clone, Default)]
-struct State {
     /// The newest pending request of each node, by the UID of the request: the moment when the first table with this
     /// request had come, and what the request asks for. `None` until the request was read.
     seen: HashMap<String, (Instant, Option<Asked>)>,
@@ -94,7 +88,7 @@ impl Controller for KubeletCertificates {
 
 impl KubeletCertificates {
     pub fn new(server_cache_max_age: Duration) -> KubeletCertificates {
-        KubeletCertificates { server_cache_max_age, state: State::default() }
+        KubeletCertificates { server_cache_max_age, seen: HashMap::new(), listed: None }
     }
 
     /// Reads all certificate requests of kubelets, and decides which of them can be approved. Writes nothing.
@@ -103,15 +97,12 @@ impl KubeletCertificates {
         apis: &Apis,
         selection: &Selection,
     ) -> Result<PlannedRequests, CacheError> {
-        self.plan(apis, selection, &mut self.state.clone())
+        self.clone().plan(apis, selection)
     }
 
     /// Makes one sync pass. Returns its report and its plans.
     pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<RequestPlan>) {
-        let mut state = std::mem::take(&mut self.state);
-        let planned = self.plan(apis, selection, &mut state);
-        self.state = state;
-        let (observed, plans) = match planned {
+        let (observed, plans) = match self.plan(apis, selection) {
             Ok(planned) => planned,
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
@@ -128,16 +119,11 @@ impl KubeletCertificates {
         (report, plans)
     }
 
-    /// Reads all certificate requests of kubelets, and makes a plan for each node's newest pending request. Before a
-    /// request is planned to be approved, the servers and nodes are read again if the lists are too old.
-    fn plan(
-        &self,
-        apis: &Apis,
-        selection: &Selection,
-        state: &mut State,
-    ) -> Result<PlannedRequests, CacheError> {
+    /// Reads all requests, and decides. The servers and nodes are read again when a request would be approved and what
+    /// is known of them is too old for that.
+    fn plan(&mut self, apis: &Apis, selection: &Selection) -> Result<PlannedRequests, CacheError> {
         let rows = match apis.kube.signing_requests() {
-            Err(error) if error.is_forbidden() => return Ok(blocked(explained(&error))),
+            Err(error) if error.is_forbidden() => return Ok(blocked(signing_error(&error))),
             rows => rows?,
         };
         if rows.len() > REQUESTS_AT_MOST {
@@ -146,19 +132,19 @@ impl KubeletCertificates {
                  out who creates them (kubectl get csr), and delete them"
             )));
         }
-        let mut observed = observe(apis, selection, state, rows)?;
+        let mut observed = self.observe(apis, selection, rows)?;
         if observed.candidates.is_empty() {
             return Ok((observed, Vec::new()));
         }
         if selection.is_explicit() {
-            state.listed = None;
+            self.listed = None;
         }
-        observed.list_servers(apis, state, apis.refresh_period(RECHECK))?;
+        self.list_servers(apis, &mut observed, apis.refresh_period(RECHECK))?;
         let mut plans = observed.plans(apis, Duration::MAX);
         let would = plans.iter().filter(|plan| plan.has_writes());
         let names: Vec<String> = would.take(AT_ONCE).map(|plan| plan.node.name.clone()).collect();
         if !names.is_empty() {
-            observed.list_servers(apis, state, self.young())?;
+            self.list_servers(apis, &mut observed, self.young())?;
             observed.nodes = Some(apis.nodes.again(&names, INTERVAL / 2)?);
             plans = observed.plans(apis, self.young());
             for plan in plans.iter_mut().filter(|plan| plan.has_writes()).skip(AT_ONCE) {
@@ -169,50 +155,42 @@ impl KubeletCertificates {
         Ok((observed, plans))
     }
 
-    /// Returns how old a list of cloud servers may be when a certificate request is approved from it.
-    fn young(&self) -> Duration {
-        self.server_cache_max_age.max(Duration::from_secs(1))
-    }
-}
-
-/// Reads the nodes in `selection`, and the newest pending certificate request of each of them.
-fn observe(
-    apis: &Apis,
-    selection: &Selection,
-    state: &mut State,
-    rows: Vec<SigningRow>,
-) -> Result<ObservedRequests, CacheError> {
-    let seen_at = clock::now();
-    let known = std::mem::take(&mut state.seen);
-    let mut newest = newest(&rows);
-    newest.retain(|(node, ..)| selection.names(node));
-    if newest.is_empty() {
-        return Ok(ObservedRequests { rows, ..ObservedRequests::default() });
-    }
-    let nodes = selection.nodes(apis, INTERVAL / 2, RECHECK)?;
-    // A certificate request for a node that does not exist is left out here, so that its whole object is not read.
-    let names: HashSet<&str> = nodes.value.iter().map(|node| node.name()).collect();
-    newest.retain(|(node, ..)| names.contains(node));
-    let (mut candidates, mut reads) = (Vec::new(), 0);
-    for (node, row, approved) in newest {
-        let (first_seen, mut content) = known.get(&row.uid).cloned().unwrap_or((seen_at, None));
-        if content.is_none() && reads < AT_ONCE {
-            reads += 1;
-            let request = apis.kube.signing_request(row)?;
-            content = request.map(|request| asked(&request, node));
+    /// Reads the nodes in `selection`, and the newest pending certificate request of each of them.
+    fn observe(
+        &mut self,
+        apis: &Apis,
+        selection: &Selection,
+        rows: Vec<SigningRow>,
+    ) -> Result<ObservedRequests, CacheError> {
+        let seen_at = clock::now();
+        let known = std::mem::take(&mut self.seen);
+        let mut newest = newest(&rows);
+        newest.retain(|it| selection.names(it.node));
+        if newest.is_empty() {
+            return Ok(ObservedRequests::undecided(rows));
         }
-        state.seen.insert(row.uid.clone(), (first_seen, content.clone()));
-        let row = row.clone();
-        candidates.extend(content.map(|asked| PendingRequest { row, asked, approved, first_seen }));
-    }
-    Ok(ObservedRequests { rows, candidates, nodes: Some(nodes), servers: None })
-}
-
-impl ObservedRequests {
-    /// Returns the newest request of this node. A pending request comes first.
-    pub fn newest_of(&self, node: &str) -> Option<&SigningRow> {
-        let of_node = self.rows.iter().filter(|row| row.node.as_deref() == Some(node));
-        of_node.max_by_key(|row| (row.state == SigningState::Pending, row.created))
+        let nodes = selection.nodes(apis, INTERVAL / 2, RECHECK)?;
+        // A certificate request for a node that does not exist is left out here, so that its whole object is not read.
+        let names: HashSet<&str> = nodes.value.iter().map(|node| node.name()).collect();
+        newest.retain(|it| names.contains(it.node));
+        let (mut candidates, mut reads) = (Vec::new(), 0);
+        for NewestPending { node, row, approved, .. } in newest {
+            let (first_seen, mut content) = known.get(&row.uid).cloned().unwrap_or((seen_at, None));
+            if content.is_none() && reads < AT_ONCE {
+                reads += 1;
+                let request = apis.kube.signing_request(row)?;
+                content = request.map(|request| asked(&request, node));
+            }
+            self.seen.insert(row.uid.clone(), (first_seen, content.clone()));
+            let row = row.clone();
+            candidates.extend(content.map(|asked| PendingRequest {
+                row,
+                asked,
+                approved,
+                first_seen,
+            }));
+        }
+        Ok(ObservedRequests { rows, candidates, nodes: Some(nodes), servers: None })
     }
 
     /// Takes the cached list of servers, and reads a new list when a pending certificate request needs a newer one. So
@@ -222,21 +200,51 @@ impl ObservedRequests {
     fn list_servers(
         &mut self,
         apis: &Apis,
-        state: &mut State,
+        observed: &mut ObservedRequests,
         max_age: Duration,
     ) -> Result<(), CacheError> {
-        let since = self.candidates.iter().map(|candidate| candidate.first_seen).max();
+        let since = observed.candidates.iter().map(|candidate| candidate.first_seen).max();
         let needs = needs(since, max_age);
         let with_robot = apis.provider.dedicated().map(|_| PERIOD_WITH_ROBOT);
         let period = apis.list_period().max(with_robot.unwrap_or_default());
-        let mut servers = apis.servers(self.servers.take(), &ServerNeeds::NONE, Urgency::Needed)?;
-        let may = state.listed.is_none_or(|last| clock::since(last) >= period);
+        let mut servers =
+            apis.servers(observed.servers.take(), &ServerNeeds::NONE, Urgency::Needed)?;
+        let may = self.listed.is_none_or(|last| clock::since(last) >= period);
         if may && !servers.satisfy(&needs) {
-            state.listed = Some(clock::now());
+            self.listed = Some(clock::now());
             servers = apis.servers(Some(servers), &needs, Urgency::Needed)?;
         }
-        self.servers = Some(servers);
+        observed.servers = Some(servers);
         Ok(())
+    }
+
+    /// Returns the greatest age of a list of cloud servers from which a request is approved.
+    fn young(&self) -> Duration {
+        self.server_cache_max_age.max(Duration::from_secs(1))
+    }
+}
+
+/// The newest request of a node, which is pending. The node's kubelet waits for no other request.
+pub struct NewestPending<'a> {
+    pub node: &'a str,
+    pub row: &'a SigningRow,
+    /// The first request that the kubelet has made since the last decision about one of its requests. A kubelet makes a
+    /// new request every 15 minutes, so this one says since when the kubelet has waited.
+    pub first: &'a SigningRow,
+    /// The number of the node's requests that are approved.
+    approved: usize,
+}
+
+impl ObservedRequests {
+    /// Returns all requests without the data that a decision about them needs.
+    pub fn undecided(rows: Vec<SigningRow>) -> ObservedRequests {
+        ObservedRequests { rows, ..ObservedRequests::default() }
+    }
+
+    /// Returns the newest request of this node. A pending request comes first.
+    pub fn newest_of(&self, node: &str) -> Option<&SigningRow> {
+        let of_node = self.rows.iter().filter(|row| row.node.as_deref() == Some(node));
+        of_node.max_by_key(|row| (row.state == SigningState::Pending, row.created))
     }
 
     fn index<'a>(&'a self, apis: &'a Apis) -> Option<MatchIndex<'a>> {
@@ -324,7 +332,9 @@ fn note(apis: &Apis, report: &mut Report, plan: &RequestPlan, outcome: Result<bo
         }
         (Ok(false), None) => return report.note(object, Progress::Unchanged),
         (Ok(false), Some(why)) => why.clone(),
-        (Err(error), _) => Finding::warning(Reason::KubeletCertificatesBlocked, explained(&error)),
+        (Err(error), _) => {
+            Finding::warning(Reason::KubeletCertificatesBlocked, signing_error(&error))
+        }
     };
     // A kubelet can make new requests all the time, and each can cause another message. So an empty text is passed in
     // place of the message. The problem is then reported once in ten minutes for each node, and not once for each
@@ -335,24 +345,26 @@ fn note(apis: &Apis, report: &mut Report, plan: &RequestPlan, outcome: Result<bo
     report.fail(object, why.text().into_owned(), Some(why.reason));
 }
 
-/// Returns the newest pending request of each node, the oldest first, with the name of the node and the number of its
-/// approved requests. A kubelet waits only for its newest request, so a request is left out when somebody has decided
-/// about a newer one.
-fn newest(rows: &[SigningRow]) -> Vec<(&str, &SigningRow, usize)> {
+/// Returns the newest pending request of each node, the oldest first. A request is left out when somebody has decided
+/// about a newer one, because its kubelet does not wait for it.
+pub fn newest(rows: &[SigningRow]) -> Vec<NewestPending<'_>> {
     let mut of_nodes: BTreeMap<&str, Vec<&SigningRow>> = BTreeMap::new();
     for row in rows {
-        of_nodes.entry(row.node.as_deref().unwrap_or_default()).or_default().push(row);
+        if let Some(node) = &row.node {
+            of_nodes.entry(node).or_default().push(row);
+        }
     }
-    let mut newest = Vec::new();
-    for (node, rows) in of_nodes {
+    let newest = of_nodes.into_iter().filter_map(|(node, rows)| {
         let approved = rows.iter().filter(|row| row.is_approved()).count();
-        let (pending, decided): (Vec<&SigningRow>, Vec<&SigningRow>) =
+        let (mut pending, decided): (Vec<&SigningRow>, Vec<&SigningRow>) =
             rows.into_iter().partition(|row| row.state == SigningState::Pending);
-        let row = pending.into_iter().max();
-        let is_newest = |row: &&SigningRow| decided.iter().all(|it| it.created <= row.created);
-        newest.extend(row.filter(is_newest).map(|row| (node, row, approved)));
-    }
-    newest.sort_by_key(|(_, row, _)| *row);
+        let last = decided.iter().map(|row| row.created).max();
+        pending.retain(|row| Some(row.created) >= last);
+        let (first, row) = pending.iter().min().zip(pending.iter().max())?;
+        Some(NewestPending { node, row, first, approved })
+    });
+    let mut newest: Vec<NewestPending> = newest.collect();
+    newest.sort_by_key(|it| it.row);
     newest
 }
 
@@ -362,10 +374,6 @@ fn blocked(why: String) -> PlannedRequests {
     let mut plan = RequestPlan::new(object, "", RequestFacts::default());
     plan.obstacle = Some(Finding::warning(Reason::KubeletCertificatesBlocked, why));
     (ObservedRequests::default(), vec![plan])
-}
-
-fn explained(error: &KubeError) -> String {
-    if error.is_forbidden() { without_signing_rights(error) } else { error.to_string() }
 }
 
 /// Counts the requests in each state for the metrics.

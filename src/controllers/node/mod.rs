@@ -160,16 +160,6 @@ impl NodeController {
         apis.recorder.first(write)
     }
 
-    /// Plans the zone labels of the nodes in `selection` (the nodes that the user named, or all nodes), for `ccm node
-    /// relabel`.
-    pub fn evaluate_relabelling(
-        &self,
-        apis: &Apis,
-        selection: &Selection,
-    ) -> Result<Relabelling, CacheError> {
-        Ok(Relabelling::of(&apis.kube, self.evaluate(apis, selection)?))
-    }
-
     /// Returns all nodes. A list that is younger than half of the sync interval is used again.
     pub fn nodes(
         &self,

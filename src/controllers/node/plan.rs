@@ -64,6 +64,19 @@ impl ServerMatch {
     pub fn is_off(&self) -> bool {
         matches!(self, ServerMatch::Matched(instance, _) if instance.is_off)
     }
+
+    /// Returns what connects the node with a server, when this program only uses the node as a target.
+    pub fn foreign(&self) -> Option<&ForeignMatch> {
+        match self {
+            ServerMatch::TargetOnly(found) => Some(found),
+            _ => None,
+        }
+    }
+
+    /// Whether the node is of another provider and can be a target.
+    pub fn is_target_only(&self) -> bool {
+        self.foreign().is_some_and(|found| found.obstacle.is_none())
+    }
 }
 
 /// Makes the plans for all nodes. `servers` are all servers. A new node can have no matching server and not be ready.

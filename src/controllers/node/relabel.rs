@@ -43,10 +43,8 @@ impl Relabelling {
             && !self.dependents.iter().any(|dependent| dependent.is_obstacle)
     }
 
-    /// Takes the plans of a usual node sync, and limits each of them to the change of the zone labels, which is all
-    /// that `ccm node relabel` changes. Also reads which objects (volumes, DaemonSets and pods) require a zone label as
-    /// it is now.
-    pub(super) fn of(kube: &KubeClient, plans: Vec<NodePlan>) -> Relabelling {
+    /// Turns the plans of a sync into those of `ccm node relabel`, and reads which objects depend on the present labels.
+    pub fn of(kube: &KubeClient, plans: Vec<NodePlan>) -> Relabelling {
         let plans: Vec<NodePlan> = plans.into_iter().map(relabelled).collect();
         let dependents = dependents(kube, &plans);
         Relabelling { plans, dependents }

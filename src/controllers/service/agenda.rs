@@ -11,7 +11,7 @@ use crate::cache::Apis;
 use crate::controllers::controller::Selection;
 use crate::controllers::schedule::{Reads, Schedule, Why};
 use crate::kube::{KubeNode, KubeService};
-use crate::provider::{Urgency, clock};
+use crate::provider::{InstanceId, Urgency, clock};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
@@ -377,26 +377,22 @@ impl Dependencies {
         let provider = &*apis.provider;
         let mut of_nodes = DefaultHasher::new();
         departures.hash(&mut of_nodes);
-        for (node, _) in candidates(&seen.nodes, provider) {
-            node.name().hash(&mut of_nodes);
+        let mut add = |node: &KubeNode, found: (Vec<InstanceId>, bool, bool)| {
             // A node that was deleted and registered again is another node, even when its name and content are the
             // same.
-            node.metadata.uid.hash(&mut of_nodes);
-            node.spec.provider_id.hash(&mut of_nodes);
+            (node.name(), &node.metadata.uid, &node.spec.provider_id, found).hash(&mut of_nodes);
             for label in node.metadata.labels.iter() {
                 label.hash(&mut of_nodes);
             }
+        };
+        for (node, _) in candidates(&seen.nodes, provider) {
+            add(node, Default::default());
         }
         let servers = apis.instances_last();
         let servers = servers.as_deref().map(Vec::as_slice);
         for (node, found) in observe::foreign_matches(apis, &seen.nodes, servers) {
-            let of_named = found.named.iter().map(|server| server.id);
-            let decides = (of_named.collect::<Vec<_>>(), found.obstacle.is_some());
-            (node.name(), &node.metadata.uid, decides, observe::is_offered(node))
-                .hash(&mut of_nodes);
-            for label in node.metadata.labels.iter() {
-                label.hash(&mut of_nodes);
-            }
+            let named = found.named.iter().map(|server| server.id).collect();
+            add(node, (named, found.obstacle.is_some(), observe::is_offered(node)));
         }
         let mut others = of_groups(&seen.services, observe::known_group(apis));
         let has_groups = !others.is_empty();

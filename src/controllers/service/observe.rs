@@ -200,12 +200,19 @@ impl ObservedServices {
         departure: impl Fn(&KubeNode) -> Departure,
     ) {
         let dedicated = DedicatedServers::of(apis);
-        let others = foreign_matches(apis, nodes, servers.list);
-        let doubtful: HashSet<InstanceId> = others
+        let foreign = foreign_matches(apis, nodes, servers.list);
+        // Each server that has the name of a node of another provider, with this node, and whether they are matched.
+        let named: Vec<(&KubeNode, &Instance, bool)> = foreign
             .iter()
-            .filter(|(_, found)| found.obstacle.is_some())
-            .flat_map(|(_, found)| found.named.iter().map(|server| server.id))
+            .flat_map(|(node, found)| {
+                found.named.iter().map(|server| (*node, server, found.obstacle.is_none()))
+            })
             .collect();
+        let servers_of = |is_match: bool| -> HashSet<InstanceId> {
+            let named = named.iter().filter(|(.., it)| *it == is_match);
+            named.map(|(_, server, _)| server.id).collect()
+        };
+        let doubtful = servers_of(false);
         let list = servers.list.unwrap_or_default().iter();
         let by_id: HashMap<InstanceId, &Instance> =
             list.map(|server| (server.id, server)).collect();
@@ -233,34 +240,24 @@ impl ObservedServices {
             ..offer(node, id)
         });
         self.nodes = own.collect();
-        self.cluster.target_only = others.iter().map(|(node, _)| node.name().to_owned()).collect();
-        let certain = others.iter().filter(|(_, found)| found.obstacle.is_none());
-        let matched = certain.flat_map(|(_, found)| found.named.iter().map(|server| server.id));
-        self.cluster.matched = matched.collect();
-        for (node, found) in &others {
-            for server in &found.named {
-                let name = || node.name().to_owned();
-                // The public address of a dedicated server is taken from the API, and not from the status of the node,
-                // because the node's kubelet writes the status.
-                let public = server.public_ipv4.filter(|_| server.id.dedicated().is_some());
-                if server.id.cloud().is_some() {
-                    self.cluster.servers.entry(server.id).or_insert_with(name);
-                } else if let Some(ip) = public {
-                    self.cluster.dedicated.entry(ip.into()).or_insert_with(name);
-                    self.cluster.proven.insert(ip.into());
-                }
-                if is_offered(node) {
-                    self.nodes
-                        .push(OfferedNode { dedicated_ipv4: public, ..offer(node, server.id) });
-                }
+        self.cluster.target_only = foreign.iter().map(|(node, _)| node.name().to_owned()).collect();
+        self.cluster.matched = servers_of(true);
+        for (node, server, _) in &named {
+            let name = || node.name().to_owned();
+            // The addresses in the node's status are not used, because its kubelet writes them.
+            let public = server.public_ipv4.filter(|_| server.id.dedicated().is_some());
+            if server.id.cloud().is_some() {
+                self.cluster.servers.entry(server.id).or_insert_with(name);
+            } else if let Some(ip) = public {
+                self.cluster.dedicated.entry(ip.into()).or_insert_with(name);
+                self.cluster.proven.insert(ip.into());
+            }
+            if is_offered(node) {
+                self.nodes.push(OfferedNode { dedicated_ipv4: public, ..offer(node, server.id) });
             }
         }
-        let named: HashSet<&str> = others
-            .iter()
-            .filter(|(_, found)| !found.named.is_empty())
-            .map(|(node, _)| node.name())
-            .collect();
-        self.cluster.foreign_nodes.retain(|(name, _)| !named.contains(name.as_str()));
+        let known: HashSet<&str> = named.iter().map(|(node, ..)| node.name()).collect();
+        self.cluster.foreign_nodes.retain(|(name, _)| !known.contains(name.as_str()));
     }
 
     /// Whether the server with the lowest ID among all servers of the cluster's nodes still exists. One such server is

@@ -6,6 +6,7 @@ mod left;
 use crate::common::cluster::{Cluster, held, id, listen_ports, targets};
 use crate::common::{self, Daemon, Ran, ccm, env, wait_until, writes};
 use left::{FINALIZER, Left, Program, SERVICE_UID};
+use sandbox::kubelet::CertificateAsk;
 use serde_json::{Value, json};
 
 /// The arguments that the chart passes with a private Network, except those of the Lease, because the tests
@@ -75,6 +76,53 @@ fn load_balancers_of_hcloud_cloud_controller_manager_are_taken_over_without_a_wr
         }
         daemon.signal("-TERM");
         assert!(daemon.ended().success(), "{}", daemon.log());
+    });
+}
+
+/// Settings that hcloud-cloud-controller-manager does not have. The requests of kubelets are decided already, two of them
+/// by another program, and all nodes have provider IDs of this cloud.
+#[test]
+fn a_cluster_is_taken_over_without_a_write_with_each_value_of_each_new_setting() {
+    let cases = [
+        ("HCLOUD_INSTANCES_ZONE_LABEL", "datacenter", ""),
+        ("HCLOUD_INSTANCES_ZONE_LABEL", "location", ""),
+        ("HCLOUD_LOAD_BALANCERS_FOREIGN_NODES", "ignore", ""),
+        ("HCLOUD_LOAD_BALANCERS_FOREIGN_NODES", "match", ""),
+        ("HCLOUD_LOAD_BALANCERS_FOREIGN_NODES", "match", "--controllers=*,node-csr-approval"),
+        ("HCLOUD_INSTANCES_ZONE_LABEL", "location", "--controllers=*,node-csr-approval"),
+    ];
+    common::run_in_parallel(cases.into(), |(variable, value, flag)| {
+        let left = Left::with_dedicated(1, true);
+        let env = common::with(left.env.clone(), &[(variable, value)]);
+        let case = format!("{variable}={value} {flag}");
+        let words: Vec<&str> =
+            ITS_WORDS.iter().copied().chain([flag]).filter(|word| !word.is_empty()).collect();
+        left.cluster().grant("ccm", common::certificate_rules());
+        for (node, decision) in [("worker-1", "Approved"), ("worker-2", "Denied")] {
+            let name = CertificateAsk::of(node, &[node]).create(left.cluster());
+            left.cluster().edit("certificatesigningrequests", None, &name, |request| {
+                request["status"]["conditions"] = json!([{ "type": decision, "status": "True" }]);
+            });
+        }
+        let before = left.world();
+        let ran = ccm(&env, &[&words[..], &["--dry-run"]].concat()).with_code(0);
+        let last = ran.stdout.lines().last().unwrap();
+        assert!(last.starts_with("Plan: 0 to change, "), "{case}: {ran:?}");
+        assert!(last.ends_with(" 0 blocked"), "{case}: {ran:?}");
+        let ran = ccm(&env, &[&words[..], &["--once"]].concat()).with_code(0);
+        ran.warns(" 0 changed, ");
+        let often = ["--load-balancer-resync-period=10s", "--node-status-update-frequency=10s"];
+        let daemon = Daemon::start_with(&env, &[&words[..], &often].concat());
+        let enough = left.polls() + 3;
+        wait_until("polls of everything", || left.polls() >= enough);
+        let log = daemon.log();
+        assert_eq!(writes(&left.sandbox), Vec::<String>::new(), "{case}: {log}");
+        left.is_as(&before, &format!("{case}: {log}"));
+        assert!(!log.contains("WARN"), "{case}: {log}");
+        // The requests were read when the controller is on, and only then.
+        let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+        let is_read = left.sandbox.calls().count(|call| call.path == path) > 0;
+        assert_eq!(is_read, !flag.is_empty(), "{case}");
     });
 }
 
