@@ -520,7 +520,11 @@ impl<T> Execution<T> {
     /// target of a load balancer, and no new target could be added before, drops all remaining changes and returns
     /// `None`.
     fn next_change(&mut self) -> Option<Box<dyn Change>> {
-        let change = self.queue.pop_front()?;
+        let mut change = self.queue.pop_front()?;
+        while change.needs_all_before() && !self.result.refused.is_empty() {
+            self.result.is_target_refused |= adds_target(&*change);
+            change = self.queue.pop_front()?;
+        }
         let has_no_other = self.result.is_target_refused
             && !self.result.made.iter().any(|change| adds_target(&**change));
         if change.needs_another_first() && has_no_other {

@@ -220,7 +220,7 @@ reasons! {
         TargetsShared: WarningEvent Once;
         /// Another load balancer has the name. Choose another name in the annotation `name`.
         LoadBalancerNameTaken: WarningEvent;
-        /// No type is set, so an `lb11` is created. The annotation `type` sets another type.
+        /// No type is set, so the cheapest type that is offered is created. The annotation `type` sets another type.
         LoadBalancerTypeUnconfigured: NormalEvent;
         /// Hetzner removes this type. Choose another one.
         LoadBalancerTypeDeprecated: WarningEvent;

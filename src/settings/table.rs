@@ -291,9 +291,13 @@ settings! {
     /// Whether Services get load balancers. false leaves all of them unchanged.
     HCLOUD_LOAD_BALANCERS_ENABLED load_balancers_enabled: bool = parsed(boolean) => { default: Some("true"), }
 
-    /// Type of load balancers whose Service sets no type, e.g. lb21. Unset: a new load balancer is an lb11, an existing
-    /// one keeps its type.
+    /// Type of load balancers whose Service sets no type, e.g. lb21. auto: the cheapest type that fits; it grows by
+    /// itself (ccm help services). Unset: a new load balancer gets the cheapest type, an existing one keeps its type.
     HCLOUD_LOAD_BALANCERS_TYPE [kind = parsed(values::text)] => { kind: ValueKind::Text("TYPE"), }
+
+    /// Largest type that load balancers can get, e.g. lb21, whatever their Services ask for. An existing load balancer
+    /// that is larger is not changed.
+    HCLOUD_LOAD_BALANCERS_TYPE_MAX [permitted.largest_type = parsed(values::text)] => { kind: ValueKind::Text("TYPE"), }
 
     /// Location in which load balancers are created, e.g. fsn1. Not together with HCLOUD_LOAD_BALANCERS_NETWORK_ZONE.
     /// Unset: the location of most nodes; in profile hcloud the Service must then set it.

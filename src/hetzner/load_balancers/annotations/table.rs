@@ -86,9 +86,14 @@ table! {
     /// change renames it.
     NAME = of(Whole, "name", "text, e.g. `front`");
 
-    /// Type of the load balancer, which limits targets, ports and certificates. Unset: a new load balancer is an
-    /// `lb11`, an existing one keeps its type.
-    TYPE = of(Whole, "type", "e.g. `lb11`").variable(HCLOUD_LOAD_BALANCERS_TYPE);
+    /// Type of the load balancer, which limits targets, ports and certificates. With `auto` it gets the cheapest type
+    /// that fits, and grows by itself (`ccm help services`). Unset: a new load balancer gets the cheapest type, an
+    /// existing one keeps its type.
+    TYPE = of(Whole, "type", "e.g. `lb11`, or `auto`").variable(HCLOUD_LOAD_BALANCERS_TYPE);
+
+    /// Largest type that the load balancer can get, by `auto` or by name. The smaller of this and the environment
+    /// default counts. An existing load balancer that is larger is not changed.
+    TYPE_MAX = of(Whole, "type-max", "e.g. `lb21`").variable(HCLOUD_LOAD_BALANCERS_TYPE_MAX);
 
     /// Location in which the load balancer is created; it can't be moved later. Wins over `network-zone`. An empty
     /// value unsets the environment default. Both unset: the location of most nodes (profile `hcloud`: an error).
