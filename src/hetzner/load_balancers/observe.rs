@@ -8,7 +8,7 @@ use super::diff::subnets;
 use super::model::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use super::ownership::context::{BalancerSnapshot, ObservedBalancers, Project};
 use super::ownership::labels::Labelled;
-use super::type_choice::AUTO;
+use super::sizes::AUTO;
 use crate::hetzner::api::{Api, CachedList, Resource};
 use crate::hetzner::networks::{ApiNetwork, Subnet};
 use crate::provider::{ErrorKind, ProviderError, Service, Urgency, Usage, clock};

@@ -19,7 +19,8 @@ use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use super::ownership::removal::why_not_released;
 use super::settle::{Settled, Unsettled};
-use super::type_choice::{TypeChoice, type_choice};
+use super::sizes::TypeChoice;
+use super::type_choice::type_choice;
 use crate::provider::{
     self, Balancer, Claim, Cluster, Finding, LoadBalancerPlan, PlanOutcome, Reason, Service,
     ServiceInput, Then,

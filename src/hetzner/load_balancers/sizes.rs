@@ -10,10 +10,43 @@
 //! where no other type fits. The list itself lacks a type whose last date is over.
 
 use super::model::balancer::BalancerType;
+use crate::provider::{Sizing, Source};
 use std::cmp::{Ordering, Reverse};
 
 #[cfg(test)]
 mod tests;
+
+/// The value of the annotation `type` and of its setting that leaves the choice of the type to this program.
+pub(crate) const AUTO: &str = "auto";
+
+/// The type that a load balancer should have.
+pub(crate) struct TypeChoice<'a> {
+    pub(crate) kind: &'a BalancerType,
+    /// What sets the type, for display. `None` means that the load balancer keeps its type.
+    pub(crate) source: Option<Source>,
+    /// With `type: auto`, the sentence that announces the creation or the growth of the load balancer. `None` when the
+    /// type was not chosen or does not change.
+    pub(crate) reason: Option<String>,
+    /// With `type: auto`, what the load balancer must have room for, for display.
+    pub(crate) sizing: Option<Sizing>,
+    /// Whether the list of types must be read again before the type is written, because it is too old.
+    pub(crate) needs_list: bool,
+    /// Whether the Service must be planned again soon, because the list of types could not be read.
+    pub(crate) is_unfinished: bool,
+}
+
+impl<'a> TypeChoice<'a> {
+    pub(crate) fn of(kind: &'a BalancerType, source: Option<Source>) -> TypeChoice<'a> {
+        TypeChoice {
+            kind,
+            source,
+            reason: None,
+            sizing: None,
+            needs_list: false,
+            is_unfinished: false,
+        }
+    }
+}
 
 /// The numbers for which a load balancer must have room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,13 +12,10 @@ use super::diff::wanted_place;
 use super::model::balancer::BalancerType;
 use super::ownership::context::{PlanContext, default_source};
 use super::ownership::labels::Labelled;
-use super::sizes::{Demand, Offers};
+use super::sizes::{AUTO, Demand, Offers, TypeChoice};
 use crate::provider::{CheaperType, Finding, Reason, Sizing, Source, Sourced};
 use crate::text;
 use std::sync::LazyLock;
-
-/// The value of the annotation `type` and of its setting that leaves the choice of the type to this program.
-pub(crate) const AUTO: &str = "auto";
 
 /// The type of a new load balancer when neither an annotation nor a default names a type, and the list of types could
 /// not be read.
@@ -29,35 +26,6 @@ static USUAL_TYPE: LazyLock<BalancerType> = LazyLock::new(|| BalancerType {
     max_assigned_certificates: 10,
     ..BalancerType::default()
 });
-
-/// The type that a load balancer should have.
-pub(crate) struct TypeChoice<'a> {
-    pub(crate) kind: &'a BalancerType,
-    /// What sets the type, for display. `None` means that the load balancer keeps its type.
-    pub(crate) source: Option<Source>,
-    /// With `type: auto`, the sentence that announces the creation or the growth of the load balancer. `None` when the
-    /// type was not chosen or does not change.
-    pub(crate) reason: Option<String>,
-    /// With `type: auto`, what the load balancer must have room for, for display.
-    pub(crate) sizing: Option<Sizing>,
-    /// Whether the list of types must be read again before the type is written, because it is too old.
-    pub(crate) needs_list: bool,
-    /// Whether the Service must be planned again soon, because the list of types could not be read.
-    pub(crate) is_unfinished: bool,
-}
-
-impl<'a> TypeChoice<'a> {
-    fn of(kind: &'a BalancerType, source: Option<Source>) -> TypeChoice<'a> {
-        TypeChoice {
-            kind,
-            source,
-            reason: None,
-            sizing: None,
-            needs_list: false,
-            is_unfinished: false,
-        }
-    }
-}
 
 /// The limit from the annotation `type-max` and its setting.
 enum Limit<'a> {

@@ -29,7 +29,7 @@ fn refuse(status: u16, code: &str) -> Rule {
 
 impl World {
     fn set_ports(&self, name: &str, count: u16) {
-        let port = |at: u16| json!({ "name": format!("p{at}"), "port": 80 + at, "targetPort": 80 });
+        let port = |at: u16| json!({ "name": format!("p{at}"), "port": 80 + at, "protocol": "TCP", "nodePort": 31_000 + at });
         let ports: Vec<Value> = (0..count).map(port).collect();
         self.edit(name, |service| service["spec"]["ports"] = json!(ports));
     }
@@ -62,7 +62,7 @@ fn a_new_service_gets_a_type_that_fits_and_it_grows_with_the_nodes() {
     assert_eq!(kind(&world.balancer("web")), "lb31");
     assert!(!world.cloud_writes(mark).concat().contains("change_type"));
     let inspected = world.inspect("web", &[]);
-    assert_eq!(inspected["needs"]["cheaper"]["type"], "lb11");
+    assert_eq!(inspected["object"]["needs"]["cheaper"]["type"], "lb11");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::hetzner::load_balancers::ownership::guard::Guard;
 use crate::hetzner::load_balancers::ownership::labels::{
     Labelled, Ownership, WHOSE, counts_upstream,
 };
-use crate::hetzner::load_balancers::type_choice::TypeChoice;
+use crate::hetzner::load_balancers::sizes::TypeChoice;
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
     Description, Field, Finding, LeftOutNode, NodeWithPods, Reason, ServiceName, Source, Sourced,
