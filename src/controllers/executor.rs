@@ -520,11 +520,13 @@ impl<T> Execution<T> {
     /// target of a load balancer, and no new target could be added before, drops all remaining changes and returns
     /// `None`.
     fn next_change(&mut self) -> Option<Box<dyn Change>> {
-        let mut change = self.queue.pop_front()?;
-        while change.needs_all_before() && !self.result.refused.is_empty() {
-            self.result.is_target_refused |= adds_target(&*change);
-            change = self.queue.pop_front()?;
+        let has_refused = !self.result.refused.is_empty();
+        let needs_all = |next: &Box<dyn Change>| next.needs_all_before();
+        while has_refused && self.queue.front().is_some_and(needs_all) {
+            let left_out = self.queue.pop_front()?;
+            self.result.is_target_refused |= adds_target(&*left_out);
         }
+        let change = self.queue.pop_front()?;
         let has_no_other = self.result.is_target_refused
             && !self.result.made.iter().any(|change| adds_target(&**change));
         if change.needs_another_first() && has_no_other {

@@ -111,6 +111,10 @@ metrics! {
     /// released.
     LOAD_BALANCERS_USE: Gauge "ccm_load_balancers_use" ["use"];
 
+    /// The largest share of its included traffic of the month that a load balancer of a Service has used, as of the last
+    /// read: 1 is all of it. Further traffic costs money.
+    LOAD_BALANCERS_TRAFFIC: Gauge "ccm_load_balancers_traffic_ratio" [];
+
     /// Nodes that are left out of the targets of load balancers, by reason: departing (the node will stop soon), limit
     /// (the type of the load balancer takes no more targets).
     TARGETS_LEFT_OUT: Gauge "ccm_targets_left_out" ["reason"];

@@ -748,6 +748,14 @@ pub struct Consumption {
     pub usage: Option<Usage>,
 }
 
+impl Consumption {
+    /// Returns which share of the included traffic of the present month was used. `None` when it is not known.
+    pub fn traffic_ratio(&self) -> Option<f64> {
+        let (used, included) = self.outgoing_traffic.zip(self.included_traffic)?;
+        (included > 0).then(|| used as f64 / included as f64)
+    }
+}
+
 /// A certificate that ports of a load balancer use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -1033,6 +1041,8 @@ pub struct SeenHealth {
     pub use_of: BalancerUse,
     /// The numbers of healthy and unhealthy targets, counted on the ports of all Services together.
     pub counts: TargetCounts,
+    /// The share of the included traffic of the month that was used, see [`Consumption::traffic_ratio`].
+    pub traffic_ratio: Option<f64>,
     /// The UID of each Service, and the numbers of healthy and unhealthy targets, counted on the ports of this Service
     /// only.
     pub of_services: Vec<(String, TargetCounts)>,

@@ -53,7 +53,7 @@ use crate::cache::{Apis, CacheError, Poll, ReadFrom};
 use crate::kube::KubeService;
 use crate::metrics::{
     CERTIFICATE_EXPIRY, LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ,
-    LOAD_BALANCERS_USE,
+    LOAD_BALANCERS_TRAFFIC, LOAD_BALANCERS_USE,
 };
 use crate::provider::{
     Balancer, BalancerHealth, BalancerUse, Cluster, KeptObject, LoadBalancers, SeenHealth,
@@ -618,6 +618,8 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
         let such = health.iter().filter(|health| health.use_of == *use_of);
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
+    let traffic = health.iter().filter_map(|health| health.traffic_ratio);
+    LOAD_BALANCERS_TRAFFIC.set(&[], traffic.fold(0.0, f64::max));
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
     // When all Services are compared with their load balancers (`is_comparison`), the certificates are read if any
     // Service uses one. If they were not read then, no Service uses a certificate, and the metric with the earliest

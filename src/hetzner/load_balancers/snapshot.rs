@@ -106,6 +106,7 @@ impl provider::Snapshot for BalancerSnapshot {
             SeenHealth {
                 use_of: shown.use_of,
                 counts: shown.target_counts(None),
+                traffic_ratio: shown.consumption.traffic_ratio(),
                 of_services: of_services.collect(),
             }
         };

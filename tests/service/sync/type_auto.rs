@@ -1,11 +1,12 @@
 //! `type: auto`, from outside: a load balancer grows before its limits are hit, and nothing else waits for that.
 
-use crate::common::wait_until;
+use crate::common::{pass, wait_until};
 use crate::sync::world::{Cluster, NO_RESYNC, OFTEN, World, len, listen_ports, targets, text};
 use sandbox::Half;
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const AUTO: (&str, &str) = ("type", "auto");
 const TYPES: &str = "/v1/load_balancer_types";
@@ -39,6 +40,8 @@ impl World {
 fn a_new_service_gets_a_type_that_fits_and_it_grows_with_the_nodes() {
     let world = world(4);
     let _daemon = world.daemon(&[NO_RESYNC]);
+    // A node that is not ready is a target, and counts.
+    world.set_ready("worker-4", "False");
     world.create("web", &[AUTO], &[80]);
     assert_eq!(kind(&world.up("web")), "lb21");
     world.wait_for_event("web", "EnsuringLoadBalancer", &["lb21", "4 targets", "16.40 a month"]);
@@ -82,6 +85,22 @@ fn it_grows_with_the_ports() {
         &["16 TCP ports", "lb21 takes at most 15"],
     );
     assert_eq!(kind(&world.balancer("web")), "lb21");
+}
+
+#[test]
+fn the_list_of_types_is_read_again_before_it_grows() {
+    let world = World::new(1);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    world.create("web", &[AUTO], &[80]);
+    world.up("web");
+    pass(&world.sandbox, Duration::from_secs(900));
+    let mark = world.mark();
+    world.set_ports("web", 5);
+    wait_until("five ports", || listen_ports(&world.balancer("web")).len() == 5);
+    assert_eq!(world.calls_of(mark, TYPES), 0, "nothing grows");
+    world.set_ports("web", 6);
+    wait_until("six ports", || listen_ports(&world.balancer("web")).len() == 6);
+    assert_eq!(world.calls_of(mark, TYPES), 1);
 }
 
 /// Whatever the API answers, the ports and targets that fit the present type are synced, and the same type is asked for
