@@ -521,8 +521,7 @@ impl<T> Execution<T> {
     /// `None`.
     fn next_change(&mut self) -> Option<Box<dyn Change>> {
         let has_refused = !self.result.refused.is_empty();
-        let needs_all = |next: &Box<dyn Change>| next.needs_all_before();
-        while has_refused && self.queue.front().is_some_and(needs_all) {
+        while has_refused && self.queue.front().is_some_and(|next| next.needs_all_before()) {
             let left_out = self.queue.pop_front()?;
             self.result.is_target_refused |= adds_target(&*left_out);
         }
