@@ -8,12 +8,12 @@ use crate::cache::Refresh;
 use crate::controllers::lifecycle::OUT_OF_SERVICE;
 use crate::controllers::node::NodePlan;
 use crate::controllers::route::State;
-use crate::controllers::service::{self, Want};
+use crate::controllers::service::{self, ServicePlan, Want};
 use crate::provider::clock;
 use crate::settings::{Command, Output};
 use crate::text::duration::shown_duration;
 use serde::Serialize;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 
 /// The greatest number of problems that `ccm status` shows. If there are more, it shows the worst of them.
@@ -66,6 +66,9 @@ struct Screen<'a> {
     #[serde(flatten)]
     special: SpecialNodes,
     load_balancers: Option<Count>,
+    /// How many load balancers of each type Services have. Empty unless ccm chooses the type of one of them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    load_balancer_types: BTreeMap<&'a str, usize>,
     routes: Option<Count>,
 }
 
@@ -126,6 +129,7 @@ impl<'a> Screen<'a> {
                 out_of_service_nodes: count(&|plan| plan.node.taint(OUT_OF_SERVICE).is_some()),
             },
             load_balancers: load_balancers(view),
+            load_balancer_types: load_balancer_types(view),
             routes: view.routes.as_ref().ok().map(|plan| {
                 let all = plan.rows.iter().map(|row| row.state);
                 let ours = all.filter(|state| !matches!(state, State::LeftAlone | State::NotOurs));
@@ -158,6 +162,9 @@ impl<'a> Screen<'a> {
             None => why.map_or("?".into(), unread),
         };
         let balancers = count(&self.load_balancers, "serving", gap(&view.services.plans));
+        let types =
+            self.load_balancer_types.iter().map(|(kind, count)| format!(", {count} {kind}"));
+        let balancers = balancers + &types.collect::<String>();
         let late = view.certificates.as_ref().ok();
         let late = late.map(|seen| doctor::waiting_certificates(seen).len());
         let schemes = view.nodes.as_ref().map(|nodes| schemes(nodes)).unwrap_or_default();
@@ -237,6 +244,19 @@ fn load_balancers(view: &DoctorView) -> Option<Count> {
         *serves.entry(key).or_insert(true) &= counts.is_some_and(|counts| counts.healthy > 0);
     }
     Some(Count::of(serves.into_values()))
+}
+
+/// Counts the load balancers of Services by their types. The result is empty unless ccm chooses the type of one of them.
+fn load_balancer_types<'a>(view: &'a DoctorView) -> BTreeMap<&'a str, usize> {
+    let plans = view.services.plans.iter().flatten();
+    let plans: Vec<&ServicePlan> = plans.filter(|plan| plan.want == Want::Ensure).collect();
+    let mut types = BTreeMap::new();
+    if plans.iter().any(|plan| plan.cloud.sizing.is_some()) {
+        let found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
+        let all: BTreeMap<u64, &str> = found.map(|found| (found.id, &*found.kind)).collect();
+        all.into_values().for_each(|kind| *types.entry(kind).or_default() += 1);
+    }
+    types
 }
 
 /// Returns the schemes of the provider IDs of all nodes that are targets only, e.g. `k3s://, rke2://`.

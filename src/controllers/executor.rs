@@ -523,6 +523,11 @@ impl<T> Execution<T> {
     /// target of a load balancer, and no new target could be added before, drops all remaining changes and returns
     /// `None`.
     fn next_change(&mut self) -> Option<Box<dyn Change>> {
+        let has_refused = !self.result.refused.is_empty();
+        while has_refused && self.queue.front().is_some_and(|next| next.needs_all_before()) {
+            let left_out = self.queue.pop_front()?;
+            self.result.is_target_refused |= adds_target(&*left_out);
+        }
         let change = self.queue.pop_front()?;
         let has_no_other = self.result.is_target_refused
             && !self.result.made.iter().any(|change| adds_target(&**change));

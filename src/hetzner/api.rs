@@ -86,6 +86,11 @@ pub(super) struct CachedList<T> {
 }
 
 impl<T> CachedList<T> {
+    /// Whether the cached list is older than `age`, or no list is cached.
+    pub(super) fn is_older(&self, age: Duration) -> bool {
+        lock(&self.read).as_ref().is_none_or(|(at, _)| clock::since(*at) >= age)
+    }
+
     /// Returns the cached list, or reads a new list and caches it. `is_good` gets the time since the cached list was
     /// read, and the list. When it returns `false`, `read` reads a new list. While nothing is cached, `first` can
     /// return a list to cache that was read earlier for another purpose, with the time of that read.

@@ -135,6 +135,7 @@ impl Hetzner {
             defaults: self.settings.load_balancers.clone().unwrap_or_default(),
             network,
             api: Arc::clone(&self.api),
+            types: Arc::clone(&self.polls.types),
         }
     }
 

@@ -121,6 +121,10 @@ metrics! {
     /// shared (by several Services), external (made by another owner) and released (not managed by ccm any more).
     LOAD_BALANCERS_USE: Gauge "ccm_load_balancers_use" ["use"];
 
+    /// The share of the month's included traffic that the load balancer of a Service has used, as of the last read. Of
+    /// all load balancers of Services, this is the largest share. 1 means all of it; further traffic costs money.
+    LOAD_BALANCERS_TRAFFIC: Gauge "ccm_load_balancers_traffic_ratio" [];
+
     /// Number of nodes that are left out of the targets of load balancers, by reason. The reason is departing (the node
     /// will stop soon) or limit (the type of the load balancer takes no more targets).
     TARGETS_LEFT_OUT: Gauge "ccm_targets_left_out" ["reason"];

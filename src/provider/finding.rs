@@ -232,7 +232,8 @@ reasons! {
         TargetsShared: WarningEvent Once;
         /// Another load balancer has the name in the annotation `name`. Choose another name.
         LoadBalancerNameTaken: WarningEvent;
-        /// No load balancer type is set, so an `lb11` is created. The annotation `type` sets another type.
+        /// No load balancer type is set, so the cheapest type that is offered is created. The annotation `type` sets
+        /// another type.
         LoadBalancerTypeUnconfigured: NormalEvent;
         /// Hetzner will remove the type of the load balancer. Choose another type in the annotation `type`.
         LoadBalancerTypeDeprecated: WarningEvent;

@@ -99,6 +99,12 @@ pub trait Snapshot: Send + Sync {
     /// Whether this snapshot of the cloud contains all data that a plan for this Service needs. Makes no API call.
     fn covers(&self, service: &Service) -> bool;
 
+    /// Returns the same snapshot with a new list of load balancer types. Calls the API, unless the list was read lately.
+    /// `None` when the cloud has no such list.
+    fn with_new_types(&self, _urgency: Urgency) -> Option<Arc<dyn Snapshot>> {
+        None
+    }
+
     /// Returns how many API calls are needed to read the data of this snapshot of the cloud again.
     fn calls(&self) -> u32;
 
@@ -185,6 +191,8 @@ pub struct Needs {
     /// one of the cluster's nodes in the project. No proof is needed when a load balancer has a label with the UID of
     /// the Service, or with the name of the group of Services that share it.
     pub project: bool,
+    /// Whether the list of load balancer types must be read again, because the plan chooses a type from it.
+    pub types: bool,
 }
 
 /// A planned write in the cloud.
@@ -213,6 +221,17 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
     /// not prevent the other targets.
     fn may_fail_alone(&self) -> bool {
         false
+    }
+
+    /// Whether the change is made only when all changes before it were made, because one of them makes room for it.
+    fn needs_all_before(&self) -> bool {
+        false
+    }
+
+    /// Returns the text that announces the change in an event before it is made. `None` when it is announced without
+    /// details.
+    fn announcement(&self) -> Option<&str> {
+        None
     }
 
     /// Returns the smaller change that is made when the API refuses a part of this change. For example, it creates a
@@ -324,6 +343,31 @@ pub struct LoadBalancerPlan {
     /// The nodes that are wanted as targets and run pods of the Services in `pods_of`, sorted by name. These Services
     /// prefer nodes with pods. The list is empty while the EndpointSlices of these Services were not read.
     pub with_pods: Vec<NodeWithPods>,
+    /// What the load balancer must have room for. `None` when this program does not choose its type.
+    pub sizing: Option<Sizing>,
+}
+
+/// The numbers by which the type of a load balancer is chosen with `type: auto`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sizing {
+    /// The nodes that are wanted as targets, ready or not, and the targets of others.
+    pub targets: usize,
+    pub ports: usize,
+    pub certificates: usize,
+    /// A type that fits and costs less than the present type. `None` when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cheaper: Option<CheaperType>,
+}
+
+/// A type of load balancer that costs less than the present one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheaperType {
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The monthly price without taxes.
+    pub monthly_price: f64,
 }
 
 /// A node that Services want as a target of a load balancer, and on which pods of these Services run.
@@ -708,6 +752,14 @@ pub struct Consumption {
     pub usage: Option<Usage>,
 }
 
+impl Consumption {
+    /// Returns which share of the included traffic of the present month was used. `None` when it is not known.
+    pub fn traffic_ratio(&self) -> Option<f64> {
+        let (used, included) = self.outgoing_traffic.zip(self.included_traffic)?;
+        (included > 0).then(|| used as f64 / included as f64)
+    }
+}
+
 /// A certificate that ports of a load balancer use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -997,6 +1049,8 @@ pub struct SeenHealth {
     pub use_of: BalancerUse,
     /// The numbers of healthy and unhealthy targets, judged by the health checks of the ports of all Services.
     pub counts: TargetCounts,
+    /// The share of the included traffic of the month that was used, see [`Consumption::traffic_ratio`].
+    pub traffic_ratio: Option<f64>,
     /// The UID of each Service, and the numbers of healthy and unhealthy targets, counted on the ports of this Service
     /// only.
     pub of_services: Vec<(String, TargetCounts)>,

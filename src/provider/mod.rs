@@ -39,10 +39,10 @@ pub use instance::{
 pub use interned::{Interned, NodeLabels};
 pub use load_balancer::{
     ActionId, Actions, Applied, Balancer, BalancerHealth, BalancerUse, Cause, CauseKind, Change,
-    ChangeKind, Claim, Consumption, EXCHANGES_AT_MOST, EXCHANGES_OF_BALANCER, Field,
+    ChangeKind, CheaperType, Claim, Consumption, EXCHANGES_AT_MOST, EXCHANGES_OF_BALANCER, Field,
     HealthyTargets, KeptObject, LeftOutNode, LeftOutState, LoadBalancerPlan, LoadBalancers, Needs,
     NodeWithPods, Orphan, PlanOutcome, PortOwner, SeenHealth, ServiceInput, ShownCertificate,
-    Snapshot, SoftRemoval, Target, TargetCounts, TargetHealth, Then, Usage, WhyKept,
+    Sizing, Snapshot, SoftRemoval, Target, TargetCounts, TargetHealth, Then, Usage, WhyKept,
 };
 pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{

@@ -233,7 +233,7 @@ impl CertificateDomains {
 /// The settings in `permitted` limit what Services can ask for. A field is `None` when its setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancerDefaults {
-    /// `HCLOUD_LOAD_BALANCERS_TYPE`: the load balancer type, e.g. `lb11`.
+    /// `HCLOUD_LOAD_BALANCERS_TYPE`: the load balancer type, e.g. `lb11`, or the word `auto`.
     pub kind: Option<Sourced<String>>,
     /// `HCLOUD_LOAD_BALANCERS_LOCATION`: the location of new load balancers. It can't be
     /// set together with `network_zone`.
@@ -296,6 +296,8 @@ pub struct HealthCheckDefaults {
 /// certificates. A field is `None` when its setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PermittedUse {
+    /// `HCLOUD_LOAD_BALANCERS_TYPE_MAX`: the largest type that load balancers can get.
+    pub largest_type: Option<Sourced<String>>,
     /// `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES`: the ranges of the private addresses that Services can ask for.
     pub private_ipv4_ranges: Option<Sourced<Vec<Ipv4Net>>>,
     /// `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`: the label selector for the Primary IPs that Services can use.

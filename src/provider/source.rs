@@ -63,6 +63,15 @@ impl Source {
         }
     }
 
+    /// Returns the same source with a further text in brackets behind the name of an annotation or variable.
+    pub fn with_detail(&self, detail: &str) -> Source {
+        match self {
+            Source::Annotation(name) => Source::Annotation(format!("{name} ({detail})")),
+            Source::Environment(name) => Source::Environment(format!("{name} ({detail})")),
+            other => other.clone(),
+        }
+    }
+
     /// Whether a person has set the value, in an annotation, a label, a variable or a flag.
     pub fn is_set(&self) -> bool {
         use Source::{Annotation, Environment, Flag, Label};

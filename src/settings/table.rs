@@ -297,9 +297,14 @@ settings! {
     /// Whether Services get load balancers. With false, all load balancers stay unchanged.
     HCLOUD_LOAD_BALANCERS_ENABLED load_balancers_enabled: bool = parsed(boolean) => { default: Some("true"), }
 
-    /// Type of load balancers whose Service names no type, e.g. lb21. Without this setting, a new load balancer is an
-    /// lb11, and an existing one keeps its type.
+    /// Type of load balancers whose Service names no type, e.g. lb21. With auto, ccm chooses the cheapest type that fits,
+    /// and a larger one before a limit is hit (see ccm help services). Without this setting, a new load balancer gets the
+    /// cheapest type, and an existing one keeps its type.
     HCLOUD_LOAD_BALANCERS_TYPE [kind = parsed(values::text)] => { kind: ValueKind::Text("TYPE"), }
+
+    /// Largest type that load balancers can get, e.g. lb21, whatever their Services ask for. An existing load balancer
+    /// that is larger is not changed.
+    HCLOUD_LOAD_BALANCERS_TYPE_MAX [permitted.largest_type = parsed(values::text)] => { kind: ValueKind::Text("TYPE"), }
 
     /// Location in which load balancers are created, e.g. fsn1. It can't be combined with
     /// HCLOUD_LOAD_BALANCERS_NETWORK_ZONE. Without both, a load balancer is created in the location where most nodes

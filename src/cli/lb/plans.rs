@@ -311,6 +311,9 @@ impl Serialize for ServiceJson<'_> {
         map.serialize_entry("wants", wants)?;
         map.serialize_entry("finalizer", &service.has_our_finalizer())?;
         map.serialize_entry("ingress", &service.status.load_balancer.ingress)?;
+        if let Some(sizing) = &plan.cloud.sizing {
+            map.serialize_entry("needs", sizing)?;
+        }
         if !plan.cloud.left_out.is_empty() {
             map.serialize_entry("leftOut", &plan.cloud.left_out)?;
         }

@@ -39,11 +39,14 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
 /// Writes the event which says that the first change of a Service's load balancer is about to be made, e.g.
 /// `EnsuringLoadBalancer`. For some kinds of changes there is no such event.
 pub(super) fn begin(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
-    let (reason, text) = match kind {
-        ChangeKind::Settings => (Reason::EnsuringLoadBalancer, "Ensuring load balancer"),
-        ChangeKind::Removal => (Reason::DeletingLoadBalancer, "Deleting load balancer"),
+    let (reason, mut text) = match kind {
+        ChangeKind::Settings => (Reason::EnsuringLoadBalancer, "Ensuring load balancer".to_owned()),
+        ChangeKind::Removal => (Reason::DeletingLoadBalancer, "Deleting load balancer".to_owned()),
         ChangeKind::Targets | ChangeKind::Release => return,
     };
+    if let Some(announcement) = plan.changes_now().find_map(Change::announcement) {
+        text = format!("{text}: {announcement}");
+    }
     report(apis, &plan.object, [Finding::info(reason, text)]);
 }
 

@@ -276,6 +276,7 @@ mod tests {
         let health = [SeenHealth {
             use_of: BalancerUse::Own,
             counts,
+            traffic_ratio: None,
             of_services: vec![("u".to_owned(), counts)],
         }];
         let look = Look {

@@ -53,7 +53,7 @@ use crate::cache::{Apis, CacheError, Poll, ReadFrom};
 use crate::kube::KubeService;
 use crate::metrics::{
     CERTIFICATE_EXPIRY, LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ,
-    LOAD_BALANCERS_USE,
+    LOAD_BALANCERS_TRAFFIC, LOAD_BALANCERS_USE,
 };
 use crate::provider::{
     Balancer, BalancerHealth, BalancerUse, Cluster, KeptObject, LoadBalancers, SeenHealth,
@@ -625,6 +625,8 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
         let such = health.iter().filter(|health| health.use_of == *use_of);
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
+    let traffic = health.iter().filter_map(|health| health.traffic_ratio);
+    LOAD_BALANCERS_TRAFFIC.set(&[], traffic.fold(0.0, f64::max));
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
     // The certificates were read if at least one Service uses a certificate. During a comparison of all Services with
     // their load balancers (`is_comparison`), certificates that were not read therefore mean that no Service uses one.

@@ -154,6 +154,10 @@ impl ObservedServices {
                 self.offer_again(apis, nodes, ServerList { list, is_certain: false });
             }
         }
+        if needs.types {
+            let with_types = self.snapshot.with_new_types(self.urgency);
+            self.snapshot = with_types.unwrap_or_else(|| Arc::clone(&self.snapshot));
+        }
         // One existing server of the cluster already proves that the token is for the Hetzner Cloud project of this
         // cluster. To read one server takes fewer calls than to read all.
         let is_one_enough = needs.project && !needs.servers;

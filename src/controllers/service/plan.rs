@@ -209,6 +209,7 @@ pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
         servers: one.servers || other.servers,
         services: one.services || other.services,
         project: one.project || other.project,
+        types: one.types || other.types,
     })
 }
 

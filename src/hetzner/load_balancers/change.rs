@@ -104,6 +104,12 @@ pub(super) enum Purpose {
     /// refused some of the new targets, the write is made only if at least one new target was added. So the load
     /// balancer always has a target.
     LastTarget,
+    /// The write gives the load balancer the larger type that `type: auto` has chosen. When it fails, the changes after
+    /// it are made that do not need the larger type.
+    Growth,
+    /// The write adds a port or a target for which the present type of the load balancer has no room. It is made only
+    /// when all changes before it were made.
+    NeedsGrowth,
     /// The write uploads the last certificate of a plan. After this write all certificates are read again, because
     /// changes of ports need the IDs of the uploaded certificates.
     LastUpload,
@@ -131,6 +137,8 @@ pub struct BalancerChange {
     pub(super) pair: Option<Arc<TlsPair>>,
     /// The name of the load balancer, when the write creates one. `None` for every other write.
     new_name: Option<Sourced<String>>,
+    /// The text that announces the write in an event, when this program has chosen the type of the load balancer.
+    announcement: Option<String>,
 }
 
 /// A line of a private key with at least this number of characters is hidden in error texts. A shorter line reveals
@@ -175,6 +183,7 @@ impl BalancerChange {
             soft_removal: None,
             pair: None,
             new_name: None,
+            announcement: None,
         }
     }
 
@@ -200,6 +209,19 @@ impl BalancerChange {
         change.description = Description::new(WriteVerb::CREATE, noun, details);
         change.new_name = Some(name);
         change
+    }
+
+    /// Adds the reason for a type that this program has chosen to the description of the change. A change of an existing
+    /// load balancer is then allowed to fail alone. Without a reason, the change stays as it is.
+    pub(super) fn announced(mut self, reason: Option<String>) -> BalancerChange {
+        if let Some(reason) = &reason {
+            self.description = self.description.because(&format!(" ({reason})"));
+            if self.id.is_some() {
+                self.purpose = Purpose::Growth;
+            }
+        }
+        self.announcement = reason;
+        self
     }
 
     pub(super) fn guarded(mut self, guard: Guard) -> BalancerChange {
@@ -368,6 +390,10 @@ impl BalancerChange {
                 Err(ProviderError::new(ErrorKind::InPart, failed.error.message))
             }
             _ if self.action.is(Deletes) && failed.error.kind == ErrorKind::NotFound => Ok(Applied::Done),
+            // The growth of a load balancer must not stop other changes, whatever the API answers.
+            _ if self.purpose == Purpose::Growth && failed.error.kind == ErrorKind::Unavailable => {
+                Err(ProviderError::new(ErrorKind::Other, failed.error.message))
+            }
             _ => Err(match self.next_step(&failed) {
                 Some(step) => {
                     let message = format!("{}; {step}", failed.error);
@@ -565,11 +591,19 @@ impl provider::Change for BalancerChange {
     }
 
     fn may_follow_at_once(&self) -> bool {
-        self.action.is(FollowsAtOnce)
+        self.action.is(FollowsAtOnce) && !self.needs_all_before()
     }
 
     fn may_fail_alone(&self) -> bool {
-        self.action.is(FailsAlone)
+        self.action.is(FailsAlone) || self.purpose == Purpose::Growth
+    }
+
+    fn needs_all_before(&self) -> bool {
+        self.purpose == Purpose::NeedsGrowth
+    }
+
+    fn announcement(&self) -> Option<&str> {
+        self.announcement.as_deref()
     }
 
     /// Returns a change that creates the load balancer without ports and targets, which are added
@@ -579,6 +613,7 @@ impl provider::Change for BalancerChange {
         let mut body = self.request.body.clone();
         body.insert("services".to_owned(), json!([]));
         let bare = BalancerChange::creation(&self.project, name, Value::Object(body), Vec::new());
+        let bare = bare.announced(self.announcement.clone());
         Some(Box::new(bare))
     }
 

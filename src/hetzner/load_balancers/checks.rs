@@ -6,12 +6,13 @@
 use super::annotations;
 use super::annotations::parser::AnnotationParser;
 use super::desired::Desired;
-use super::diff::USUAL_TYPE;
 use super::model::balancer::BalancerType;
+use super::model::listener::Listener;
 use super::ownership::context::PlanContext;
+use super::ownership::group::Group;
 use super::ownership::labels::Labelled;
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_FOREIGN_NODES;
-use crate::provider::{Finding, InstanceId, ProviderId, Reason};
+use crate::provider::{InstanceId, ProviderId};
 use std::collections::BTreeSet;
 
 /// Returns why the load balancer must not be changed. The reason is that one of its targets is the server of a node
@@ -58,62 +59,6 @@ pub(super) fn serves_foreign_node(context: &PlanContext, balancer: Labelled) -> 
     ))
 }
 
-/// Returns the type that the load balancer should have. The annotation `type` sets it, or else the environment variable
-/// with the default for this annotation. When neither does, it is the present type, or `lb11` for a new load balancer.
-/// A type that does not exist is reported.
-pub(super) fn kind<'a>(
-    parser: &mut AnnotationParser,
-    context: &PlanContext<'a>,
-    desired: &Desired,
-    there: Option<Labelled<'a>>,
-) -> Option<&'a BalancerType> {
-    let has = there.map(|labelled| &labelled.balancer.load_balancer_type);
-    let wanted = match (desired.kind(), has) {
-        (Some(wanted), _) => wanted.value.as_str(),
-        (None, Some(has)) => has.name.as_str(),
-        // No load balancer was found, and none will be created, so no type is needed. There are two cases. The Service
-        // asks for an external load balancer (one that somebody else made). Or the Service shares a load balancer, but
-        // no Service is allowed to decide about its settings.
-        (None, None) if context.group.is_external() || context.group.has_no_decider() => {
-            return None;
-        }
-        (None, None) => {
-            let message = format!(
-                "no load balancer type is set, so an {USUAL_TYPE} is created; annotation {} sets another type",
-                annotations::TYPE.key()
-            );
-            parser.finding(Finding::info(Reason::LoadBalancerTypeUnconfigured, message));
-            USUAL_TYPE
-        }
-    };
-    // The list of types is `None` when annotations are checked without the API, for example by `ccm lint` without an
-    // API token.
-    let types = context.observed.types.as_deref();
-    let is_it = |kind: &&BalancerType| kind.name == wanted;
-    let found = || types?.iter().find(is_it);
-    let Some(kind) = has.filter(is_it).or_else(found) else {
-        let names: Vec<&str> = types?.iter().map(|kind| kind.name.as_str()).collect();
-        let source = desired.kind().map(|kind| kind.source.to_string());
-        parser.whole_problem(format!(
-            "{}: there is no type {}; use {}",
-            source.unwrap_or_else(|| "type".to_owned()),
-            crate::text::quoted(wanted),
-            crate::text::one_of(&names)
-        ));
-        return has;
-    };
-    if let Some(deprecation) = &kind.deprecation {
-        let why = format!(
-            "type {} of the load balancer is deprecated and ends after {}: choose another in annotation {}",
-            kind.name,
-            deprecation.unavailable_after,
-            annotations::TYPE.key()
-        );
-        parser.warning(Reason::LoadBalancerTypeDeprecated, why);
-    }
-    Some(kind)
-}
-
 /// Reports a problem when the Service needs more ports or certificates than the type of the load balancer allows. The
 /// API would refuse the ports beyond the limit.
 pub(super) fn check_services(
@@ -141,7 +86,7 @@ pub(super) fn check_services(
             "{whose}, but a load balancer of type {name} takes at most {most}: {larger}, or remove ports"
         ));
     }
-    let (certificates, most) = (certificates(desired, there), kind.max_assigned_certificates);
+    let (certificates, most) = (certificates(desired, there, None), kind.max_assigned_certificates);
     if certificates > most {
         parser.problem(format!(
             "the ports need {certificates} certificates, but a load balancer of type {name} takes at most {most}: \
@@ -152,8 +97,13 @@ pub(super) fn check_services(
 }
 
 /// Returns how many different certificates all HTTPS ports of the Service use together, including certificates that
-/// existing ports keep.
-fn certificates(desired: &Desired, there: Option<Labelled>) -> usize {
+/// existing ports keep. With `others`, the certificates of all other ports that stay on the load balancer are counted
+/// as well.
+pub(super) fn certificates(
+    desired: &Desired,
+    there: Option<Labelled>,
+    others: Option<&Group>,
+) -> usize {
     let mut ids = BTreeSet::new();
     for port in &desired.ports {
         let found = there.and_then(|there| there.balancer.listener(port.listener.listen_port));
@@ -161,6 +111,13 @@ fn certificates(desired: &Desired, there: Option<Labelled>) -> usize {
         if listener.is_https() {
             ids.extend(listener.certificates());
         }
+    }
+    for (balancer, group) in there.into_iter().zip(others) {
+        let is_own = |number| desired.ports.iter().any(|own| own.listener.listen_port == number);
+        let stays = |port: &&Listener| {
+            port.is_https() && !is_own(port.listen_port) && !group.is_unwanted(balancer, port)
+        };
+        ids.extend(balancer.services.iter().filter(stays).flat_map(Listener::certificates));
     }
     ids.len()
 }

@@ -8,9 +8,10 @@ use super::diff::subnets;
 use super::model::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use super::ownership::context::{BalancerSnapshot, ObservedBalancers, Project};
 use super::ownership::labels::Labelled;
+use super::sizes::AUTO;
 use crate::hetzner::api::{Api, CachedList, Resource};
 use crate::hetzner::networks::{ApiNetwork, Subnet};
-use crate::provider::{ProviderError, Service, Urgency, Usage, clock};
+use crate::provider::{ErrorKind, ProviderError, Service, Urgency, Usage, clock};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 /// change, so they are cached and not read again each time when the load balancers are read.
 #[derive(Default)]
 pub(in crate::hetzner) struct EarlierPolls {
-    types: CachedList<BalancerType>,
+    pub(in crate::hetzner) types: Arc<CachedList<BalancerType>>,
     subnets: CachedList<Subnet>,
 }
 
@@ -47,8 +48,10 @@ pub(in crate::hetzner) fn observe(
     let mut snapshot = BalancerSnapshot::new(project, observed);
     let wanted: Vec<&str> = services
         .iter()
-        .filter(|service| needs_types(&snapshot, service))
-        .map(|service| wanted_type(&snapshot.project, service).unwrap_or_default())
+        .filter(|service| {
+            needs_types(&snapshot, service) || chooses_type(&snapshot.project, service)
+        })
+        .flat_map(|service| wanted_types(&snapshot.project, service))
         .collect();
     if !wanted.is_empty() {
         let is_good = |age: Duration, types: &[BalancerType]| {
@@ -57,8 +60,9 @@ pub(in crate::hetzner) fn observe(
             let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
             age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
         };
-        let types = earlier.types.get(|| None, is_good, || api.list("", urgency))?;
-        snapshot.observed.types = Some(types);
+        let are_named = wanted.iter().any(|name| !name.is_empty());
+        let read = read_types(&snapshot.project, is_good, urgency);
+        snapshot.observed.note_types(read, are_named)?;
     }
     if let Some(network) = network {
         let subnets = subnets::read(&earlier.subnets, network, &snapshot, services, urgency)?;
@@ -80,12 +84,53 @@ pub(in crate::hetzner) fn observe(
     Ok(snapshot)
 }
 
+/// Returns the list of load balancer types, and whether it is too old for a choice that is written.
+fn read_types(
+    project: &Project,
+    is_good: impl FnOnce(Duration, &[BalancerType]) -> bool,
+    urgency: Urgency,
+) -> Result<(Arc<Vec<BalancerType>>, bool), ProviderError> {
+    let types = project.types.get(|| None, is_good, || project.api.list("", urgency))?;
+    Ok((types, project.types.is_older(TYPES_CERTAIN)))
+}
+
+impl ObservedBalancers {
+    /// Stores the list of types, or why it could not be read. When a Service names a type, the error is returned.
+    fn note_types(
+        &mut self,
+        read: Result<(Arc<Vec<BalancerType>>, bool), ProviderError>,
+        are_named: bool,
+    ) -> Result<(), ProviderError> {
+        (self.types, self.are_types_old, self.types_error) = match read {
+            Ok((types, are_old)) => (Some(types), are_old, None),
+            Err(error) if are_named || !matches!(error.kind, ErrorKind::Unavailable) => {
+                return Err(error);
+            }
+            Err(error) => (None, false, Some(error.message)),
+        };
+        Ok(())
+    }
+}
+
+/// Returns the snapshot with a list of types that is at most [`TYPES_CERTAIN`] old. When the list can't be read, the
+/// result has no list, so that no type is chosen from an old one.
+pub(super) fn with_new_types(snapshot: &BalancerSnapshot, urgency: Urgency) -> BalancerSnapshot {
+    let (project, mut observed) = (snapshot.project.clone(), snapshot.observed.clone());
+    let read = read_types(&project, |age, _| age < TYPES_CERTAIN, urgency);
+    if let Err(error) = observed.note_types(read, false) {
+        (observed.types, observed.types_error) = (None, Some(error.message));
+    }
+    BalancerSnapshot::new(project, observed)
+}
+
 /// Whether `snapshot`, the data that were read from Hetzner's API, contains everything that a plan for this Service
 /// needs. For example, the list of certificates is needed when the Service names a certificate.
 pub(super) fn covers(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let observed = &snapshot.observed;
     observed.is_for_manifests
-        || (observed.types.is_some() || !needs_types(snapshot, service))
+        || (observed.types.is_some()
+            || observed.types_error.is_some()
+            || !needs_types(snapshot, service))
             && (observed.certificates.is_some() || !needs_certificates(service))
             && (observed.primary_ips.is_some() || !needs_primary_ips(snapshot, service))
 }
@@ -95,8 +140,16 @@ pub(super) fn covers(snapshot: &BalancerSnapshot, service: &Service) -> bool {
 fn needs_types(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let wanted = wanted_type(&snapshot.project, service);
     own(snapshot, service).is_none_or(|balancer| {
-        wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
+        wanted.is_some_and(|wanted| wanted != AUTO && wanted != balancer.load_balancer_type.name)
     })
+}
+
+/// Whether the type of the Service's load balancer is chosen or limited. The list of types is then read once a day, also
+/// for an existing load balancer. A plan is possible without it.
+fn chooses_type(project: &Project, service: &Service) -> bool {
+    let wanted = wanted_type(project, service);
+    wanted == Some(AUTO)
+        || wanted.is_some() && wanted_types(project, service).any(|name| !name.is_empty())
 }
 
 /// Returns the load balancer of a Service that has exactly one, and that does not share it. `None` for a Service
@@ -120,6 +173,14 @@ fn own<'a>(snapshot: &'a BalancerSnapshot, service: &Service) -> Option<Labelled
 fn wanted_type<'a>(project: &'a Project, service: &'a Service) -> Option<&'a str> {
     let default = project.defaults.kind.as_ref();
     value_of(service, &annotations::TYPE).or_else(|| default.map(|kind| kind.value.as_str()))
+}
+
+/// Returns the names of types that the list of types must have: the type that the Service asks for, and its limits. An
+/// empty name stands for any type.
+fn wanted_types<'a>(project: &'a Project, service: &'a Service) -> impl Iterator<Item = &'a str> {
+    let wanted = wanted_type(project, service).filter(|wanted| *wanted != AUTO).unwrap_or_default();
+    let limit = project.defaults.permitted.largest_type.as_ref().map(|limit| limit.value.as_str());
+    [Some(wanted), limit, value_of(service, &annotations::TYPE_MAX)].into_iter().flatten()
 }
 
 /// Whether the list of Primary IPs must be read. It is needed only for a new load balancer, because an existing load

@@ -5,14 +5,13 @@
 use super::annotations as a;
 use super::annotations::parser::AnnotationParser;
 use super::change::{BalancerAction, BalancerChange, boxed};
-use super::checks::{check_services, kind};
+use super::checks::check_services;
 use super::desired::uploads::shown;
 use super::diff::{Diff, Differences, primary_ips, status, subnets};
 use super::leave::{
     Leaving, end_management, leave, leave_others, leave_unused, leave_unwanted_ports,
     left_to_its_cluster, take_off,
 };
-use super::model::balancer::BalancerType;
 use super::ownership::context::{BalancerSnapshot, PlanContext};
 use super::ownership::find::{FoundBalancer, Unfound, assign, by_label, rests_on_owners};
 use super::ownership::guard::Guard;
@@ -20,6 +19,8 @@ use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use super::ownership::removal::why_not_released;
 use super::settle::{Settled, Unsettled};
+use super::sizes::TypeChoice;
+use super::type_choice::type_choice;
 use crate::provider::{
     self, Balancer, Claim, Cluster, Finding, LoadBalancerPlan, PlanOutcome, Reason, Service,
     ServiceInput, Then,
@@ -234,13 +235,16 @@ impl<'a> Settled<'a> {
         if let Some(attach) = whole.and_then(|whole| whole.attach.as_mut()) {
             subnets::leave_out_refused(&mut self.parser, context, attach, there);
         }
-        let kind = kind(&mut self.parser, context, &self.desired, there);
+        let choice = type_choice(&mut self.parser, context, &self.desired, there);
+        let kind = choice.as_ref().map(|choice| choice.kind);
         check_services(&mut self.parser, context, &self.desired, kind, there);
         self.parser.end_whole(there.is_some());
-        plan.outcome = match kind.filter(|_| self.parser.problems.is_empty()) {
-            Some(kind) => self.outcome(found, kind, plan),
+        plan.needs.types = choice.as_ref().is_some_and(|choice| choice.needs_list);
+        plan.outcome = match choice.as_ref().filter(|_| self.parser.problems.is_empty()) {
+            Some(choice) => self.outcome(found, choice, plan),
             None => PlanOutcome::Waiting,
         };
+        plan.sizing = choice.and_then(|choice| choice.sizing);
         if let Some(whole) = &self.desired.whole {
             primary_ips::report(&mut self.parser, &self.context, whole, there);
         }
@@ -251,7 +255,7 @@ impl<'a> Settled<'a> {
     fn outcome(
         &mut self,
         found: &FoundBalancer<'a>,
-        kind: &'a BalancerType,
+        choice: &TypeChoice<'a>,
         plan: &mut LoadBalancerPlan,
     ) -> PlanOutcome {
         let (context, there) = (&self.context, found.balancer());
@@ -266,7 +270,7 @@ impl<'a> Settled<'a> {
             fields: certificates.fields,
             ..Differences::default()
         };
-        let (differences, left) = self.differences(found, kind, so_far);
+        let (differences, left) = self.differences(found, choice, so_far);
         plan.fields = differences.fields;
         plan.left_out = differences.left_out;
         plan.pods_of = differences.pods_of;
@@ -289,9 +293,10 @@ impl<'a> Settled<'a> {
         if there.is_none() && changes.is_empty() {
             return PlanOutcome::Waiting;
         }
-        let is_unfinished = self.stays || waits || differences.is_unfinished;
-        // The Service leaves its old load balancers as soon as the new load balancer has a target. It does not wait
-        // until all nodes are targets, because some nodes may never become targets.
+        let is_unfinished =
+            self.stays || waits || differences.is_unfinished || choice.is_unfinished;
+        // Some nodes may never become targets. So the Service does not wait for all of them. It leaves its old load
+        // balancers as soon as the new one has a target.
         let has_targets = there.is_some_and(|there| !there.targets.is_empty());
         let is_made = !waits && (!is_unfinished || has_targets);
         let mut leaves = if is_made { others.changes } else { Vec::new() };
@@ -317,14 +322,15 @@ impl<'a> Settled<'a> {
     fn differences(
         &mut self,
         found: &FoundBalancer<'a>,
-        kind: &'a BalancerType,
+        choice: &TypeChoice<'a>,
         so_far: Differences,
     ) -> (Differences, Vec<Box<dyn provider::Change>>) {
         let diff = Diff {
             parser: &mut self.parser,
             context: &self.context,
             desired: &self.desired,
-            kind,
+            kind: choice.kind,
+            choice,
             balancer: found.balancer(),
             found: so_far,
         };

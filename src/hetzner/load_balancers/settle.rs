@@ -169,7 +169,7 @@ fn needs(
         parser.problems.is_empty() && need_servers(context, desired, found.balancer())
     };
     let servers = services || found.as_ref().is_ok_and(needs_servers);
-    Needs { servers, services, project: false }
+    Needs { servers, services, ..Needs::default() }
 }
 
 /// Returns the load balancer on which the Service stays because it is not allowed to use the one that it asks for. The

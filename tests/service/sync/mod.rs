@@ -33,6 +33,7 @@ mod shared;
 mod steady_state;
 mod tenants;
 mod tls_secrets;
+mod type_auto;
 mod world;
 mod wrong_project;
 

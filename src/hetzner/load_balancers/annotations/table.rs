@@ -86,9 +86,14 @@ table! {
     /// program owns it (`ccm help services`).
     NAME = of(Whole, "name", "text, e.g. `front`");
 
-    /// Type of the load balancer, which limits its targets, ports and certificates. By default, a new load balancer is
-    /// an `lb11`, and an existing one keeps its type.
-    TYPE = of(Whole, "type", "e.g. `lb11`").variable(HCLOUD_LOAD_BALANCERS_TYPE);
+    /// Type of the load balancer, which limits its targets, ports and certificates. With `auto`, ccm chooses the
+    /// cheapest type that fits, and a larger one before a limit is hit (see `ccm help services`). By default, a new load
+    /// balancer gets the cheapest type, and an existing one keeps its type.
+    TYPE = of(Whole, "type", "e.g. `lb11`, or `auto`").variable(HCLOUD_LOAD_BALANCERS_TYPE);
+
+    /// Largest type that the load balancer can get, by `auto` or by name. The smaller one of this type and of the
+    /// environment default is the limit. An existing load balancer that is larger is not changed.
+    TYPE_MAX = of(Whole, "type-max", "e.g. `lb21`").variable(HCLOUD_LOAD_BALANCERS_TYPE_MAX);
 
     /// Location in which the load balancer is created. It can't be moved later. The location takes precedence over
     /// `network-zone`. An empty value turns the environment default off. By default, the load balancer is created in

@@ -45,7 +45,7 @@ pub(crate) struct Whole {
     /// The name from the annotation `name`. `None` without this annotation: a new load balancer then gets a default
     /// name, and an existing one is not renamed.
     pub(crate) name: Option<Sourced<String>>,
-    pub(crate) kind: Option<Sourced<String>>,
+    pub(crate) kind: AskedType,
     pub(crate) place: CreationPlace,
     pub(crate) algorithm: Option<Sourced<Algorithm>>,
     /// Whether the public interface of the load balancer should be on. `None` leaves it unchanged.
@@ -62,6 +62,16 @@ pub(crate) struct Whole {
     pub(crate) primary_ips: AskedIps,
     /// Whether the load balancer stays in the project when its Service is deleted.
     pub(crate) is_kept: bool,
+}
+
+/// The type that is asked for, and its limits.
+#[derive(Default)]
+pub(crate) struct AskedType {
+    /// The name of a type, or the word `auto`. `None` when nothing names a type.
+    pub(crate) name: Option<Sourced<String>>,
+    /// The names of the largest types that are allowed, from the annotation `type-max` and its setting. The smallest of
+    /// these types counts.
+    pub(crate) limits: Vec<Sourced<String>>,
 }
 
 /// The location or network zone in which a new load balancer is created.
@@ -159,7 +169,7 @@ impl Desired {
     }
 
     pub(crate) fn kind(&self) -> Option<&Sourced<String>> {
-        self.whole.as_ref()?.kind.as_ref()
+        self.whole.as_ref()?.kind.name.as_ref()
     }
 
     pub(crate) fn public(&self) -> Option<&Sourced<bool>> {
@@ -225,10 +235,14 @@ fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     let disabled = disabled.or_else(|| defaults.network.disable_public_network.clone());
     let set = parser.read(&a::ALGORITHM_TYPE, None, v::algorithm);
     let kind = parser.read(&a::TYPE, None, v::any);
+    let limits = [parser.read(&a::TYPE_MAX, None, v::any), defaults.permitted.largest_type.clone()];
     let keep = parser.read(&a::KEEP, None, v::boolean);
     Whole {
         name: parser.read(&a::NAME, None, v::any),
-        kind: kind.or_else(|| defaults.kind.clone()),
+        kind: AskedType {
+            name: kind.or_else(|| defaults.kind.clone()),
+            limits: limits.into_iter().flatten().collect(),
+        },
         place: place(parser, context),
         algorithm: set.or_else(algorithm),
         public: disabled.map(|disabled| Sourced::new(!disabled.value, disabled.source)),

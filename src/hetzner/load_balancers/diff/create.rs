@@ -8,6 +8,7 @@ use crate::hetzner::load_balancers::annotations;
 use crate::hetzner::load_balancers::change::{BalancerAction, BalancerChange};
 use crate::hetzner::load_balancers::desired::{CreationPlace, Whole};
 use crate::hetzner::load_balancers::model::balancer::TargetInRequest;
+use crate::hetzner::load_balancers::ownership::context::PlanContext;
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_LOCATION;
 use crate::provider::{OfferedNode, ProviderId, Source, Sourced, TopologyLabel};
 use crate::text;
@@ -41,6 +42,7 @@ impl Diff<'_, '_> {
         }
         let creation =
             BalancerChange::creation(self.context.project, name, Value::Object(body), targets);
+        let creation = creation.announced(self.choice.reason.clone());
         self.found.changes.push(creation);
         self.found
     }
@@ -96,19 +98,7 @@ impl Diff<'_, '_> {
         whole: &Whole,
         of_addresses: Option<Sourced<String>>,
     ) -> Option<CreationPlace> {
-        let CreationPlace { location, zone } = whole.place.clone();
-        // A new load balancer is created in the place where most nodes are, which the nodes' labels of zone and region
-        // show. Profile `hcloud`, which behaves like hcloud-cloud-controller-manager, does not use these labels: in a
-        // cluster that was moved from that program, the label of the zone may contain the name of a data center.
-        let ours = !self.context.project.preserves_unset();
-        let most = |label: TopologyLabel| {
-            let most = ours.then(|| self.most_common(label.stable_key()))?;
-            most.map(|place| Sourced::new(place, Source::Rule("where most of the nodes are")))
-        };
-        let set = of_addresses.or(location);
-        let location = if zone.is_some() { set } else { set.or_else(|| most(TopologyLabel::Zone)) };
-        let zone =
-            if location.is_some() { None } else { zone.or_else(|| most(TopologyLabel::Region)) };
+        let CreationPlace { location, zone } = wanted_place(self.context, whole, of_addresses);
         let mut there: Vec<&str> = self.kind.prices.iter().map(|price| &*price.location).collect();
         there.sort_unstable();
         let is_there = |location: &Sourced<String>| {
@@ -137,17 +127,39 @@ impl Diff<'_, '_> {
             _ => Some(CreationPlace { location, zone }),
         }
     }
+}
 
-    /// Returns the value of this label that most nodes of this cloud have. When several values are equally frequent,
-    /// the first of them in alphabetical order is returned. `None` when no such node has the label.
-    fn most_common(&self, label: &str) -> Option<String> {
-        let is_ours = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(_));
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        let nodes = self.context.nodes.iter().filter(is_ours);
-        for value in nodes.filter_map(|node| node.labels.get(label)) {
-            *counts.entry(value).or_default() += 1;
-        }
-        let (most, _) = counts.into_iter().rev().max_by_key(|(_, count)| *count)?;
-        Some(most.to_owned())
+/// Returns the location or network zone in which a new load balancer is to be created, without a check that it exists.
+/// [`Diff::choose_place`] has the order of what decides.
+pub(crate) fn wanted_place(
+    context: &PlanContext,
+    whole: &Whole,
+    of_addresses: Option<Sourced<String>>,
+) -> CreationPlace {
+    let CreationPlace { location, zone } = whole.place.clone();
+    // The place with most nodes is found by the labels of nodes with their zone and region. Profile `hcloud`, which
+    // behaves like hcloud-cloud-controller-manager, does not use these labels: in a cluster that was moved from that
+    // program, the label of the zone may contain the name of a data center.
+    let ours = !context.project.preserves_unset();
+    let most = |label: TopologyLabel| {
+        let most = ours.then(|| most_common(context.nodes, label.stable_key()))?;
+        most.map(|place| Sourced::new(place, Source::Rule("where most of the nodes are")))
+    };
+    let set = of_addresses.or(location);
+    let location = if zone.is_some() { set } else { set.or_else(|| most(TopologyLabel::Zone)) };
+    let zone = if location.is_some() { None } else { zone.or_else(|| most(TopologyLabel::Region)) };
+    CreationPlace { location, zone }
+}
+
+/// Returns the value of this label that most nodes have. When several values are equally frequent, the first of them in
+/// alphabetical order is returned.
+fn most_common(nodes: &[OfferedNode], label: &str) -> Option<String> {
+    let is_ours = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(_));
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let nodes = nodes.iter().filter(is_ours);
+    for value in nodes.filter_map(|node| node.labels.get(label)) {
+        *counts.entry(value).or_default() += 1;
     }
+    let (most, _) = counts.into_iter().rev().max_by_key(|(_, count)| *count)?;
+    Some(most.to_owned())
 }

@@ -86,6 +86,15 @@ pub(crate) fn chosen(
     chosen
 }
 
+/// Returns the location of the Primary IPs that a new load balancer gets. `None` when it gets none.
+pub(crate) fn location(context: &PlanContext, whole: &Whole) -> Option<Sourced<String>> {
+    let mut found = whole.primary_ips.families.iter().filter_map(|family| {
+        let source = family.asked.as_ref()?.source.clone();
+        Some(Sourced::new(family.find(context)?.location.name.to_string(), source))
+    });
+    found.next()
+}
+
 /// Reports each address that the Service asks for, but that the existing load balancer does not have. When there is no
 /// load balancer yet, reports if the new one will not get the address in `spec.loadBalancerIP`.
 pub(crate) fn report(

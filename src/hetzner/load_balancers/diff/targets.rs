@@ -154,6 +154,49 @@ impl<'a> Ways<'a> {
         wanted.iter().filter(exists).cloned().partition(can)
     }
 
+    /// Returns the desired targets, one for each node whose address is known. Two nodes with the same address get one
+    /// target. Also returns the names of the nodes on dedicated servers that lack the desired kind of address, each with
+    /// whether it is a target by its other address.
+    fn wanted(&self, balancer: Option<Labelled>) -> (NamedTargets, Vec<(String, bool)>) {
+        let (mut wanted, mut lacks) = (NamedTargets::new(), Vec::new());
+        let doubtful = doubtful_targets(self.context.nodes);
+        for (machine, name) in &self.desired.targets.nodes {
+            let (target, lacks_address) = self.target(*machine);
+            if lacks_address {
+                lacks.push((name.clone(), target.is_some()));
+            }
+            let Some(target) = target else { continue };
+            if doubtful.contains(&target) && !self.there.contains_key(&target) {
+                continue;
+            }
+            // On an external load balancer (one that somebody else made), a target that was there before this cluster
+            // used the load balancer is not changed.
+            let is_of_another = balancer.is_some_and(|balancer| {
+                let mut there = balancer.single_targets();
+                self.context.group.is_before(balancer, target)
+                    && there.any(|(has, _)| has == target)
+            });
+            if !is_of_another && wanted.iter().all(|(other, _)| *other != target) {
+                wanted.push((target, name.clone()));
+            }
+        }
+        (wanted, lacks)
+    }
+
+    /// Splits the desired targets by whether they can be reached by the desired kind of address: those for which this is
+    /// possible, the existing targets that stay and are reached by their other kind of address, and those that are not
+    /// targets. When the public interface will be turned off, and some targets can be reached, no target stays in this
+    /// way.
+    fn split(&self, wanted: &NamedTargets) -> (NamedTargets, NamedTargets, NamedTargets) {
+        let (can, can_not) = self.sort(wanted);
+        let is_closed = self.desired.public().is_some_and(|public| !public.value);
+        let is_removed = is_closed && !can.is_empty();
+        let (there, not_there) = can_not
+            .into_iter()
+            .partition(|(server, _)| self.there.contains_key(server) && !is_removed);
+        (can, there, not_there)
+    }
+
     /// Whether the server has the desired kind of address, public or private. When its addresses are not known, the
     /// result is `true`, and the API decides whether the server can be added as a target.
     fn reaches(&self, reach: &Reach) -> bool {
@@ -251,6 +294,35 @@ pub(crate) fn need_servers(
             (None, reach) => *reach != Reach::Missing { is_certain: true },
         }
     })
+}
+
+/// Returns for how many targets the load balancer must have room: the nodes that its Services want as targets, departing
+/// ones included, and the targets that are not ours to remove. Whether nodes are ready makes no difference. A node that
+/// the cluster autoscaler is about to delete counts only while it is a target.
+pub(crate) fn target_demand(
+    context: &PlanContext,
+    desired: &Desired,
+    balancer: Option<Labelled>,
+) -> usize {
+    let ways = Ways::new(context, desired, balancer);
+    let (can, stays, _) = ways.split(&ways.wanted(balancer).0);
+    let refused: BTreeSet<&str> = context
+        .nodes
+        .iter()
+        .filter(|node| node.departure.is_to_be_deleted)
+        .map(|node| node.name.as_str())
+        .collect();
+    let counts = |(target, name): &(TargetId, String)| {
+        ways.there.contains_key(target) || !refused.contains(name.as_str())
+    };
+    let own = can.into_iter().chain(stays).filter(counts).map(|(target, _)| target);
+    let there = balancer.into_iter().flat_map(|labelled| labelled.balancer.single_targets());
+    let is_foreign = |target: &TargetId| {
+        matches!(target, TargetId::Address(_)) && !target.is_proven(context.cluster)
+    };
+    let foreign = there.map(|(target, _)| target).filter(is_foreign);
+    let all: BTreeSet<TargetId> = own.chain(foreign).collect();
+    all.len() + balancer.map_or(0, |balancer| balancer.other_targets())
 }
 
 impl Diff<'_, '_> {
@@ -509,20 +581,14 @@ impl Diff<'_, '_> {
     /// There is one exception. When the public interface will be turned off, and the first value is not empty, the
     /// second value is empty. The existing targets are then removed.
     fn reached(&mut self, ways: &Ways) -> (NamedTargets, BTreeSet<TargetId>) {
-        let desired = self.desired;
-        let wanted = self.wanted_targets(ways);
-        let (can, can_not) = ways.sort(&wanted);
-        if can_not.is_empty() {
-            return (can, BTreeSet::new());
+        let (wanted, lacks) = ways.wanted(self.balancer);
+        for (name, is_target) in lacks {
+            self.report_lack(&name, is_target);
         }
-        // Some servers lack the desired kind of address (public or private), but can get one at any time. So the
-        // Service is planned again soon.
-        self.found.is_unfinished = true;
-        let is_closed = desired.public().is_some_and(|public| !public.value);
-        let is_removed = is_closed && !can.is_empty();
-        let (there, not_there): (Vec<_>, Vec<_>) = can_not
-            .into_iter()
-            .partition(|(server, _)| ways.there.contains_key(server) && !is_removed);
+        let (can, there, not_there) = ways.split(&wanted);
+        // The Service is planned again soon, because the servers that lack the desired kind of address (public or
+        // private) may get such an address.
+        self.found.is_unfinished |= !(there.is_empty() && not_there.is_empty());
         let and_so = if ways.by_private() {
             "traffic still reaches it by the public address"
         } else {
@@ -535,34 +601,6 @@ impl Diff<'_, '_> {
             }
         }
         (can, there.into_iter().map(|(target, _)| target).collect())
-    }
-
-    /// Returns the desired targets, one for each node whose address is known. Two nodes with the same address get one
-    /// target.
-    fn wanted_targets(&mut self, ways: &Ways) -> NamedTargets {
-        let mut wanted = NamedTargets::new();
-        let doubtful = doubtful_targets(self.context.nodes);
-        for (machine, name) in &self.desired.targets.nodes {
-            let (target, lacks_address) = ways.target(*machine);
-            if lacks_address {
-                self.report_lack(name, target.is_some());
-            }
-            let Some(target) = target else { continue };
-            if doubtful.contains(&target) && !ways.there.contains_key(&target) {
-                continue;
-            }
-            // On an external load balancer (one that somebody else made), this program changes no target that existed
-            // before this cluster used the load balancer.
-            let is_of_another = self.balancer.is_some_and(|balancer| {
-                let mut there = balancer.single_targets();
-                self.context.group.is_before(balancer, target)
-                    && there.any(|(has, _)| has == target)
-            });
-            if !is_of_another && wanted.iter().all(|(other, _)| *other != target) {
-                wanted.push((target, name.clone()));
-            }
-        }
-        wanted
     }
 
     /// Adds a warning about a dedicated server that lacks the desired kind of address, public or private. `is_target`

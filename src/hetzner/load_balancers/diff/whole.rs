@@ -9,11 +9,12 @@ use crate::hetzner::load_balancers::desired::ports::Port;
 use crate::hetzner::load_balancers::desired::{Attach, CreationPlace, Desired, Whole};
 use crate::hetzner::load_balancers::model::balancer::{BalancerPublicIp, BalancerType};
 use crate::hetzner::load_balancers::model::listener::{Listener, PortField};
-use crate::hetzner::load_balancers::ownership::context::{PlanContext, default_source};
+use crate::hetzner::load_balancers::ownership::context::PlanContext;
 use crate::hetzner::load_balancers::ownership::guard::Guard;
 use crate::hetzner::load_balancers::ownership::labels::{
     Labelled, Ownership, WHOSE, counts_upstream,
 };
+use crate::hetzner::load_balancers::sizes::TypeChoice;
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
     Description, Field, Finding, LeftOutNode, NodeWithPods, Reason, ServiceName, Source, Sourced,
@@ -27,9 +28,6 @@ use std::net::Ipv4Addr;
 /// Such a field is left unchanged.
 const UNSET: Source = Source::Rule("unset");
 
-/// The type of a new load balancer when neither an annotation nor a default in the settings names a type.
-pub(crate) const USUAL_TYPE: &str = "lb11";
-
 /// When a load balancer has this number of labels, no more labels from the annotation `labels` are added to it. A label
 /// stays on the load balancer when a user removes its key from the annotation. So without this limit the number of
 /// labels could grow without end.
@@ -42,6 +40,7 @@ pub(crate) struct Diff<'a, 'b> {
     pub(crate) desired: &'a Desired,
     /// The type that the load balancer should have.
     pub(crate) kind: &'a BalancerType,
+    pub(crate) choice: &'a TypeChoice<'a>,
     /// The load balancer that is compared. `None` when it does not exist yet, and the plan creates it.
     pub(crate) balancer: Option<Labelled<'a>>,
     /// The differences that were found so far.
@@ -123,7 +122,7 @@ impl Diff<'_, '_> {
         // removed.
         let has = self.balancer.map(|labelled| &labelled.balancer.load_balancer_type);
         let grows = has.is_none_or(|has| self.kind.size() >= has.size());
-        let resized = self.resized(whole);
+        let resized = self.resized();
         let (early, late) = if grows { (resized, None) } else { (None, resized) };
         self.found.changes.extend(early);
         self.check_place(&whole.place);
@@ -150,6 +149,7 @@ impl Diff<'_, '_> {
             self.public_interface(off.filter(|_| !needs_public));
         }
         self.found.changes.extend(late);
+        self.mark_beyond_present_type();
     }
 
     /// Compares the present value `have` of one field of the load balancer with the desired value `want`, and adds both
@@ -304,15 +304,40 @@ impl Diff<'_, '_> {
         asked
     }
 
-    fn resized(&mut self, whole: &Whole) -> Option<BalancerChange> {
+    fn resized(&mut self) -> Option<BalancerChange> {
         let kind = &self.kind.name;
         let have = self.balancer.map(|balancer| balancer.load_balancer_type.name.clone());
-        let usual = || Sourced::new(kind.clone(), default_source(&annotations::TYPE));
-        let want = whole.kind.clone();
-        let want = want.or_else(|| have.is_none().then(usual));
+        let source = self.choice.source.clone();
+        let want = source.map(|source| Sourced::new(kind.clone(), source));
         let body = json!({ "load_balancer_type": kind });
         let resize = self.compare("type", have, want)?;
-        Some(self.new_change(BalancerAction::ChangeType, body, resize))
+        let change = self.new_change(BalancerAction::ChangeType, body, resize);
+        Some(change.announced(self.choice.reason.clone()))
+    }
+
+    /// Marks the additions of ports and targets for which the present type has no room. They are not made when the
+    /// growth of the load balancer was refused.
+    fn mark_beyond_present_type(&mut self) {
+        let Some(balancer) = self.balancer.filter(|_| self.choice.reason.is_some()) else {
+            return;
+        };
+        let kind = &balancer.load_balancer_type;
+        let mut ports = (balancer.services.len(), kind.max_services);
+        let targets = balancer.single_targets().count() + balancer.other_targets();
+        let mut targets = (targets, kind.max_targets);
+        for change in &mut self.found.changes {
+            use BalancerAction::{AddService, AddTarget, DeleteService, RemoveTarget};
+            let (count, most) = match change.action {
+                AddService | DeleteService => &mut ports,
+                AddTarget | RemoveTarget => &mut targets,
+                _ => continue,
+            };
+            match change.action {
+                AddService | AddTarget if count >= most => change.purpose = Purpose::NeedsGrowth,
+                AddService | AddTarget => *count += 1,
+                _ => *count = count.saturating_sub(1),
+            }
+        }
     }
 
     /// Adds a warning when an annotation asks for another location or network zone than that of the existing load

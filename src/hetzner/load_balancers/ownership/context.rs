@@ -2,7 +2,7 @@
 
 use super::group::Group;
 use super::index::{BalancerIndex, Balancers};
-use crate::hetzner::api::Api;
+use crate::hetzner::api::{Api, CachedList};
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::annotations::Annotation;
 use crate::hetzner::load_balancers::model::balancer::{BalancerType, LoadBalancer, PrimaryIp};
@@ -19,6 +19,8 @@ pub struct Project {
     /// The ID of the private Network, when `HCLOUD_NETWORK` is set.
     pub network: Option<u64>,
     pub(in crate::hetzner) api: Arc<Api>,
+    /// The list of load balancer types, as it was read last.
+    pub(in crate::hetzner) types: Arc<CachedList<BalancerType>>,
 }
 
 /// All load balancers of a project and the objects related to them, as they were read from the API at one time. An
@@ -62,6 +64,10 @@ pub struct ObservedBalancers {
     pub balancers: Vec<LoadBalancer>,
     /// All load balancer types. `None` means that no Service needs them, so that they were not read.
     pub types: Option<Arc<Vec<BalancerType>>>,
+    /// Whether the list of types is too old for a plan that writes a type which was chosen from it.
+    pub are_types_old: bool,
+    /// Why the list of types could not be read. `types` is `None` then.
+    pub types_error: Option<String>,
     /// All certificates of the project. `None` means that no Service needs a certificate, so that they were not read.
     pub certificates: Option<Vec<Certificate>>,
     /// All Primary IPs of the project. `None` means that no new load balancer needs one, so that they were not read.

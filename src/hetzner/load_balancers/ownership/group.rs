@@ -569,6 +569,22 @@ impl<'a> Group<'a> {
         older.chain(found.map(|(_, port)| port.listen_port)).collect()
     }
 
+    /// Returns the port numbers for which the load balancer must have room: the ports for which its Services ask, and the
+    /// existing ports of others that stay. The result is the same for each Service of the group. A Service that gets no
+    /// new ports counts with its existing ports only.
+    pub(crate) fn wanted_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
+        let may_add =
+            |member: &&&Service| self.closed_by.is_none() || member.uid != self.service.uid;
+        let asked = self.members.iter().filter(may_add).flat_map(|member| tcp(member));
+        let stays = |(balancer, port): &(Labelled, &Listener)| match self.owner(*balancer, port) {
+            Owner::This => !self.is_unwanted(*balancer, port),
+            Owner::Other => true,
+            Owner::Member | Owner::Gone => false,
+        };
+        let found = ports_of(there).filter(stays);
+        asked.map(|(number, _)| number).chain(found.map(|(_, port)| port.listen_port)).collect()
+    }
+
     /// Returns why this Service can't have the port with this number on the load balancer `there`, or `None` when it
     /// can. A port that exists stays with its owner while its owner asks for it. When several Services ask for a new
     /// port, the oldest gets it.
