@@ -375,35 +375,56 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: 
 }
 
 /// Returns whether new targets are reached by their private IPs. On an external load balancer (one that somebody else
-/// made), the oldest Service that has a port there decides for all Services. In all other cases the result is `own`,
-/// the value of the Service for which the plan is made.
+/// made), the oldest Service that has a port there decides for all Services. A Service that asks for addresses which the
+/// load balancer can't reach is passed over. Otherwise it could prevent that nodes become targets for the other
+/// Services. On all other load balancers, the result is `own`, the value of the Service for which the plan is made.
 fn way_to_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,
     own: Sourced<bool>,
 ) -> Sourced<bool> {
-    let group = &context.group;
-    let first = group.balancer().and_then(|balancer| group.served_on(balancer).into_iter().next());
-    let Some(first) = first.filter(|first| first.uid != context.service.uid) else {
+    let Some(balancer) = context.group.balancer() else {
         return own;
     };
-    let set = value_of(first, &a::USE_PRIVATE_IP).and_then(|text| v::boolean(text).ok());
+    let key = a::USE_PRIVATE_IP.key();
     let default = context.project.defaults.network.use_private_ip.clone();
     let default =
         default.unwrap_or_else(|| Sourced::new(false, default_source(&a::USE_PRIVATE_IP)));
-    let key = a::USE_PRIVATE_IP.key();
-    let of_first = |value| {
-        let source = format!("{key} of Service {}", first.full_name());
-        Sourced::new(value, Source::Annotation(source))
+    let asked = |service: &Service| {
+        let set = value_of(service, &a::USE_PRIVATE_IP).and_then(|text| v::boolean(text).ok());
+        let source = || Source::Annotation(format!("{key} of Service {}", service.full_name()));
+        set.map_or_else(|| default.clone(), |value| Sourced::new(value, source()))
     };
-    let decided = set.map_or(default, of_first);
+    let is_possible = |by_private: bool| {
+        let network = context.project.network;
+        let is_attached = network.is_some_and(|network| balancer.attached(network).is_some());
+        if by_private { is_attached } else { balancer.public_net.enabled }
+    };
+    let this = context.service;
+    let mut deciders = context.group.served_on(balancer);
+    deciders.retain(|service| is_possible(asked(service).value));
+    let Some(first) = deciders.first().filter(|first| first.uid != this.uid) else {
+        return own;
+    };
+    let decided = asked(first);
     if own.value != decided.value && parser.has(&a::USE_PRIVATE_IP, None) {
-        let why = format!(
-            "annotation {key} has no effect: {} decides how new targets are reached: set it there, too, or remove it \
-             here",
-            first_to_decide(first)
+        let why = if is_possible(own.value) {
+            format!(
+                "{} decides how new targets are reached: set it there, too, or remove it here",
+                first_to_decide(first)
+            )
+        } else {
+            let lacks = if own.value {
+                "is not attached to the private Network"
+            } else {
+                "has no public interface"
+            };
+            format!("load balancer {} {lacks}: remove the annotation", balancer.shown())
+        };
+        parser.warning(
+            Reason::AnnotationWithoutEffect,
+            format!("annotation {key} has no effect: {why}"),
         );
-        parser.warning(Reason::AnnotationWithoutEffect, why);
     }
     decided
 }
