@@ -9,7 +9,7 @@ use super::{Topic, Verdict, nodes};
 use crate::random::Random;
 use ccm::controllers::Report;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
-use ccm::hetzner::load_balancers::{EXTERNAL, SERVICE_UID};
+use ccm::hetzner::load_balancers::{EXTERNAL, GROUP, SERVICE_UID};
 use sandbox::exchange::Request;
 use sandbox::hetzner::{Health, Machine};
 use sandbox::{Half, Sandbox};
@@ -265,11 +265,14 @@ impl View {
 pub(super) fn users(sandbox: &Sandbox, balancer: &Value) -> Vec<Value> {
     let mut all = services(sandbox);
     all.retain(|service| is_on(service, balancer));
-    all.sort_by_key(|service| {
-        let meta = &service["metadata"];
-        (meta["creationTimestamp"].to_string(), meta["uid"].to_string())
-    });
+    all.sort_by_key(age);
     all
+}
+
+/// The order in which Services decide: by their age, and by their UIDs when they are equally old.
+fn age(service: &Value) -> (String, String) {
+    let meta = &service["metadata"];
+    (meta["creationTimestamp"].to_string(), meta["uid"].to_string())
 }
 
 /// Whether another owner made the load balancer.
@@ -277,9 +280,25 @@ fn is_external(balancer: &Value) -> bool {
     !balancer["labels"][EXTERNAL].is_null()
 }
 
+/// Returns the Services that decide about targets which depart, the oldest first. In a group these are all Services that
+/// ask for it, also one that has no port on the load balancer yet.
+fn deciders(sandbox: &Sandbox, balancer: &Value) -> Vec<Value> {
+    let Some(group) = balancer["labels"][GROUP].as_str() else {
+        return users(sandbox, balancer);
+    };
+    let mut all = services(sandbox);
+    let share = format!("{PREFIX}share");
+    all.retain(|service| {
+        let asks = service["metadata"]["annotations"][&share].as_str();
+        asks.is_some_and(|name| group == format!("{NAMESPACE}.{name}"))
+    });
+    all.sort_by_key(age);
+    all
+}
+
 /// Returns how long a departing node stays a target of the load balancer. `None` means that it stays a target.
 pub(super) fn delay(sandbox: &Sandbox, balancer: &Value) -> Option<Duration> {
-    let delays = users(sandbox, balancer).into_iter().map(|service| delay_of(&service));
+    let delays = deciders(sandbox, balancer).into_iter().map(|service| delay_of(&service));
     if is_external(balancer) {
         delays.collect::<Option<Vec<Duration>>>()?.into_iter().max()
     } else {
