@@ -290,7 +290,7 @@ fn deciders(sandbox: &Sandbox, balancer: &Value) -> Vec<Value> {
     let share = format!("{PREFIX}share");
     all.retain(|service| {
         let asks = service["metadata"]["annotations"][&share].as_str();
-        asks.is_some_and(|name| group == format!("{NAMESPACE}.{name}"))
+        asks.is_some_and(|name| group == format!("default.{name}"))
     });
     all.sort_by_key(age);
     all
