@@ -14,6 +14,7 @@ use crate::hetzner::load_balancers::model::balancer::{
 };
 use crate::hetzner::load_balancers::ownership::context::{PlanContext, default_source};
 use crate::hetzner::load_balancers::ownership::labels::is_of_program;
+use crate::provider::order;
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
     AddressKind, InstanceId, Labels, OfferedNode, ProviderId, Reason, Service, ServiceName, Source,
@@ -624,7 +625,7 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
         }
     }
     let mut nodes: Vec<(NodeMachine, String)> = machines.into_iter().collect();
-    nodes.sort_by(|left, right| left.1.cmp(&right.1));
+    order::sort_by(&mut nodes, |left, right| left.1.cmp(&right.1));
     Targets {
         nodes,
         departing_delay: None,
