@@ -35,8 +35,9 @@ const FOREIGN: &str = "foreign";
 const REMOVALS_AT_MOST: usize = 6;
 const REMOVALS_KEPT: Duration = Duration::from_secs(3600);
 
-/// How long the rest of a plan may still be executed.
-const PLAN_AGE: Duration = Duration::from_secs(30);
+/// How long the rest of a plan may still be executed. A change that is refused for a moment is sent up to ten times, and
+/// reads that get no answer can lie between.
+const PLAN_AGE: Duration = Duration::from_secs(60);
 
 /// A node that departs and comes back many times.
 const RESTLESS: &str = "n-0";
@@ -63,6 +64,8 @@ struct History {
     departed: BTreeMap<String, Instant>,
     /// Since when each server's node has the taint of the autoscaler.
     tainted: BTreeMap<u64, Instant>,
+    /// When the cache of the API server was last seen to be frozen, so that a list of nodes could be old.
+    frozen: Option<Instant>,
     /// When something was written to each load balancer.
     written: BTreeMap<u64, Vec<Instant>>,
     /// How many targets were removed because their nodes depart.
@@ -182,13 +185,19 @@ impl Targets {
     fn violation_by_addition(&self, sandbox: &Sandbox, id: u64, servers: &[u64]) -> Option<String> {
         let all = sandbox.cloud().load_balancers(sandbox.project());
         let there = all.iter().find(|one| one["id"] == id).map(targets).unwrap_or_default();
+        self.note_frozen_cache(sandbox);
         let history = self.history.lock().unwrap();
         let is_alone =
             there.is_empty() && servers.iter().all(|id| history.tainted.contains_key(id));
         let now = sandbox::time::now();
+        // The taint can be missing in a list of nodes from the frozen cache.
+        let is_recent = |at: Instant| now.saturating_duration_since(at) <= PLAN_AGE;
+        if history.frozen.is_some_and(is_recent) {
+            return None;
+        }
         let is_begun = |since: &Instant| {
             let mut written = history.written.get(&id).into_iter().flatten();
-            written.any(|at| at < since && now.saturating_duration_since(*at) <= PLAN_AGE)
+            written.any(|at| at < since && is_recent(*at))
         };
         let is_wrong =
             |id: &&u64| history.tainted.get(id).is_some_and(|since| !is_alone && !is_begun(since));
@@ -196,8 +205,16 @@ impl Targets {
         Some(format!("the autoscaler is about to delete the node of server {wrong}"))
     }
 
+    /// Notes when the cache of the API server was frozen last.
+    fn note_frozen_cache(&self, sandbox: &Sandbox) {
+        if sandbox.cluster().is_cache_frozen() {
+            self.history.lock().unwrap().frozen = Some(sandbox::time::now());
+        }
+    }
+
     /// Notes which nodes depart now.
     fn note(&self, sandbox: &Sandbox) {
+        self.note_frozen_cache(sandbox);
         let now = sandbox::time::now();
         let nodes = sandbox.cluster().list("nodes", None);
         let History { departed, tainted, .. } = &mut *self.history.lock().unwrap();
