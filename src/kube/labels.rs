@@ -228,7 +228,9 @@ impl ServiceScope {
         let value_of =
             |key: &str| labels.iter().find(|(have, _)| *have == key).map(|(_, value)| value);
         if *class != self.class {
-            Some("its spec.loadBalancerClass is not the value of --load-balancer-class")
+            Some(
+                "its spec.loadBalancerClass differs from the flag --load-balancer-class of this ccm",
+            )
         } else if !self.selector.matches(value_of) {
             Some("its labels do not match --service-selector")
         } else {

@@ -352,13 +352,17 @@ impl TakenOff<'_> {
                 "Released load balancer {shown}: the ports, targets and labels of this Service were removed, but the \
                  load balancer was not deleted, because {why}; it costs money until you delete it"
             );
-            (WriteVerb::RELEASE, format!("; it is not deleted, because {why}"), event)
+            (
+                WriteVerb::RELEASE,
+                format!("; the load balancer is not deleted, because {why}"),
+                event,
+            )
         } else {
             let event = format!(
                 "The Service does not use load balancer {shown} any more, and its ports there were removed; the load \
                  balancer stays, because {why}"
             );
-            (WriteVerb::LEAVE, format!("; it stays, because {why}"), event)
+            (WriteVerb::LEAVE, format!("; the load balancer stays, because {why}"), event)
         };
         let foreign = foreign_targets(balancer, cluster);
         let guard = Guard::to(Some(balancer), &to).because_of(foreign);

@@ -219,7 +219,7 @@ fn doctor_shows_the_variables_of_a_fork() {
     assert!(!ran.stderr.contains("HROBOT_PERIOD"), "doctor logged it, too: {ran:?}");
     let checks = checks(&ran.with_code(0));
     let settings = find(&checks, "settings");
-    let why = "accepted and ignored, because it has no effect in ccm";
+    let why = "ccm accepts this setting, but ignores it, because it has no effect in ccm";
     let there = "of deployment kube-system/fork";
     let told = [
         format!("HROBOT_PERIOD: {why}; set ROBOT_CACHE_TIMEOUT instead"),

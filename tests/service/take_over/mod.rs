@@ -221,7 +221,10 @@ fn a_cluster_of_the_fork_by_syself_is_taken_over_without_a_write() {
             assert_eq!(told, !is_enabled, "{ran:?}");
         }
         for name in ["ROBOT_USER_NAME", "CACHE_TIMEOUT"] {
-            assert_eq!(ran.stderr.matches(&format!(" {name}: accepted and ignored")).count(), 1);
+            assert_eq!(
+                ran.stderr.matches(&format!(" {name}: ccm accepts this setting")).count(),
+                1
+            );
         }
         let ran = ccm(&env, &[ITS_WORDS, &["--once"]].concat()).with_code(0);
         ran.warns(" 0 changed, ");
