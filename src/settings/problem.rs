@@ -73,7 +73,7 @@ impl Notice {
             None | Some("") => (log::Level::Info, "it can be removed".to_owned()),
             Some(ours) => (log::Level::Warn, format!("set {ours} instead")),
         };
-        let why = "ccm accepts this setting, but ignores it, because it has no effect in ccm";
+        let why = "this setting has no effect in ccm, so ccm ignores it";
         Notice { level, message: format!("{name}{place}: {why}; {end}") }
     }
 

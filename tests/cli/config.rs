@@ -123,7 +123,7 @@ fn a_wrong_command_line_is_wrong_usage() {
     let cases = [
         ("-o xml", "-o: \"xml\" can't be used: use table, wide, name, json or yaml\n"),
         ("--nod-sync-interval=1s", "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?\n"),
-        ("network", "ccm config: \"network\": unexpected word; this command takes only flags, and a boolean flag"),
+        ("network", "ccm config: \"network\" can't be used: unexpected word; this command takes only flags, and a boolean flag"),
         ("--detailed-exitcode", "--detailed-exitcode: only for node sync, node relabel, lb sync or route sync\n"),
         ("--hcloud-token=pass-word", "--hcloud-token: unknown flag; a secret on the command line"),
     ];

@@ -47,7 +47,7 @@ const CASES: &[Case] = &[
     (&[80], &[("health-check-protocol", "https"), ("health-check-http-validate-certificate", "false")], plain, &["contradicts"]),
     (&[80, 443], &[("protocol.443", "https"), ("http-certificates", "one"), ("http-redirect-http.443", "true")], plain, &["Remove that port from the Service"]),
     (&[443], &[("protocol", "https")], plain, &["has protocol https, which needs a certificate", "or a Secret in annotation load-balancer.hetzner.cloud/http-tls-secret"]),
-    (&[443], &[("protocol", "https"), ("certificate-type", "managed")], plain, &["the managed certificate of port 443 has no domains"]),
+    (&[443], &[("protocol", "https"), ("certificate-type", "managed")], plain, &["port 443 asks for a managed certificate, but no annotation names its domains"]),
     (&[80], &[("share", "Edge_1")], plain, &["share: \"Edge_1\" is not valid: write a name for the load balancer that Services share"]),
     (&[80], &[("share", "edge"), ("external", "edge-lb")], plain, &["share and load-balancer.hetzner.cloud/external contradict each other"]),
     // These annotations have no effect.

@@ -266,7 +266,7 @@ fn prefixes_of_labels_of_servers_are_checked() {
     ] {
         let parsed = read_with_token(Command::Run, "", &format!("HCLOUD_INSTANCES_LABEL_PREFIXES={text}"));
         let problems = wrong.map(|(item, why)| {
-            format!("HCLOUD_INSTANCES_LABEL_PREFIXES: {:?}: {item:?}: {why}", text.trim())
+            format!("HCLOUD_INSTANCES_LABEL_PREFIXES: {:?} can't be used: {item:?}: {why}", text.trim())
         });
         assert_eq!(lines(&parsed.problems), problems.unwrap_or_default(), "{text}");
         assert_eq!(parsed.settings.label_prefixes.value.0.is_empty(), wrong.is_some(), "{text}");
@@ -549,18 +549,17 @@ fn a_flag_without_effect_is_reported_once() {
         (Command::Run,
             "--profiling=false --allow-untagged-cloud --profiling --feature-gates A=true \
              --webhook-secure-port 0 --node-sync-period=1m", "",
-            "--profiling: ccm accepts this setting, but ignores it, because it has no effect in ccm; it can be \
-             removed\n--allow-untagged-cloud: ccm accepts this setting, but ignores it, because it has no effect in \
-             ccm; it can be removed\n--feature-gates: ccm accepts this setting, but ignores it, because it has no \
-             effect in ccm; it can be removed\n--webhook-secure-port: ccm accepts this setting, but ignores it, \
-             because it has no effect in ccm; it can be removed\n--node-sync-period: ccm accepts this setting, but \
-             ignores it, because it has no effect in ccm; it can be removed"),
+            "--profiling: this setting has no effect in ccm, so ccm ignores it; it can be \
+             removed\n--allow-untagged-cloud: this setting has no effect in ccm, so ccm ignores it; it can be \
+             removed\n--feature-gates: this setting has no effect in ccm, so ccm ignores it; it can be \
+             removed\n--webhook-secure-port: this setting has no effect in ccm, so ccm ignores it; it can be \
+             removed\n--node-sync-period: this setting has no effect in ccm, so ccm ignores it; it can be removed"),
         (Command::Run, "", "HCLOUD_SERVER_CACHE_MODE=one\nHCLOUD_METRICS_ADDRESS=",
-            "HCLOUD_SERVER_CACHE_MODE: ccm accepts this setting, but ignores it, because it has no effect in ccm; it can be removed"),
+            "HCLOUD_SERVER_CACHE_MODE: this setting has no effect in ccm, so ccm ignores it; it can be removed"),
         // The flag of Kubernetes 1.37.
         (Command::Run, "--concurrent-node-lifecycle-syncs=5 --concurrent-node-lifecycle-syncs 7", "",
-            "--concurrent-node-lifecycle-syncs: ccm accepts this setting, but ignores it, because it has no effect in \
-             ccm; set --concurrent-node-syncs instead"),
+            "--concurrent-node-lifecycle-syncs: this setting has no effect in ccm, so ccm ignores it; set \
+             --concurrent-node-syncs instead"),
         // In a shell these variables are another program's.
         (Command::NodeList, "", "HCLOUD_SERVER_CACHE_MODE=one", ""),
         (Command::NodeList, "",
@@ -597,9 +596,8 @@ fn a_variable_of_a_fork_is_reported_with_our_name() {
     ];
     for (name, ours) in cases {
         let text = format!("HCLOUD_TOKEN=x\nROBOT_ENABLED=true\n{name}=geheim");
-        let notice = format!(
-            "{name}: ccm accepts this setting, but ignores it, because it has no effect in ccm; {ours}"
-        );
+        let notice =
+            format!("{name}: this setting has no effect in ccm, so ccm ignores it; {ours}");
         for command in [Command::Run, Command::Config, Command::Doctor, Command::Status] {
             let parsed = read(command, "", &text);
             assert_eq!(lines(&parsed.problems), "", "{name}");

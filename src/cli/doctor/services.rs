@@ -251,8 +251,8 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, _) if plan.has_lost_its_own() => (
             "its load balancer does not exist, although the status has an address",
             format!(
-                "the daemon, if it runs (see the check \"lease\"), creates another load balancer. Its address is \
-                 another one, unless the Service asks for a Primary IP. {}, with the daemon's settings, does it now",
+                "the daemon, if it runs (see the check \"lease\"), creates another load balancer. The Service then \
+                 gets another address, unless it asks for a Primary IP. {}, with the daemon's settings, does it now",
                 shell_command("ccm lb sync", &[&plan.service.full_name()])
             ),
         ),
@@ -356,7 +356,7 @@ pub(super) fn orphans(view: &DoctorView) -> CheckResult {
             Err(why) => CheckOutcome::warn(
                 format!("{what}; ccm does not delete it, because {why}"),
                 format!(
-                    "if it is not needed, delete it yourself: {}, after {} if it is protected",
+                    "if it is not needed, delete it yourself: {} (if it is protected, first run {})",
                     shell_command("hcloud load-balancer delete", &[&balancer.id]),
                     shell_command(
                         "hcloud load-balancer disable-protection",

@@ -264,9 +264,9 @@ impl NodePlan {
                     ),
                     InstanceId::Dedicated(_) => (
                         format!(
-                            "the node's provider ID {provider_id:?} names dedicated server {id}, but the account of \
-                             {ROBOT_USER} does not list this server. Was the server cancelled, do the credentials \
-                             belong to another account, or are they limited to one server?"
+                            "the node's provider ID {provider_id:?} names a dedicated server that the account of \
+                             {ROBOT_USER} does not list. Was the server cancelled, do the credentials belong to \
+                             another account, or are they limited to one server?"
                         ),
                         "the login of the account that has the server",
                     ),

@@ -120,18 +120,21 @@ fn with_version_of(plan: &NodePlan, node: &KubeNode) -> Result<NodePlan, &'stati
 const READ: [(PlacedKind, &str, bool, &str, &str); 3] = [
     (PlacedKind::VOLUMES, "persistentvolume", true,
         "the node affinity or zone label of the volume",
-        "After the change, no pod on these nodes could use the volume, so ccm changes no zone label while such a volume exists"),
+        "After the change, no pod on these nodes could use the volume, so ccm changes no zone label while such a \
+         volume exists"),
     (PlacedKind::DAEMON_SETS, "daemonset", false,
         "the node selector or node affinity of the DaemonSet",
         "After the change, its pods on these nodes are deleted at once. To keep them, change the DaemonSet first"),
     (PlacedKind::PODS, "pod", false,
         "the node selector or node affinity of the pod",
-        "If the pod runs, it goes on, but it can't be scheduled to these nodes again, unless the object that creates the pod is changed first"),
+        "A running pod goes on, but it can't be scheduled to these nodes again, unless the object that creates the pod \
+         is changed first"),
 ];
 
 /// The end of the message about a kind of objects (volumes, DaemonSets or pods) that could not be read. It says that
 /// nothing is written, and what the user can do.
-const UNREAD: &str = "ccm changes no zone label. Use an account that may list all persistentvolumes, daemonsets and pods";
+const UNREAD: &str = "ccm changes no zone label. Use an account that may list all persistentvolumes, daemonsets and \
+                      pods";
 
 fn dependents(kube: &KubeClient, plans: &[NodePlan]) -> Vec<Dependent> {
     let planned: Vec<&NodePlan> = plans.iter().filter(|plan| plan.has_writes()).collect();
@@ -156,7 +159,8 @@ fn dependents(kube: &KubeClient, plans: &[NodePlan]) -> Vec<Dependent> {
                 }
                 if count > NAMES_AT_MOST {
                     let why = format!(
-                        "{count} objects of this kind depend on the present zone labels, and {NAMES_AT_MOST} of them are listed"
+                        "{count} objects of this kind depend on the present zone labels, and {NAMES_AT_MOST} of them \
+                         are listed"
                     );
                     add(format!("{word}s"), why, *is_obstacle);
                 }

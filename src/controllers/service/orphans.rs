@@ -147,7 +147,7 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
         Err(why) => (
             format!(". ccm does not delete it, because {why}"),
             format!(
-                "if the load balancer is not needed, delete it yourself: {}, after {} if it is protected",
+                "if the load balancer is not needed, delete it yourself: {} (if it is protected, first run {})",
                 text::shell_command("hcloud load-balancer delete", &[&balancer.id]),
                 text::shell_command(
                     "hcloud load-balancer disable-protection",

@@ -385,8 +385,8 @@ pub(super) fn end_management(
     let to = after_management(balancer, service, cluster);
     let shown = balancer.shown();
     let name = format!("load balancer {shown}");
-    let stays = "; ccm does not manage it for this Service any more. It keeps its ports, targets and addresses, and costs money until it is \
-         deleted";
+    let stays = "; ccm does not manage the load balancer for this Service any more. The load balancer keeps its ports, \
+                 targets and addresses, and costs money until it is deleted";
     let ends = Description::new(WriteVerb::RELEASE, name, stays);
     let id = Some(balancer.id);
     let mut change = BalancerChange::new(project, BalancerAction::Edit, id, Value::Null, ends);

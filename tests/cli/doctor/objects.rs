@@ -29,7 +29,7 @@ fn broken_nodes_are_reported_with_the_fix() {
         ("a node without a server", |world| world.register("stray", None, ""), "nodes: fail",
             &["stray: no server is named \"stray\""], "rename the server of this node to the node's name"),
         ("a node whose server was deleted", |world| { world.delete_server("worker-2"); }, "nodes: warn",
-            &["node/worker-2: provider ID"], "kubectl delete node worker-2"),
+            &["node/worker-2: the node's provider ID"], "kubectl delete node worker-2"),
         ("a node whose server was made anew under its name", |world| {
             world.delete_server("worker-2");
             let spec = ServerSpec {
