@@ -190,7 +190,7 @@ fn internal_ips(
             }
         };
         let message = format!(
-            "ccm does not keep InternalIP {} of the dedicated server, because {why}. Correct the flag --node-ip of the \
+            "InternalIP {} of the dedicated server is not kept, because {why}. Correct the flag --node-ip of the \
              kubelet, or set {ROBOT_FORWARD_INTERNAL_IPS}=false",
             address.address
         );

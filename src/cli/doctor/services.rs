@@ -263,8 +263,8 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
                     "the Service has no address, because its load balancer is not finished yet"
                 }
                 Some(_) => {
-                    "the Service has no address, because its annotations and the settings exclude every address \
-                            of its load balancer"
+                    "the Service has no address, because its annotations or the settings exclude every address of its \
+                     load balancer"
                 }
             },
             left_to_do(),

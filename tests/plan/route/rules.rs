@@ -68,7 +68,8 @@ fn one_of_two_nodes_with_the_same_pods_gets_the_route() {
         let loser = node(&plan, loser);
         assert_eq!(loser.unavailable, Some(true));
         let why = &loser.obstacle.as_ref().unwrap().message;
-        let says = format!("node {winner:?} has 10.244.5.0/24");
+        let says =
+            format!("overlaps the pod CIDR 10.244.5.0/24 of node {winner:?}, which gets the route");
         assert!(why.contains(&says), "{why}");
         world.apply(&plan).unwrap();
         assert!(!world.plan().has_writes());
@@ -82,7 +83,7 @@ fn a_destination_that_the_network_cannot_have_is_reported_and_not_tried() {
     let cases: [(&[&str], &str, &str); 3] = [
         (&[], "10.0.0.128/25", "overlaps subnet 10.0.0.0/24"),
         (&["10.240.0.0/12 10.0.0.99"], "10.244.5.0/24", "overlaps the route 10.240.0.0/12 via 10.0.0.99"),
-        (&[], "10.244.1.128/25", "node \"a\" has 10.244.1.0/24"),
+        (&[], "10.244.1.128/25", "overlaps the pod CIDR 10.244.1.0/24 of node \"a\""),
     ];
     for (routes, pods, part) in cases {
         let mut world = anchored(routes);
