@@ -361,7 +361,7 @@ fn a_table_shows_one_api_although_the_other_fails() {
         for part in parts {
             assert!(shown.contains(part), "{half:?} {words:?}: {part}\n{shown}");
         }
-        let causes = ran.stderr.matches("connection refused; is the server running");
+        let causes = ran.stderr.matches("connection refused; does a server run at this address?");
         assert_eq!(causes.count(), 1, "{half:?} {words:?}: {ran:?}");
         world.sandbox.resume(half).unwrap();
     }
