@@ -459,7 +459,7 @@ fn a_wrong_environment_says_what_to_write() {
         ("HCLOUD_TOKEN=t\nROBOT_CACHE_TIMEOUT=5", "ROBOT_CACHE_TIMEOUT: \"5\" can't be used: a duration needs a unit, e.g. 5s or 1m30s"),
         ("HCLOUD_TOKEN=t\nHCLOUD_SERVER_CACHE_TTL=10", "HCLOUD_SERVER_CACHE_TTL: \"10\" can't be used: a duration needs a unit, e.g. 5s or 1m30s"),
         ("HCLOUD_TOKEN=t\nHCLOUD_NETWORK=99999999999999999999", "HCLOUD_NETWORK: \"99999999999999999999\" can't be used: too large for the ID of a Network"),
-        ("HCLOUD_TOKEN=t\nHCLOUD_ENDPOINT=https://api.hetzner.cloud/v1?token=hunter2", "HCLOUD_ENDPOINT: \"https://api.hetzner.cloud/v1?…\" can't be used: a base URL must have no query and no fragment"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_ENDPOINT=https://api.hetzner.cloud/v1?token=hunter2", "HCLOUD_ENDPOINT: \"https://api.hetzner.cloud/v1?…\" can't be used: a base URL must have no query (from ? on) and no fragment (from # on)"),
         ("HCLOUD_TOKEN=t\nCCM_TEST_TIME_SCALE=0", "CCM_TEST_TIME_SCALE: \"0\" can't be used: use a number greater than 0 and at most 1000"),
         ("HCLOUD_TOKEN=t\nHCLOUD_NETWORK_ROUTES_ENABLED=maybe\nROBOT_PASSWORD=hunter2", "HCLOUD_NETWORK_ROUTES_ENABLED: \"maybe\" can't be used: use true or false"),
     ] {

@@ -121,7 +121,7 @@ const READ: [(PlacedKind, &str, bool, &str, &str); 3] = [
     (PlacedKind::VOLUMES, "persistentvolume", true,
         "the node affinity or zone label of the volume",
         "After the change, no pod on these nodes could use the volume, so ccm changes no zone label while such a \
-         volume exists"),
+         volume exists. To change only other nodes, name these nodes in the command"),
     (PlacedKind::DAEMON_SETS, "daemonset", false,
         "the node selector or node affinity of the DaemonSet",
         "After the change, its pods on these nodes are deleted at once. To keep them, change the DaemonSet first"),

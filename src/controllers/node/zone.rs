@@ -35,8 +35,8 @@ impl ZoneState {
             )),
             Some(value) if zone.possible.iter().any(|it| it == value) && is_known => None,
             Some(value) => Some(format!(
-                "label {beta} has the value {value:?}, which does not come from ccm (it sets {datacenter:?} or \
-                 {location:?} on the node of this server), so ccm leaves the label unchanged"
+                "label {beta} has the value {value:?}, which does not come from ccm (for the server of this node, ccm \
+                 sets {datacenter:?} or {location:?}), so ccm leaves the label unchanged"
             )),
         };
         ZoneState { fields: ZONE_KEYS.map(field), stays }

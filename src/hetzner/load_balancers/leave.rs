@@ -74,9 +74,9 @@ pub(super) fn leave_others(
         leaving.changes.extend(changes);
         leaving.is_any = true;
         let moves = format!(
-            "the Service moves from load balancer {} to {}, so its addresses change. The old load balancer serves the \
-             Service until the Service's status has the new addresses. Change the DNS records of the Service as soon as \
-             they are there",
+            "the Service moves from load balancer {} to {}, so the addresses of the Service change. The old load \
+             balancer serves the Service until the Service's status has the new addresses. Change the DNS records of \
+             the Service as soon as they are there",
             balancer.shown(),
             there.map_or("a new one".to_owned(), |balancer| balancer.shown())
         );

@@ -435,7 +435,7 @@ impl PortReader<'_, '_> {
         let usable = context.certificates.iter().filter(may_use);
         let names = usable.map(|certificate| certificate.name.as_str());
         let mut hint =
-            self.parser.has_room().then(|| did_you_mean(name, names)).unwrap_or_default();
+            if self.parser.has_room() { did_you_mean(name, names) } else { String::new() };
         if hint.is_empty() {
             hint = "; hcloud certificate list shows those that exist".to_owned();
         }

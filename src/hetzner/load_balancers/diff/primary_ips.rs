@@ -291,12 +291,13 @@ fn place(
     };
     match wanted.filter(|wanted| wanted.value != **is) {
         Some(wanted) => parser.problem(format!(
-            "{}: Primary IP {} is in {is}, but the load balancer is to be created in {} ({}). Choose a Primary IP \
-             there, or set annotation {} to {:?}",
+            "{}: Primary IP {} is in {is}, but the load balancer is to be created in {} ({}). Choose a Primary IP in \
+             {}, or set annotation {} to {:?}",
             asked.source,
             one.shown(),
             wanted.value,
             wanted.source,
+            wanted.value,
             a::LOCATION.key(),
             at.name
         )),
