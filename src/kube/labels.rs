@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn services_are_ours_by_class_and_labels() {
-        let (class, labels) = ("loadBalancerClass is not", "labels do not match");
+        let (class, labels) = ("loadBalancerClass differs", "labels do not match");
         for (of_flag, selector, of_service, has, why) in [
             (None, "", None, "a", None),
             (None, "", Some("x"), "a", Some(class)),

@@ -200,7 +200,7 @@ fn a_service_that_joins_or_leaves_a_group_is_served_at_every_moment() {
         ran.prints(&moves);
         assert_eq!(world.writes(mark), Vec::<String>::new(), "{ran:?}");
         let daemon = world.daemon(&[NO_RESYNC]);
-        let says = [&*moves, &format!(" to {to}"), "addresses change"];
+        let says = [&*moves, &format!(" to {to}"), "the addresses of the Service change"];
         world.wait_for_event("b", "LoadBalancerChanges", &says);
         daemon
     };
