@@ -70,7 +70,7 @@ pub(super) fn check_services(
 ) {
     let Some(kind) = kind else { return };
     let name = &kind.name;
-    let larger = format!("choose a larger type in annotation {}", annotations::TYPE.key());
+    let larger = format!("Choose a larger type in annotation {}", annotations::TYPE.key());
     let mut others =
         if context.group.is_own() { BTreeSet::new() } else { context.group.other_ports(there) };
     others.retain(|number| desired.ports.iter().all(|port| port.listener.listen_port != *number));
@@ -83,13 +83,14 @@ pub(super) fn check_services(
             ),
         };
         parser.problem(format!(
-            "{whose}, but a load balancer of type {name} takes at most {most}: {larger}, or remove ports"
+            "{whose}, but a load balancer of type {name} takes at most {most}. {larger}, or remove ports from the \
+             Service"
         ));
     }
     let (certificates, most) = (certificates(desired, there, None), kind.max_assigned_certificates);
     if certificates > most {
         parser.problem(format!(
-            "the ports need {certificates} certificates, but a load balancer of type {name} takes at most {most}: \
+            "the ports need {certificates} certificates, but a load balancer of type {name} takes at most {most}. \
              {larger}, or name fewer in {}",
             annotations::HTTP_CERTIFICATES.key()
         ));

@@ -107,7 +107,7 @@ impl Diff<'_, '_> {
         match &location {
             None if zone.is_none() && !self.context.observed.is_for_manifests => {
                 self.parser.problem(format!(
-                    "the load balancer has no location: set annotation {} (e.g. \"fsn1\") or {} (e.g. \
+                    "no location is set for the new load balancer. Set annotation {} (e.g. \"fsn1\") or {} (e.g. \
                      \"eu-central\"), or {HCLOUD_LOAD_BALANCERS_LOCATION}",
                     annotations::LOCATION.key(),
                     annotations::NETWORK_ZONE.key()
