@@ -109,7 +109,8 @@ impl CallLog {
     pub const MAX_CALLS: usize = 200_000;
     pub const MAX_BODY_BYTES: usize = 256 << 20;
 
-    /// Returns all calls that are still in the log, oldest first.
+    /// Returns all calls in the log, oldest first. The oldest calls are missing when there were more calls than the log
+    /// can hold.
     pub fn calls(&self) -> Vec<Call> {
         self.calls_since(0)
     }

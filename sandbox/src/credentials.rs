@@ -32,7 +32,8 @@ pub struct Authority {
     keys: Keys,
 }
 
-/// Where a certificate authority gets private keys: its own, and those of the certificates that it makes.
+/// Where a certificate authority gets private keys: the key of its own certificate, and the keys of the certificates
+/// that it issues.
 enum Keys {
     Random,
     /// The keys are computed from a seed. All of them are Ed25519 keys, because Ed25519 signatures need no random

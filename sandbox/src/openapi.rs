@@ -175,8 +175,9 @@ fn children(object: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     object.into_iter().flat_map(|object| object.values_mut())
 }
 
-/// Makes the type of a field also accept numbers, when the field's description says that it contains an ID or a name.
-/// [`ID_OR_NAME`] lists the phrases by which such a description is recognised.
+/// Makes the OpenAPI type of a field accept numbers as well as texts, when the field's description says that it
+/// contains an ID or a name. The real API accepts IDs as numbers in such fields, although its OpenAPI document allows
+/// only texts. [`ID_OR_NAME`] lists the phrases by which such a description is recognised.
 fn take_ids_and_names(field: &mut Value) {
     let description = field["description"].as_str().unwrap_or_default();
     if ID_OR_NAME.iter().any(|words| description.contains(words)) {

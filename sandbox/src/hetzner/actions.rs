@@ -23,7 +23,7 @@ use crate::time;
 /// The largest number of `id` parameters of `GET /actions`.
 const MAX_IDS: usize = 25;
 
-/// A resource that an action changes and locks.
+/// A resource on which an action runs. While the action runs, the API refuses other changes of the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Resource {
     /// The kind of the resource, e.g. `server` or `network`. An action shows it in its field `resources[].type`.
@@ -102,7 +102,7 @@ pub struct Due {
     work: Work,
 }
 
-/// What is needed to start an action.
+/// The properties of a new action, which [`World::start_action`] needs.
 pub struct Start<'a> {
     pub project: u64,
     pub command: &'static str,

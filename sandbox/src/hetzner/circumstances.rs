@@ -17,8 +17,8 @@ pub struct Circumstances {
     /// The simulated Robot, which knows the dedicated servers of one customer. The number is the ID of the Cloud
     /// project that belongs to the same customer. `None` when no simulated Robot belongs to this cloud.
     pub robot: Option<(u64, Arc<Robot>)>,
-    /// Simulates the programs that listen on the ports of servers, e.g. kube-proxy, as far as health checks see them.
-    /// `None` when no such programs are simulated.
+    /// Simulates how programs that listen on the ports of servers, e.g. kube-proxy, answer health checks of load
+    /// balancers. `None` when no such programs are simulated.
     pub port_checks: Option<Weak<dyn PortChecks>>,
     /// Whether Hetzner Cloud cannot reach Robot. The Cloud API then refuses new load balancer targets of type `ip`.
     pub robot_unavailable: bool,

@@ -28,7 +28,8 @@ impl Overlay {
         self.0.remove(field);
     }
 
-    /// Returns the JSON `plain` with the values that a test has set.
+    /// Returns a copy of the JSON `plain`, which the simulation has computed. In the copy, the fields that a test has
+    /// changed have the values that the test has set.
     pub fn over(&self, plain: Text) -> Text {
         if self.0.is_empty() {
             return plain;

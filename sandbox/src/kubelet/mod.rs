@@ -99,8 +99,9 @@ enum Pass {
     /// Every kubelet reports the conditions of its Node now, even if its report is not due. The only exceptions are
     /// kubelets that hang or whose server does not run.
     Report,
-    /// All kubelets that do not report are treated as if they had been silent for the whole [`GRACE_PERIOD`]: the
-    /// conditions of their Nodes become `Unknown` at once. The other kubelets report if their report is due.
+    /// A test calls [`Kubelets::expire`]. Each kubelet that hangs, or whose server does not run, is treated as if it
+    /// had been silent for the whole [`GRACE_PERIOD`], so the conditions of its Node become `Unknown` at once. All
+    /// other kubelets report if their report is due.
     Expire,
 }
 

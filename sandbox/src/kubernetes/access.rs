@@ -223,7 +223,8 @@ impl Identity {
         Identity { name: "system:anonymous".into(), groups: vec!["system:unauthenticated".into()] }
     }
 
-    /// Returns the identity of a user with this name, whose only group is `system:authenticated`.
+    /// Returns the identity of a user with this name. The user is in the group `system:authenticated` and in no other
+    /// group.
     pub fn named(name: &str) -> Identity {
         Identity { name: name.into(), groups: vec!["system:authenticated".into()] }
     }

@@ -137,8 +137,8 @@ impl Cluster {
         Ok(Arc::new(cluster))
     }
 
-    /// Deletes the objects that were created in a real cluster through this `Cluster`. A simulated cluster is not
-    /// changed.
+    /// Deletes the objects that tests have created in a real cluster by means of this `Cluster`. When the cluster is
+    /// only simulated, the function does nothing.
     pub fn clear(&self) {
         if let Some(corner) = &self.corner {
             corner.clear();
@@ -201,8 +201,8 @@ impl Cluster {
         self.state().directory.remove_token(token);
     }
 
-    /// Gives the RBAC rules of a ClusterRole to an existing user, in addition to the user's earlier rules. The rules apply
-    /// in the whole cluster.
+    /// Gives RBAC rules to an existing user, in addition to the user's earlier rules. The rules apply in the whole
+    /// cluster, like the rules of a ClusterRole.
     ///
     /// # Panics
     /// Panics when there is no such user.
@@ -214,8 +214,8 @@ impl Cluster {
         }
     }
 
-    /// Gives the RBAC rules of a Role to a user, in addition to the user's earlier rules. The rules apply only in this
-    /// namespace.
+    /// Gives RBAC rules to a user, in addition to the user's earlier rules. The rules apply only in this namespace,
+    /// like the rules of a Role.
     pub fn grant_in_namespace(&self, user: &str, namespace: &str, rules: Vec<PolicyRule>) {
         if let Some(corner) = &self.corner {
             let mut directory = self.state().directory.clone();

@@ -20,7 +20,8 @@ pub struct NodePort {
     purpose: Purpose,
     /// The nodes with an endpoint that is ready. The name is empty for an endpoint without a node.
     ready: HashSet<String>,
-    /// The nodes with an endpoint that is terminating but still serves.
+    /// The nodes with an endpoint whose pod is terminating but still accepts connections. The name is empty for an
+    /// endpoint without a node.
     draining: HashSet<String>,
 }
 
@@ -42,8 +43,8 @@ pub enum PortAnswer {
     Pod,
     /// kube-proxy refuses the connection, because the Service has no endpoint at all.
     Refused,
-    /// kube-proxy drops the packets. The Service has `externalTrafficPolicy: Local`, and all of its endpoints are on
-    /// other nodes.
+    /// kube-proxy drops the packets. The Service has `externalTrafficPolicy: Local`, and it has endpoints on other
+    /// nodes but none on this node.
     Dropped,
     /// The port is a health check node port, on which kube-proxy answers each HTTP request with this status.
     Status(u16),

@@ -48,11 +48,11 @@ impl Cluster {
         self.write_slices(namespace, service, Family::IPv4, pods);
     }
 
-    /// Sets the pods in the EndpointSlices of type IPv6 that a dual-stack Service has as well. The slices of type IPv4
-    /// do not change.
+    /// Sets the pods of a dual-stack Service in its EndpointSlices of type IPv6. Such a Service also has slices of type
+    /// IPv4, which [`set_endpoints`](Cluster::set_endpoints) writes and which do not change here.
     ///
     /// # Panics
-    /// See [`set_endpoints`](Cluster::set_endpoints).
+    /// Panics when there is no such Service.
     pub fn set_ipv6_endpoints(&self, namespace: &str, service: &str, pods: &[(&str, Pod)]) {
         self.write_slices(namespace, service, Family::IPv6, pods);
     }

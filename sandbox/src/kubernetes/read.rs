@@ -37,9 +37,9 @@ struct Snapshot {
 /// are then answered with 410, as after a compaction of etcd.
 const MOST_SNAPSHOTS: usize = 64;
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
-/// The revision in a `continue` token that a client gets together with the error 410, when the list that it was reading
-/// has expired. With this token the client can read the rest of the list as the objects are now, and not as they were
-/// when the first page was read.
+/// The value of the field `rv` in the `continue` token of an answer with 410. A client gets this token when the list
+/// that it was reading has expired. With the token it can read the rest of the list, but as the objects are now, and
+/// not as they were when the first page was read.
 const INCONSISTENT: i64 = -1;
 const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start \
     a new list without the continue parameter, or use the continue token in this response to retrieve the remainder \

@@ -104,7 +104,8 @@ impl View {
         }
     }
 
-    /// Returns the answer that contains a stored object.
+    /// Returns the answer with one object of the store. `self` says in which form the client wants the object: as a
+    /// whole, as a row of a table, or with its metadata only.
     pub fn stored(self, resource: &Resource, object: &Object, request: &Request) -> Response {
         match self {
             View::Whole => text_response(object.text_with_kind(resource)),

@@ -28,7 +28,8 @@ impl<'d> Schemas<'d> {
         Schemas { document }
     }
 
-    /// Returns the schema of the elements when `schema` is an array, or else `schema` itself.
+    /// Returns the schema of the elements when `schema` describes an array, or else `schema` itself. A `$ref` is
+    /// replaced by the schema to which it refers.
     pub fn element(&self, schema: &'d Value) -> &'d Value {
         let schema = self.resolve(schema);
         if schema["type"] == "array" { self.resolve(&schema["items"]) } else { schema }
@@ -62,7 +63,8 @@ impl<'d> Schemas<'d> {
                     self.check(items, element, &format!("{at}[{index}]"))
                 }));
             }
-            // Objects and arrays are handled above. Every other value is checked against each part of `allOf`.
+            // A text, a number or a truth value is checked here, against each schema in `allOf`. Objects and arrays are
+            // checked by the cases above.
             _ => {
                 let parts = schema["allOf"].as_array().into_iter().flatten();
                 problems.extend(parts.flat_map(|part| self.check(part, value, at)));

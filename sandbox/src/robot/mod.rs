@@ -84,7 +84,7 @@ pub enum Sees {
     Server(u64),
 }
 
-/// One of the two rate limits of Robot. All requests to a group of paths share one limit.
+/// The two rate limits of Robot. One counts all requests to `/server`, and the other counts all requests to `/reset`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     /// The limit of requests to `/server` and to paths below it: 200 an hour.
@@ -130,8 +130,8 @@ struct Budget {
 }
 
 impl Robot {
-    /// Creates a simulated Robot without servers. `scale` multiplies its durations: the hour of the rate limits and the
-    /// ten minutes of a block.
+    /// Creates a simulated Robot without servers. `scale` multiplies two durations: the hour in which a client can make
+    /// a limited number of requests, and the ten minutes for which Robot blocks an IP address after failed logins.
     pub fn new(scale: f64) -> Arc<Robot> {
         let budget = |max_request| Budget {
             max_request,

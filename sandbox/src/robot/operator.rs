@@ -139,7 +139,8 @@ impl Robot {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Ends the block of the IP address that all clients share, and forgets the failed logins.
+    /// Ends the block of the IP address that all clients of the sandbox share. Also sets the number of failed logins to
+    /// zero, so that the next failed login does not block the address again.
     pub fn end_block(&self) {
         let mut state = self.lock();
         state.blocked_until = None;
@@ -151,7 +152,7 @@ impl Robot {
     }
 
     /// Returns the numbers of the physical machines that are switched on. Simulated kubelets call this function often,
-    /// so the function copies nothing else.
+    /// so it does not copy the other facts about the servers.
     pub(crate) fn running_machines(&self) -> HashSet<u64> {
         let state = self.lock();
         let running = state.servers.values().filter(|server| server.on.is_some());

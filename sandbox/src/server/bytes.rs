@@ -24,7 +24,7 @@ pub(super) trait Bytes {
 
 /// A request whose bytes are all in memory, and the bytes of its answer.
 pub(super) struct Memory<'a> {
-    /// The bytes of the request that were not used yet.
+    /// The part of the request that the server has not read yet.
     request: &'a [u8],
     pub answer: Vec<u8>,
 }

@@ -278,8 +278,8 @@ impl Sandbox {
         self.served().contains_key(&half)
     }
 
-    /// Answers one HTTP/1.1 request in the caller's thread, as [`server::exchange`] describes. When the API is stopped,
-    /// the connection is reset.
+    /// Answers one HTTP/1.1 request in the caller's thread and without a socket. `pause` is called where a server would
+    /// wait. When the API is stopped, there is no answer and the connection ends with a TCP reset.
     pub fn exchange(&self, half: Half, request: &[u8], pause: &dyn Fn(Duration)) -> Exchanged {
         if !self.is_served(half) {
             return Exchanged { answer: Vec::new(), ending: Ending::Reset };
@@ -372,11 +372,11 @@ impl Sandbox {
         });
     }
 
-    /// Creates a Node with its simulated kubelet, but no server. When `spec` names a server, this server must already
-    /// exist.
+    /// Creates a Node and starts its simulated kubelet, but creates no server. When `spec` names a server, this server
+    /// must already exist.
     ///
     /// # Panics
-    /// Panics when [`Kubelets::register`] does.
+    /// Panics when a Node of that name exists, or when the API server refuses the Node.
     pub fn register_node(&self, spec: NodeSpec) {
         self.kubelets.register(spec);
     }

@@ -1,5 +1,5 @@
-//! The offers of the simulated provider, which are the same for every project and cannot be changed: locations, types
-//! of servers and load balancers, and images.
+//! What Hetzner offers in the simulated cloud: locations, types of servers and load balancers, and images. The offers
+//! are the same for every project, and no request can change them.
 //!
 //! The offers and their prices are data in `hetzner/catalog.json`. Each file in this module contains one kind of offer,
 //! with its query parameters and its JSON.
@@ -89,7 +89,8 @@ pub trait Entry: Sized + 'static {
     }
 }
 
-/// Answers requests for the list of one kind of catalog entries, and for a single entry.
+/// Answers a `GET` request for all entries of one kind, e.g. all locations, or for the one entry whose ID is in the
+/// path.
 pub fn route<T: Entry>(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match rest {
         [] => read_only(call.method, || list::<T>(call)),

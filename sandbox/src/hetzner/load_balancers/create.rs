@@ -1,5 +1,5 @@
-//! Creates load balancers. One request contains all services and targets of the new load balancer. Tests can create
-//! load balancers, too.
+//! Creates load balancers, for a request or for a test. One request contains all services and targets of the new load
+//! balancer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -22,7 +22,8 @@ pub enum Machine {
     Ip(IpAddr),
 }
 
-/// Simulates the programs that listen on the ports of servers, e.g. kube-proxy, as far as health checks see them.
+/// Simulates the programs that listen on the ports of servers, e.g. kube-proxy. Only their answers to health checks of
+/// load balancers are simulated.
 pub trait PortChecks: Send + Sync {
     /// Returns the result of a health check of a port on a server that runs. `protocol` is `tcp` or `http`. Returns
     /// `None` when no program on the port is simulated. The health check then succeeds, because the server runs.

@@ -76,7 +76,7 @@ struct Order {
 enum Public {
     None,
     New,
-    /// The ID of an existing Primary IP.
+    /// The server gets the address of the existing Primary IP with this ID.
     Existing(u64),
 }
 

@@ -87,7 +87,8 @@ const LEASE: &[Column] =
 
 /// Returns the `columnDefinitions` of a table, as JSON.
 pub fn columns(resource: &Resource) -> Arc<str> {
-    // All tables of a resource have the same columns. Their JSON is therefore made only once and kept here.
+    // The JSON of the columns by the plural name of the resource. All tables of a resource have the same columns, so
+    // this JSON is made only once.
     static SHOWN: Mutex<BTreeMap<&str, Arc<str>>> = Mutex::new(BTreeMap::new());
     let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let columns = || Arc::from(new_columns(resource).to_string());

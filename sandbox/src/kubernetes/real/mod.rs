@@ -227,7 +227,9 @@ impl Corner {
             }
             assert!(matches!(code, 200 | 404), "{path} {patch}: {code} {written}");
             if let (200, Some(status)) = (code, status_patch) {
-                // The conditions of a certificate request belong to another subresource than the rest of its status.
+                // The conditions of a CertificateSigningRequest, e.g. `Approved`, are written by its subresource
+                // `approval`. All other status fields, and the status of all other kinds, are written by the
+                // subresource `status`.
                 let is_decision = path.contains("/certificatesigningrequests/")
                     && !status["conditions"].is_null();
                 let part = if is_decision { "approval" } else { "status" };

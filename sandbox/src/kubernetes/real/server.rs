@@ -11,8 +11,8 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 
 use crate::exchange::{Request, Response, percent_encode};
 
-/// A real API server, together with the credentials of the user in the kubeconfig. Other code calls this user the
-/// owner. The user must have all rights in the cluster.
+/// A real API server, together with the credentials of the user in the kubeconfig. This user must have all rights in
+/// the cluster, and is called the owner in this module.
 pub struct Server {
     base: String,
     token: Option<String>,
@@ -152,7 +152,8 @@ impl Server {
         self.json("POST", collection, Some(object))
     }
 
-    /// Creates an object as this kubelet, which is in the group of all kubelets.
+    /// Creates an object on the real API server in the name of a kubelet, whose user name is `user`. The user is
+    /// impersonated together with the group of all kubelets.
     pub(super) fn create_as(&self, user: &str, collection: &str, object: &Value) -> (u16, Value) {
         self.json_as(&Caller::Kubelet(user.to_owned()), "POST", collection, Some(object))
     }

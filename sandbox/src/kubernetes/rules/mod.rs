@@ -30,8 +30,9 @@ pub use signing_request::SigningRequest;
 use super::status::FieldError;
 use super::store::Store;
 
-/// The default values of one kind of object, the addresses and ports that the server allocates to an object, and the
-/// validation. In all functions, `new` is the decoded object that is written, and `old` is the stored one.
+/// The rules for one kind of object: its default values, the addresses and ports that the server allocates to it, and
+/// its validation. In all functions, `new` is the decoded object that a client writes, and `old` is the stored object
+/// before this write.
 pub trait Rules: Sync {
     /// Sets the default values that the API documentation gives for missing fields. This function runs whenever an
     /// object of this kind is decoded.

@@ -61,7 +61,8 @@ impl Rules for SigningRequest {
         errors
     }
 
-    /// Nobody can take back a decision, or decide both ways.
+    /// Checks an update of the `approval` subresource. Nobody can remove the condition `Approved` or `Denied`, and no
+    /// request can have both of them.
     fn validate_approval_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = validate_meta_update(new, old);
         let has = |object: &Value, kind: &str| {
