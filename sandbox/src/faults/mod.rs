@@ -141,8 +141,8 @@ pub(crate) enum Outcome {
 }
 
 impl Plan {
-    /// Combines all effects that simulated faults have on one API call. Functions that a test wants to be called before
-    /// or after the call are all called, and all delays are added up. When several effects change the answer, only the
+    /// Combines the effects of all faults that apply to one API call. The delays are added up, and all functions that a
+    /// test wants to be called before or after the call are called. When several effects change the answer, only the
     /// first of them is used.
     fn new(effects: Vec<Effect>) -> Plan {
         let mut plan = Plan {

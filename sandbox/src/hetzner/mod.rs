@@ -117,8 +117,8 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Returns a call by which a test changes this project directly, without an HTTP request. The call is handled like
-    /// a `POST` request with this body.
+    /// Returns a `Call`, as if an HTTP client had sent a `POST` request with this body for this project. Tests change
+    /// the project by such calls, without a request.
     fn by_hand(world: &'a mut World, project: u64, body: &'a [u8]) -> Call<'a> {
         Call { world, project, method: "POST", query: &[], body }
     }

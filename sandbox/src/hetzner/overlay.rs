@@ -1,4 +1,5 @@
-//! Stores the fields of a resource's JSON that a test has changed to values which the simulation itself would not show.
+//! A test can make the API show other values in the JSON of a resource than the simulation computes. This module stores
+//! the fields with such values.
 
 use std::collections::BTreeMap;
 

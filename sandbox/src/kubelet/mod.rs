@@ -38,7 +38,8 @@ use crate::time;
 /// The time between two reports of a kubelet when nothing has changed. A real kubelet calls it
 /// `nodeStatusReportFrequency`.
 pub const REPORT_PERIOD: Duration = Duration::from_secs(5 * 60);
-/// The time between two checks whether a server runs. A real kubelet calls it `nodeStatusUpdateFrequency`.
+/// How often a simulated kubelet checks whether its server runs. A real kubelet checks the state of its Node after the
+/// same time, which is called `nodeStatusUpdateFrequency`.
 pub const UPDATE_PERIOD: Duration = Duration::from_secs(10);
 /// How long a kubelet can be silent before the conditions of its Node become `Unknown`. The node controller's flag for
 /// it is `--node-monitor-grace-period`.
@@ -106,8 +107,8 @@ enum Pass {
 }
 
 impl Kubelets {
-    /// Creates an empty list of simulated kubelets. They will run on cloud servers of `project` and on dedicated
-    /// servers. All their durations are multiplied by `scale`.
+    /// Creates an object that manages simulated kubelets, and has none at first. The kubelets that are added later run
+    /// on cloud servers of `project` and on dedicated servers. All their durations are multiplied by `scale`.
     pub(crate) fn new(
         cloud: Arc<Cloud>,
         project: u64,

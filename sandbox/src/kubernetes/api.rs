@@ -179,7 +179,7 @@ fn check_may_approve(
     Err(Refusal::forbidden(row.group, row.plural, target.name, &why))
 }
 
-/// Answers a SelfSubjectAccessReview, by which a caller asks whether it has a certain right.
+/// Answers a SelfSubjectAccessReview, an object that a client creates to ask whether it has a certain right.
 fn access_review(
     cluster: &Cluster,
     identity: &Identity,

@@ -17,7 +17,7 @@ pub enum Pod {
     Ready,
     /// The pod runs, but its readiness probe fails.
     NotReady,
-    /// The pod is about to end, and still serves.
+    /// The pod is about to end, and still accepts connections.
     Terminating,
     /// The pod is about to end, and its readiness probe fails.
     TerminatingNotReady,
@@ -76,8 +76,8 @@ impl Cluster {
         if parts.is_empty() {
             parts.push(Vec::new());
         }
-        // A slice that has no endpoints is deleted. When the Service has no endpoints at all, its first slice stays,
-        // with an empty list of endpoints.
+        // A slice that has no endpoints any more is deleted. When no endpoints are left in any slice of the Service,
+        // its first slice stays and has an empty list of endpoints.
         let has_endpoints = parts.iter().any(|part| !part.is_empty());
         for (index, part) in parts.iter().enumerate() {
             let is_needed = if has_endpoints { !part.is_empty() } else { index == 0 };

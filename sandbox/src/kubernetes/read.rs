@@ -237,8 +237,8 @@ impl Token {
     }
 }
 
-/// Returns all objects of a list, before the selectors of the request are applied to them. Also returns the revision
-/// that the answer contains as the list's `resourceVersion`.
+/// Returns the objects that a LIST reads, before its selectors choose among them. Also returns the revision that the
+/// answer contains as the list's `resourceVersion`.
 fn pick(
     state: &mut State,
     resource: &'static Resource,

@@ -97,8 +97,8 @@ fn verb(request: &Request, named: bool) -> Option<&'static str> {
     })
 }
 
-/// Returns the name to which a field selector limits a list, or `None` when it is not limited to one name. For a
-/// limited list, the client only needs the right to list the object with that name.
+/// Returns the name that the field selector of a list requires, as in `metadata.name=a`, or `None` when it requires
+/// none. A client that lists only this object needs the right `list` for this name alone.
 fn selected_name(request: &Request) -> Option<String> {
     let selector = request.query("fieldSelector")?;
     let name = selector.split(',').find_map(|term| term.strip_prefix("metadata.name="))?;

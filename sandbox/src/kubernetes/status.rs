@@ -199,8 +199,9 @@ impl Refusal {
         )
     }
 
-    /// Returns the conflict (409) for a failed precondition. Its message names the kind, e.g. `Node`, while all other
-    /// conflicts name the resource, e.g. `nodes`.
+    /// Returns the conflict (409) for a DELETE whose preconditions, a UID or a `resourceVersion`, are not those of the
+    /// stored object. The message names the kind, e.g. `Node`, while all other conflicts name the resource, e.g.
+    /// `nodes`.
     pub fn precondition(resource: &Resource, name: &str, why: &str) -> Refusal {
         let details = details(resource.group, resource.kind, name);
         Refusal::conflict(&qualified(resource.kind, resource.group), details, name, why)

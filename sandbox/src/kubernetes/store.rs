@@ -1,7 +1,8 @@
 //! The objects of the cluster. The store has the role of etcd.
 //!
-//! One counter, the revision, is raised by every write of every resource, and gives objects and lists their
-//! `resourceVersion`. A stored object is never changed in place, so lists and snapshots can share it without copies.
+//! Every write of any resource raises one counter, the revision. The `resourceVersion`s of objects and lists are values
+//! of this counter. A stored object is never changed in place, so answers that are being read page by page can keep it
+//! without a copy.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

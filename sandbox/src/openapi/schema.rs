@@ -89,7 +89,8 @@ impl<'d> Schemas<'d> {
         Vec::new()
     }
 
-    /// Reports the missing and the unknown fields of an object.
+    /// Returns the fields that the schema requires and that are missing, and the fields that the schema does not have.
+    /// Each is returned with a text that says what is wrong.
     fn check_fields(
         &self,
         schema: &'d Value,

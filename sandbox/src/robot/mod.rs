@@ -26,8 +26,8 @@ const FAILURES: usize = 3;
 const BLOCK: Duration = Duration::from_secs(600);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The Robot account for which clients of the sandbox get a login. The addresses of its servers can be targets of load
-/// balancers.
+/// The number of the Robot account that belongs to the user of the sandbox. Clients of the sandbox get a login for this
+/// account, and the addresses of its servers can be targets of load balancers.
 pub const OWN_ACCOUNT: u32 = 0;
 
 /// The simulated Robot web service with all its accounts. Its methods for tests do what a customer can do in Robot's

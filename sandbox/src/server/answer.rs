@@ -17,8 +17,8 @@ pub(super) enum Next {
 
 /// The size of the chunks of an answer with `Transfer-Encoding: chunked`, in bytes.
 const CHUNK_BYTES: usize = 8 << 10;
-/// How many bytes of the body are written together with the head, in one buffer. The rest of a larger body is not
-/// copied into this buffer.
+/// How many bytes of the body are written together with the status line and the headers, from one buffer. The rest of a
+/// larger body is written without being copied into this buffer.
 const FIRST_BYTES: usize = 256 << 10;
 
 /// Writes an answer in the way that `delivery` says. `pause` is called to wait between the parts of an answer with

@@ -350,7 +350,7 @@ impl Sandbox {
     pub fn register_dedicated_node(&self, number: u64) {
         let others = self.robot.servers().into_iter();
         let used: HashSet<_> = others.filter_map(|server| server.private_ip).collect();
-        // The first host address of the range is the gateway of the vSwitch, so no server gets it.
+        // The first host address of the subnet is the address of the vSwitch's gateway, so no server can have it.
         let free = self.vswitch.and_then(|range| {
             let mut hosts = range.hosts().skip(1);
             hosts.find(|ip| !used.contains(ip))

@@ -54,8 +54,8 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
 
 /// A kind of offer in the provider's catalog, such as the locations or the server types.
 pub trait Entry: Sized + 'static {
-    /// The name of the kind in errors and answers, e.g. `location`. With an `s` at the end it is the name of the list
-    /// and of its path.
+    /// The name of the kind in errors and answers, e.g. `location`. Its plural, e.g. `locations`, is formed with an
+    /// `s`, and is the name of the list in answers and in the path.
     const KIND: &'static str;
     /// The query parameters that a list accepts. The API's documentation has `sort` only for locations and images. Here
     /// all lists accept it, because the program `hcloud` sends it for all lists.

@@ -200,8 +200,8 @@ fn disconnect(world: &mut World, server: u64, network: u64) {
 }
 
 /// Checks that new alias addresses are free, and that each is in a subnet for servers in the server's network zone.
-/// `fresh` contains the aliases that the server does not have yet, and `count` is the number of aliases that the server
-/// will have.
+/// Also checks that a server does not get too many of them. `fresh` contains the aliases that the server does not have
+/// yet, and `count` is the number of aliases that it will have.
 fn check_aliases(
     network: &Network,
     server: &Server,

@@ -38,7 +38,7 @@ pub trait Rules: Sync {
     /// object of this kind is decoded.
     fn defaults(&self, _object: &mut Value) {}
 
-    /// Sets the values that the server and its admission plugins add when an object is created.
+    /// Sets the fields of a new object that kube-apiserver and its admission plugins set themselves.
     fn prepare_create(&self, _object: &mut Value) {}
 
     /// Copies from `old` the fields that an update of the object is not allowed to change, e.g. the status.

@@ -31,8 +31,8 @@ struct Decoder {
     unknown: Vec<String>,
 }
 
-/// The place of a value in its object, as a chain of steps from the value up to the object. The chain becomes text only
-/// for an error or a warning.
+/// The place of a value in its object: the chain of fields and list indexes that leads to the value. The chain is
+/// converted to a text only for an error or a warning.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     /// The name of the Go struct that contains the field. Go's error messages show it.
