@@ -14,8 +14,9 @@ pub const VARIABLE: &str = "CCM_TEST_SKIPPED";
 /// `cluster` (a real API server), `helm`, `promtool`, `buildah`, `hcloud`, `cloud-init`, `zsh` and `fish`.
 pub const REQUIRED: &str = "CCM_TEST_REQUIRE";
 
-/// Reports on standard error and in the file that [`VARIABLE`] names that the test `what` is skipped, and why. When the
-/// test is skipped because a tool is missing, `needs` is the name of this tool. Otherwise `needs` is empty.
+/// Reports that the test `what` is skipped, and why. The report goes to standard error and to the file that
+/// [`VARIABLE`] names. When the test is skipped because a tool is missing, `needs` is the name of this tool. Otherwise
+/// `needs` is empty.
 ///
 /// # Panics
 /// Panics when the environment variable [`REQUIRED`] lists the tool `needs`.

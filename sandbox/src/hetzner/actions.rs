@@ -23,7 +23,8 @@ use crate::time;
 /// The largest number of `id` parameters of `GET /actions`.
 const MAX_IDS: usize = 25;
 
-/// A resource on which an action runs. While the action runs, the API refuses other changes of the resource.
+/// Identifies a resource by its kind and its ID. While an action runs on a resource, the API refuses other changes of
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Resource {
     /// The kind of the resource, e.g. `server` or `network`. An action shows it in its field `resources[].type`.

@@ -1,5 +1,5 @@
-//! A test can make the API show other values in the JSON of a resource than the simulation computes. This module stores
-//! the fields with such values.
+//! Stores the values that the API shows in the JSON of a resource because a test wants them there, in the place of the
+//! values that the simulation computes.
 
 use std::collections::BTreeMap;
 

@@ -41,8 +41,8 @@ pub const REPORT_PERIOD: Duration = Duration::from_secs(5 * 60);
 /// How often a simulated kubelet checks whether its server runs. A real kubelet checks the state of its Node after the
 /// same time, which is called `nodeStatusUpdateFrequency`.
 pub const UPDATE_PERIOD: Duration = Duration::from_secs(10);
-/// How long a kubelet can be silent before the conditions of its Node become `Unknown`. The node controller's flag for
-/// it is `--node-monitor-grace-period`.
+/// How long a kubelet can be silent before the conditions of its Node become `Unknown`. In kube-controller-manager, the
+/// flag `--node-monitor-grace-period` sets this time.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(50);
 
 /// The shortest time between two checks by which the simulated kubelets find out which servers run. Even with a small

@@ -44,7 +44,7 @@ pub enum PortAnswer {
     /// kube-proxy refuses the connection, because the Service has no endpoint at all.
     Refused,
     /// kube-proxy drops the packets. The Service has `externalTrafficPolicy: Local`, and it has endpoints on other
-    /// nodes but none on this node.
+    /// nodes but none on the node to which the client connects.
     Dropped,
     /// The port is a health check node port, on which kube-proxy answers each HTTP request with this status.
     Status(u16),

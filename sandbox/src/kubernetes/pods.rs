@@ -178,8 +178,9 @@ impl Pod {
     }
 }
 
-/// Distributes endpoints to slices: first to the slices that exist, then to new ones. The endpoint of a pod stays in its
-/// slice. Other endpoints fill the first slices that have room.
+/// Distributes the endpoints of a Service to its slices. An endpoint whose pod already has an endpoint in a slice stays
+/// in that slice. Each of the remaining endpoints goes to the first slice that has room, or to a new slice when all are
+/// full.
 fn distribute(present: &[Value], endpoints: Vec<Value>) -> Vec<Vec<Value>> {
     let pod = |endpoint: &Value| endpoint["targetRef"]["name"].as_str().map(str::to_owned);
     let mut homes = HashMap::new();

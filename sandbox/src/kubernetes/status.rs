@@ -242,8 +242,8 @@ impl Refusal {
         Refusal::new(422, "Invalid", message, Some(json!({})))
     }
 
-    /// Returns a 500 with this message and no reason. kube-apiserver answers so for an internal error that it does not
-    /// classify.
+    /// Returns a 500 with this message and no reason. kube-apiserver returns such an answer for an internal error to
+    /// which it gives no reason.
     pub fn unclassified(message: &str) -> Refusal {
         Refusal::new(500, "", message, None)
     }

@@ -80,8 +80,8 @@ pub struct Limits {
     /// the 90 s after which Go's HTTP client closes an idle connection itself. Such a client therefore never sends a
     /// request just when the server closes the connection.
     pub idle: Duration,
-    /// How long a request can take from its first byte to its last. A slower request gets the status 408. A TLS
-    /// handshake has this limit, too.
+    /// How long a request can take from its first byte to its last. A slower request gets the status 408. This is also
+    /// the longest time of a TLS handshake.
     pub request: Duration,
     /// How long the server waits for a client that does not read the answer.
     pub write: Duration,

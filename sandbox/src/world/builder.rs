@@ -67,10 +67,11 @@ impl Builder {
     }
 
     /// Sets the number of dedicated servers that exist at the start. They are called `metal-1`, `metal-2` and so on,
-    /// and each has a Node. When the number is 0, the sandbox has no Robot web service, except after
-    /// [`serve_robot`](Builder::serve_robot).
+    /// and each has a Node. When the number is 0, the sandbox has a Robot web service only if
+    /// [`serve_robot`](Builder::serve_robot) is called.
     ///
-    /// When the sandbox has a Network, the dedicated servers are in its subnet of type `vswitch`.
+    /// When the sandbox has a Hetzner Cloud Network, the dedicated servers are in the Network's subnet of type
+    /// `vswitch`.
     pub fn robot(mut self, servers: usize) -> Builder {
         self.robot = servers;
         self
@@ -114,7 +115,8 @@ impl Builder {
         self
     }
 
-    /// Pads each Node so that its JSON has at least `bytes` bytes.
+    /// Sets the smallest size of a Node's JSON in bytes. A smaller Node gets labels, annotations and container images
+    /// until it has this size.
     pub fn node_bytes(mut self, bytes: usize) -> Builder {
         self.node_bytes = bytes;
         self

@@ -445,8 +445,8 @@ impl Sandbox {
         self.env_with(self.folder().join(KUBECONFIG))
     }
 
-    /// Returns the environment variables with which a client reaches the APIs of the sandbox. `KUBECONFIG` is a file
-    /// that is written for `user`, a user of the Kubernetes API.
+    /// Returns the environment variables with which a client reaches the APIs of the sandbox. `KUBECONFIG` names a file
+    /// that this function writes for `user`, a user of the Kubernetes API.
     ///
     /// # Panics
     /// Panics when there is no such user, or when the kubeconfig cannot be written.

@@ -217,9 +217,9 @@ impl Corner {
                 Some(parts) if resource.status => parts.remove("status"),
                 _ => None,
             };
-            // This first patch contains the `resourceVersion`, so it fails with a conflict when another client changed
-            // the object in the meantime. The second patch, which changes the status, has no `resourceVersion` and
-            // cannot fail in this way.
+            // This first patch contains the `resourceVersion`, so it fails with a conflict when another client has
+            // changed the object since it was read. The second patch, which changes the status, contains no
+            // `resourceVersion` and is therefore never refused with a conflict.
             patch["metadata"]["resourceVersion"] = version;
             let (code, mut written) = self.server.json("PATCH", &path, Some(&patch));
             if code == 409 {

@@ -31,8 +31,8 @@ pub(super) enum Caller {
     User(String),
     /// The kubelet with this user name. It is impersonated with the group of all kubelets.
     Kubelet(String),
-    /// A caller who does not use the credentials of the kubeconfig. The request is sent with this `Authorization`
-    /// header, or without one.
+    /// A caller who does not use the credentials of the kubeconfig. The request is sent with this value of the header
+    /// `Authorization`, or without the header when the value is `None`.
     Header(Option<String>),
 }
 
