@@ -26,7 +26,8 @@ impl PortChecks for Shared {
 }
 
 impl Shared {
-    /// Returns the name of the Node on a machine. `None` means that the machine has no kubelet.
+    /// Returns the name of the Node on a cloud server or a dedicated server. `None` means that the server has no
+    /// kubelet.
     fn node_on(&self, machine: Machine) -> Option<String> {
         let dedicated = match machine {
             Machine::Ip(ip) => self.robot.machine_with(ip),

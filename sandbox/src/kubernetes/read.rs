@@ -133,7 +133,8 @@ pub fn list(
 }
 
 impl Pages {
-    /// Removes all snapshots. `continue` tokens that belong to them are then answered with 410.
+    /// Removes the snapshots of all lists that clients are reading page by page. A `continue` token that belongs to one
+    /// of these lists is then answered with 410.
     pub fn expire(&mut self) {
         self.snapshots.clear();
     }

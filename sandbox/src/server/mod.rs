@@ -100,7 +100,8 @@ impl Default for Limits {
     }
 }
 
-/// The answer to one request that did not come over a socket, and what a server would then do with the connection.
+/// The answer to one request that came by a function call and not over a socket. Also says whether a server with
+/// sockets would keep the connection open, close it or reset it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exchanged {
     /// All bytes of the answer that a client would read. It is empty when no answer is sent. When the answer is cut

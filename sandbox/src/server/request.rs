@@ -45,7 +45,7 @@ pub(super) fn receive(stream: &mut impl Bytes, limits: &Limits) -> Result<Receiv
     Ok(received)
 }
 
-/// Reads more bytes of a request whose first bytes were already read.
+/// Waits until `deadline` for more bytes of a request whose first bytes have already arrived.
 fn fill(stream: &mut impl Bytes, deadline: Instant) -> Result<(), Refusal> {
     match stream.fill(deadline) {
         Ok(0) => Err(Refusal::Gone),

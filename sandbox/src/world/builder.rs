@@ -115,8 +115,8 @@ impl Builder {
         self
     }
 
-    /// Sets the smallest size of a Node's JSON in bytes. A smaller Node gets labels, annotations and container images
-    /// until it has this size.
+    /// Makes the JSON of each Node at least `bytes` bytes long, by adding labels, annotations and container images to
+    /// the Node. With 0 nothing is added.
     pub fn node_bytes(mut self, bytes: usize) -> Builder {
         self.node_bytes = bytes;
         self
