@@ -101,8 +101,8 @@ struct State {
     calls: VecDeque<Call>,
     body_bytes: usize,
     last: u64,
-    /// The names that tests have given to callers. The key is the credential of the caller: a bearer token, or the DER
-    /// of a certificate.
+    /// The names that the log shows for callers. The key is the credential of a caller: a bearer token, or the DER of a
+    /// certificate.
     callers: HashMap<Vec<u8>, String>,
 }
 
