@@ -179,8 +179,8 @@ pub trait Cluster {
     }
 
     /// Registers a node of this name with the pod CIDRs `pods`, separated by commas. When `server` is the ID of a
-    /// server, the node has the provider ID of this server and counts as initialised. When `server` is `None`, the node
-    /// has no provider ID and is not initialised.
+    /// server, the node has the provider ID of this server and no taint `uninitialized`, as if `ccm` had initialised
+    /// it. When `server` is `None`, the node has no provider ID, and has the taint.
     fn register(&self, name: &str, server: Option<u64>, pods: &str) {
         let pods = pods.split(',').filter(|cidr| !cidr.is_empty());
         self.sandbox().register_node(NodeSpec {
@@ -385,7 +385,7 @@ pub trait Cluster {
         self.sandbox().network().unwrap()
     }
 
-    /// Returns the routes of the Network, each as the text `destination gateway`.
+    /// Returns the routes of the sandbox's Network, each as the text `destination gateway`.
     fn routes(&self) -> BTreeSet<String> {
         let routes = self.sandbox().cloud().routes(self.network_id()).into_iter();
         routes.map(|(to, via)| format!("{to} {via}")).collect()

@@ -33,7 +33,8 @@ pub struct SandboxAccess {
     endpoint: String,
     network: Option<u64>,
     token: Mutex<String>,
-    /// The zone label that the next clients give to new nodes. With `None` the profile decides.
+    /// The kind of zone label that `ccm` sets on new nodes. A test can change it before it creates the API clients of
+    /// the next process. `None` means that `ccm` uses its default.
     pub zone_label: Mutex<Option<ZoneLabel>>,
     /// The API token of a second Hetzner Cloud project, to which the sandbox's servers do not belong.
     pub other_token: String,
@@ -263,8 +264,8 @@ impl SandboxAccess {
     }
 }
 
-/// Lets the user `SingleServer` of the simulated Robot see only the first dedicated server, if there are dedicated
-/// servers.
+/// Gives the login `SingleServer` of the simulated Robot the right to see the first dedicated server and no other one.
+/// Does nothing when there are no dedicated servers.
 pub fn see_one_server(sandbox: &Sandbox) {
     let robot = sandbox.robot();
     if let Some(first) = robot.servers().first() {

@@ -16,7 +16,7 @@ pub const HCLOUD: &str = "--cloud-provider=hcloud";
 /// those of this project, or in those of hcloud-cloud-controller-manager.
 pub const PROFILES: [&str; 2] = ["--cloud-provider=ccm-from-scratch", HCLOUD];
 
-/// An address in the range of the Network that belongs to no server.
+/// An address in the range of the Network. No server has this address.
 pub const NOBODY: &str = "10.0.0.250";
 
 pub struct World {

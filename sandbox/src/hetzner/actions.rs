@@ -74,7 +74,8 @@ pub struct Actions {
     /// The scheduled work. The key consists of the time at which the work is due, and of a number that is larger for
     /// each later entry. Because of this number, two entries can have the same time.
     agenda: BTreeMap<(Instant, u64), Work>,
-    /// The number of running actions on each resource.
+    /// The number of running actions on each resource. A resource with a running action is locked: requests for other
+    /// actions on it are refused.
     locks: HashMap<Resource, usize>,
     /// The errors that tests have set for later actions, by command, each as code and message. The next action with
     /// this command takes the first error of its list and fails with it.

@@ -43,7 +43,8 @@ pub struct Circumstances {
 }
 
 impl Circumstances {
-    /// Whether `ip` is a public address of a dedicated server that belongs to the owner of this Cloud project.
+    /// Whether `ip` is a public address of a dedicated server whose owner also owns the Hetzner Cloud project with the
+    /// ID `project`.
     pub fn owns(&self, project: u64, ip: IpAddr) -> bool {
         self.dedicated.get(&ip) == Some(&project)
             || self.robot.as_ref().is_some_and(|(owner, robot)| *owner == project && robot.owns(ip))
@@ -56,8 +57,9 @@ impl Circumstances {
     }
 
     /// Returns the time at which the dedicated server with this address was switched on, or `None` when it is off. A
-    /// test can make an address that of a dedicated server without simulating the server. Such a server counts as
-    /// switched on since the time `always`.
+    /// test can say that an address belongs to a dedicated server although the simulated Robot has no such server. The
+    /// result is then `always`, because this server is never off. The result is also `always` when there is no
+    /// simulated Robot.
     pub fn answers_since(&self, ip: IpAddr, always: Instant) -> Option<Instant> {
         match &self.robot {
             Some((_, robot)) if !self.dedicated.contains_key(&ip) => robot.answers_since(ip),

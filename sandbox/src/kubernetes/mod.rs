@@ -90,8 +90,8 @@ impl Handler for Cluster {
     fn handle(&self, request: &Request) -> Response {
         let answer = match &self.corner {
             Some(corner) => {
-                // The request is sent to a real API server, whose answer can take long. The users are cloned first, so
-                // that the lock on the state is not held while the request waits for the answer.
+                // In this case a real API server answers the request, which can take long. The users are cloned first,
+                // so that the lock on the state is not held during this time.
                 let directory = self.state().directory.clone();
                 corner.answer(&directory, request, directory.authenticate(request))
             }

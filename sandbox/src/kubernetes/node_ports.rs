@@ -18,7 +18,8 @@ pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 #[derive(Debug, Default)]
 pub struct NodePort {
     purpose: Purpose,
-    /// The nodes with an endpoint that is ready. The name is empty for an endpoint without a node.
+    /// The names of the nodes on which there is an endpoint that is ready. The set contains an empty name when a ready
+    /// endpoint is on no node.
     ready: HashSet<String>,
     /// The nodes with an endpoint that is terminating but still serves.
     draining: HashSet<String>,
@@ -38,7 +39,7 @@ enum Purpose {
 /// What happens when a client connects to a port of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortAnswer {
-    /// A pod accepts the connection.
+    /// kube-proxy passes the connection on to a pod of the Service, which accepts it.
     Pod,
     /// kube-proxy refuses the connection, because the Service has no endpoint at all.
     Refused,

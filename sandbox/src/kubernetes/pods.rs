@@ -103,8 +103,8 @@ impl Cluster {
         all.into_iter().filter(|slice| is_own(&slice)).collect()
     }
 
-    /// Writes the labels, endpoints and ports of `wanted` into a slice. Nothing is written when the slice already has
-    /// them.
+    /// Writes the labels, endpoints and ports of `wanted` into the EndpointSlice `before`. Nothing is written when
+    /// `before` already has them.
     fn update_slice(&self, namespace: &str, before: &Value, wanted: &Value) {
         let has_same_labels = before["metadata"]["labels"] == wanted["metadata"]["labels"];
         if has_same_labels

@@ -18,8 +18,8 @@ pub struct Schemas<'d> {
 struct ObjectRules<'d> {
     properties: BTreeMap<&'d str, &'d Value>,
     required: Vec<&'d str>,
-    /// The schema of properties that `properties` does not list. `None` means that such properties are refused, unless
-    /// `properties` is empty.
+    /// The schema of each property that `properties` does not list. With `None`, a property that is not listed is an
+    /// error. But an object schema that lists no properties at all accepts every property.
     additional: Option<&'d Value>,
 }
 

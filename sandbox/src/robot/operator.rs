@@ -171,7 +171,8 @@ impl Robot {
         self.at_address(ip, |server| server.on)?
     }
 
-    /// Returns the number of the physical machine that has this public or private address.
+    /// Returns the field `machine` of the dedicated server that has this public or private address. This number
+    /// identifies the computer, and stays the same when a test changes the server's number.
     pub(crate) fn machine_with(&self, ip: IpAddr) -> Option<u64> {
         self.at_address(ip, |server| server.machine)
     }

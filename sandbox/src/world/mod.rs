@@ -346,7 +346,7 @@ impl Sandbox {
     /// there is no free address or no such subnet, the kubelet uses the server's public IPv4 address, if there is one.
     ///
     /// # Panics
-    /// Panics when [`Kubelets::register`] does.
+    /// Panics when a Node of that name exists, or when the API server refuses the Node.
     pub fn register_dedicated_node(&self, number: u64) {
         let others = self.robot.servers().into_iter();
         let used: HashSet<_> = others.filter_map(|server| server.private_ip).collect();

@@ -23,8 +23,8 @@ use crate::time;
 
 const TAKES: Duration = Duration::from_millis(2000);
 
-/// A checked request for a new load balancer. `planned` is the new load balancer, which gets its public addresses
-/// later.
+/// A checked request for a new load balancer. `planned` is the new load balancer. It has no public addresses until
+/// [`build`] gives it its Primary IPs.
 struct Order {
     planned: LoadBalancer,
     /// The ID of the Primary IP that the request wants as the public IPv4 address. `None` means that a new Primary IP

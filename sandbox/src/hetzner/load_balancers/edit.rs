@@ -73,8 +73,8 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
 }
 
 impl LoadBalancer {
-    /// Sets the fields of this load balancer, e.g. the name and the services, from JSON that a test has edited. Fields
-    /// of the JSON that the simulation does not understand are ignored.
+    /// Sets the fields of this load balancer, e.g. the name and the services, from JSON that a test has edited. A field
+    /// of the JSON that has no counterpart in this struct changes nothing here.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         let flag = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_bool);

@@ -95,7 +95,7 @@ impl Object {
         format!("{}.{}", self.package, self.name)
     }
 
-    /// Returns the name as Go prints the type, e.g. `v1.NodeSpec`.
+    /// Returns the name of this type as Go prints it, e.g. `v1.NodeSpec`.
     fn go(&self) -> String {
         format!("{}.{}", self.package.rsplit('.').next().unwrap_or_default(), self.name)
     }
