@@ -18,8 +18,8 @@ pub struct Spec {
     document: Value,
 }
 
-/// Properties that the API got after the OpenAPI document was written: each with the name of its schema, its own name
-/// and its type. They are added to the document, because official clients need them.
+/// The properties that the API has and that its OpenAPI document does not contain yet. Each has the name of its schema,
+/// its own name and its type. They are added to the document, because official clients need them.
 const GROWN: [(&str, &str, &str); 2] = [
     ("server_type_location", "available", "boolean"),
     ("server_type_location", "recommended", "boolean"),

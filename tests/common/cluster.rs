@@ -200,7 +200,8 @@ pub trait Cluster {
         text(&created["metadata"]["uid"])
     }
 
-    /// Creates exactly this Service, in the namespace that its metadata contains.
+    /// Sends this Service to the API server without changes, and returns the created Service. Its namespace is the one
+    /// in its metadata.
     fn create_as(&self, service: Value) -> Value {
         let namespace = text(&service["metadata"]["namespace"]);
         let cluster = self.sandbox().cluster();
@@ -571,7 +572,7 @@ pub fn with_spec(mut service: Value, fields: &Value) -> Value {
     service
 }
 
-/// Returns the `spec` of a Lease that `holder` acquired at the time `renewed` and has not renewed since.
+/// Returns the `spec` of a Lease. `holder` has acquired the Lease at the time `renewed`, and has not renewed it later.
 pub fn held(holder: &str, duration_s: u32, renewed: &str, transitions: u32) -> Value {
     json!({
         "holderIdentity": holder, "leaseDurationSeconds": duration_s, "acquireTime": renewed, "renewTime": renewed,

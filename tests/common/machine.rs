@@ -49,8 +49,8 @@ pub struct Machine {
     /// The function that does the work of other processes while a process is paused. With `None`, no other process
     /// works during a pause.
     meanwhile: RefCell<Option<Meanwhile>>,
-    /// The function that runs the other threads of a process while one thread of this process waits for them. `None`
-    /// when the test has set no such function.
+    /// A function that a test wants to be called while one thread of a simulated process waits. The function runs the
+    /// other threads of this process. `None` when the test has set no such function.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub pauses: Cell<u64>,
     calls: Cell<u64>,
@@ -158,8 +158,8 @@ impl Machine {
         *self.meanwhile.borrow_mut() = meanwhile;
     }
 
-    /// Sets the function that runs the other threads of a process while one thread of this process waits for them.
-    /// Returns the previous function.
+    /// Sets a function that a test wants to be called while one thread of a simulated process waits. The function runs
+    /// the other threads of this process. Returns the function that was set before.
     pub fn set_others(&self, others: Option<Rc<dyn Fn()>>) -> Option<Rc<dyn Fn()>> {
         self.others.replace(others)
     }

@@ -31,8 +31,8 @@ pub struct Resource {
     pub id: u64,
 }
 
-/// Whether an action has succeeded or failed. The function that makes the changes of the action gets this value when
-/// the action ends.
+/// Whether an action has succeeded or failed. When the action ends, this value is given to the function that changes
+/// the action's resources.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     Success,
@@ -97,7 +97,7 @@ struct Work {
     effect: Effect,
 }
 
-/// Work that is due now, such as the end of an action. It was already taken out of the schedule.
+/// Work that is due now, such as the end of an action. It is no longer in the schedule, and the caller must do it.
 pub struct Due {
     at: Instant,
     work: Work,
@@ -115,7 +115,7 @@ pub struct Start<'a> {
 }
 
 impl World {
-    /// Starts an action and returns its ID. The function `effect` is called at the end of the action.
+    /// Starts an action and returns its ID. At the end of the action, the function `effect` makes the action's changes.
     pub fn start_action(
         &mut self,
         start: Start,

@@ -50,8 +50,8 @@ impl Circumstances {
             || self.robot.as_ref().is_some_and(|(owner, robot)| *owner == project && robot.owns(ip))
     }
 
-    /// Returns the result of a health check of this port on a server that runs. Returns `None` when no program on the
-    /// port is simulated.
+    /// Returns the result of a health check of this port on a server that runs. Returns `None` when the sandbox
+    /// simulates no program that listens on this port.
     pub fn check(&self, machine: Machine, port: u16, protocol: &str) -> Option<Health> {
         self.port_checks.as_ref()?.upgrade()?.check(machine, port, protocol)
     }

@@ -249,8 +249,8 @@ impl Cloud {
         world.servers_of(project).map(summary).collect()
     }
 
-    /// Parses the JSON text of the resource with this ID. When the text is the same as at the last call for this ID,
-    /// the value from that call is returned again.
+    /// Parses the JSON text of the resource with this ID. The parsed value is kept for the next call with this ID, and
+    /// is returned again when the text has not changed since then.
     fn document(&self, id: u64, text: Text) -> Value {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         match shown.get(&id) {

@@ -14,7 +14,8 @@ use super::store::{Object, Store};
 /// The label of an EndpointSlice that contains the name of its Service.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// A port that is the same on every node, and the endpoints behind this port.
+/// A port on which kube-proxy listens on every node, and the nodes with endpoints to which kube-proxy sends the
+/// connections.
 #[derive(Debug, Default)]
 pub struct NodePort {
     purpose: Purpose,

@@ -229,8 +229,8 @@ fn check_limits(schema: &Value, value: &Value, at: &str) -> Vec<String> {
     problems
 }
 
-/// Whether a string has the `format` that its schema demands. Only timestamps (`date-time`) and decimal numbers
-/// (`decimal`) are checked. Every string is accepted for another format.
+/// Whether a string has the `format` that its schema demands. Only the formats `date-time` (a timestamp) and `decimal`
+/// (a number) are checked. For any other format, every string is accepted.
 fn has_format(format: Option<&str>, text: &str) -> bool {
     match format {
         Some("date-time") => text.parse::<jiff::Timestamp>().is_ok(),

@@ -93,7 +93,8 @@ pub enum Limit {
     Reset,
 }
 
-/// How many requests Robot has received, by the result of the login.
+/// The numbers of requests that Robot has received: with a right login, with a wrong login, and from a blocked IP
+/// address.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Logins {
     pub good: usize,

@@ -545,8 +545,9 @@ impl Ports {
     }
 }
 
-/// Returns the pod CIDR of the node with this number, counted from 1. It is 10.244.n.0/24, a part of the usual cluster
-/// CIDR 10.244.0.0/16. This range has no room for the 256th node and later nodes, whose pod CIDRs begin at 10.129.0.0.
+/// Returns the pod CIDR of the node with this number, counted from 1. For node n it is 10.244.n.0/24, a part of the
+/// usual cluster CIDR 10.244.0.0/16. That range only has room for 255 nodes. The pod CIDRs of the nodes after them are
+/// in ranges from 10.129.0.0 on.
 fn pod_cidr(number: usize) -> String {
     let second = if number < 256 { 244 } else { 128 + number / 256 };
     format!("10.{second}.{}.0/24", number % 256)

@@ -118,7 +118,7 @@ fn read(call: &Call) -> Result<Order, ApiError> {
 }
 
 impl LoadBalancer {
-    /// Returns a load balancer without services and targets. It has no ID and no public addresses yet.
+    /// Returns a load balancer without services and targets. Its ID is 0, and it has no public addresses.
     pub fn new(
         project: u64,
         location: &'static Location,

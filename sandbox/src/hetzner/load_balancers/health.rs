@@ -62,8 +62,8 @@ impl Health {
         Health::new("unhealthy", Some(detail))
     }
 
-    /// Whether the field `detail`, which says why a health check has failed, is absent or has a value that the API can
-    /// show.
+    /// Whether the field `detail`, which says why a health check has failed, is absent or has one of the values that
+    /// the API can show.
     pub fn is_a_word_of_the_api(&self) -> bool {
         let detail = self.detail.as_deref();
         detail.is_none_or(|detail| DETAILS.contains(&detail))

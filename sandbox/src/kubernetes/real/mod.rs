@@ -124,8 +124,8 @@ impl Corner {
                     Caller::User(self.names.inside(&identity.name))
                 }
             }
-            // A request without valid credentials is sent to the real API server with the client's `Authorization`
-            // header. That server refuses the request, or answers it as a request of the anonymous user.
+            // A request without valid credentials is sent to the real API server with the client's own `Authorization`
+            // header. The API server then refuses the request, or treats the client as an anonymous user.
             _ => Caller::Header(request.header("authorization").map(str::to_owned)),
         };
         if let RequestInfo::Resource(asked) = &info

@@ -82,7 +82,8 @@ pub trait Rules: Sync {
     }
 }
 
-/// A kind without default values, allocated addresses or checks of its own. Only the rules that all kinds share apply.
+/// The rules of a kind that has no default values, no allocated addresses and no checks of its own. Such a kind only
+/// has the rules that are the same for all kinds.
 pub struct Plain;
 
 impl Rules for Plain {}
