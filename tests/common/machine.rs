@@ -33,8 +33,8 @@ const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
 pub struct Machine {
     begun: Instant,
     begun_wall: SystemTime,
-    /// The simulated time that has passed since this `Machine` was created, in nanoseconds. The simulated APIs use this
-    /// time, too.
+    /// The simulated time that has passed since this `Machine` was created, in nanoseconds. The simulated APIs and the
+    /// simulated programs share it.
     time: Arc<AtomicU64>,
     /// For how long the simulated computer was suspended in total, as a sleeping laptop is. The monotonic clock that
     /// the programs see does not count this time.
@@ -212,8 +212,8 @@ impl Simulation for Machine {
     }
 
     fn sleep(&self, time: Duration) {
-        // A wait takes a little longer than `time`. Otherwise, no time would pass when a program waits for zero seconds
-        // in a loop.
+        // A wait takes a little longer than `time`. If it took exactly `time`, no time would pass while a program waits
+        // for zero seconds again and again.
         let until = self.passed() + time + Duration::from_micros(10);
         while self.processes.work(self, until) {}
         self.pass_until(until);

@@ -121,8 +121,8 @@ impl Kubelets {
     }
 
     /// Starts the regular reports of the kubelets, in which they write the conditions of their Nodes. When
-    /// `with_thread` is true, a thread makes the reports. Otherwise each call of [`catch_up`](Kubelets::catch_up) makes
-    /// the reports that are due.
+    /// `with_thread` is true, a thread makes the reports. When it is false, each call of
+    /// [`catch_up`](Kubelets::catch_up) makes the reports that are due.
     pub(crate) fn run(&mut self, with_thread: bool) -> std::io::Result<()> {
         if !with_thread {
             self.next_look = Mutex::new(Some(time::now() + self.shared.period()));

@@ -191,7 +191,7 @@ impl Cluster {
         self.state().directory.add_certificate(user, der);
     }
 
-    /// Lets an existing user log in with its name and this password, too.
+    /// Lets an existing user also log in with its name and this password. Earlier credentials of the user stay valid.
     pub fn add_password(&self, user: &str, password: &str) {
         self.state().directory.add_password(user, password);
     }

@@ -221,8 +221,8 @@ fn slice_of(service: &Value, family: Family, endpoints: &[Value]) -> Value {
         "metadata": {"generateName": format!("{name}-"), "labels": labels, "ownerReferences": [owner]},
         "addressType": family.name(), "endpoints": null, "ports": null,
     });
-    // A slice without endpoints has no ports, as in a real cluster. There, the endpointslice controller takes the port
-    // numbers from the pods, so it knows no numbers when there are no pods.
+    // A slice without endpoints has no ports, as in a real cluster. The endpointslice controller of a real cluster
+    // takes the port numbers from the pods, so it knows no numbers when there are no pods.
     if !endpoints.is_empty() {
         slice["endpoints"] = endpoints.into();
         slice["ports"] = ports_of(service);

@@ -341,9 +341,10 @@ impl Sandbox {
         number
     }
 
-    /// Creates the Node of a dedicated server that already exists. If the Network has a subnet for dedicated servers,
-    /// the server gets a free address of this subnet, and its kubelet uses the address as with the flag `--node-ip`. If
-    /// there is no free address or no such subnet, the kubelet uses the server's public IPv4 address, if there is one.
+    /// Creates the Node of a dedicated server that already exists. A server without a private address gets a free
+    /// address of the Network's subnet for dedicated servers. The kubelet uses the private address as with the flag
+    /// `--node-ip`. When the Network has no such subnet, or the subnet has no free address, the kubelet uses the
+    /// server's public IPv4 address, or no address when the server has none.
     ///
     /// # Panics
     /// Panics when a Node of that name exists, or when the API server refuses the Node.

@@ -25,7 +25,8 @@ pub enum Machine {
 /// Simulates the programs that listen on the ports of servers, e.g. kube-proxy, as far as health checks see them.
 pub trait PortChecks: Send + Sync {
     /// Returns the result of a health check of a port on a server that runs. `protocol` is `tcp` or `http`. Returns
-    /// `None` when no program on the port is simulated. The health check then succeeds, because the server runs.
+    /// `None` when no program on the port is simulated. In this case the caller assumes that the health check succeeds,
+    /// because the server runs.
     fn check(&self, machine: Machine, port: u16, protocol: &str) -> Option<Health>;
 }
 
