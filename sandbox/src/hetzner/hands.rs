@@ -172,8 +172,8 @@ impl Cloud {
         self.lock().circumstances.robot = Some((project, robot));
     }
 
-    /// Sets the object that answers the health checks of load balancers. The cloud calls it while the lock of the cloud
-    /// is held, so it must not call the cloud. The cloud keeps only a weak reference to it.
+    /// Sets the object that answers the health checks of load balancers. The simulated cloud calls the object while it
+    /// holds its own lock, so the object must not call the cloud. The cloud keeps only a weak reference to the object.
     pub(crate) fn set_port_checks(&self, checks: Weak<dyn PortChecks>) {
         self.lock().circumstances.port_checks = Some(checks);
     }

@@ -16,7 +16,7 @@ use crate::kubernetes::Cluster;
 /// never makes.
 #[derive(Clone, Debug)]
 pub struct CertificateAsk {
-    /// The node whose kubelet asks. The user is `system:node:NODE`.
+    /// The name of the node whose kubelet requests the certificate. The request is sent by the user `system:node:NODE`.
     pub node: String,
     /// The DNS names and IP addresses that the certificate shall have.
     pub names: Vec<String>,
@@ -103,8 +103,8 @@ impl CertificateAsk {
     }
 }
 
-/// Signs all approved requests, as the signer of kube-controller-manager does. The certificate is only a text that
-/// stands for one.
+/// Signs all approved certificate requests, as the signer of kube-controller-manager does. Instead of a real
+/// certificate, `status.certificate` only gets the text `a certificate`.
 pub fn sign_approved(cluster: &Cluster) {
     for request in cluster.list("certificatesigningrequests", None) {
         let conditions = request["status"]["conditions"].as_array();

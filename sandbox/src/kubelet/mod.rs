@@ -56,8 +56,8 @@ const REST: u32 = 9;
 pub struct Kubelets {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// The time at which [`catch_up`](Kubelets::catch_up) checks again which servers run. `None` when `catch_up` makes
-    /// no checks, because a thread makes them or because the regular reports were not started.
+    /// The time at which [`catch_up`](Kubelets::catch_up) checks again which servers run. With `None`, `catch_up` does
+    /// nothing: a thread makes these checks, or [`run`](Kubelets::run) was never called.
     next_look: Mutex<Option<Instant>>,
 }
 
@@ -89,9 +89,8 @@ struct Kubelet {
     hangs: bool,
 }
 
-/// How the simulated kubelets are checked. Each check goes through all of them. A kubelet whose report is due reports
-/// the conditions of its Node. When a kubelet was silent for the whole [`GRACE_PERIOD`], the conditions of its Node
-/// become `Unknown`. The kinds `Report` and `Expire` do more than this.
+/// The three kinds of checks of the simulated kubelets. A check decides for each kubelet whether it reports the
+/// conditions of its Node now, and whether the conditions become `Unknown` because the kubelet has been silent.
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
     /// Only the kubelets whose report is due report. The conditions of a Node become `Unknown` only after its kubelet
@@ -124,8 +123,8 @@ impl Kubelets {
     }
 
     /// Starts the regular reports of the kubelets, in which they write the conditions of their Nodes. When
-    /// `with_thread` is true, a thread makes the reports. Otherwise each call of [`catch_up`](Kubelets::catch_up) makes
-    /// the reports that are due.
+    /// `with_thread` is true, a thread makes the reports. When it is false, each call of
+    /// [`catch_up`](Kubelets::catch_up) makes the reports that are due.
     pub(crate) fn run(&mut self, with_thread: bool) -> std::io::Result<()> {
         if !with_thread {
             self.next_look = Mutex::new(Some(time::now() + self.shared.period()));

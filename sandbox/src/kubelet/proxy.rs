@@ -45,9 +45,9 @@ impl Shared {
     }
 }
 
-/// Whether the kubelet has this address, either from its flag `--node-ip` or as its internal address. The target of a
-/// load balancer can be an address whose server the simulated Robot does not know. The Node behind such a target is the
-/// one whose kubelet has the address.
+/// Whether the kubelet has this address, either from its flag `--node-ip` or as its internal address. A load balancer
+/// can have an IP target that belongs to no server of the simulated Robot. The Node behind this target is then the one
+/// whose kubelet has the target's address.
 fn has_address(spec: &NodeSpec, ip: IpAddr) -> bool {
     let given = spec.node_ip.iter().flat_map(|ips| ips.split(','));
     let mut all = given.chain(spec.internal_ip.as_deref());

@@ -1,4 +1,5 @@
-//! Reads the object in the body of a request: JSON, YAML or protobuf, of the right kind, with the right fields.
+//! Reads the object in the body of a request, which is in JSON, YAML or protobuf. Checks that the object has the kind
+//! of the request's path, and that its fields have the right types.
 
 use serde_json::Value;
 

@@ -24,7 +24,7 @@ pub struct DeleteRequest<'a> {
 
 pub enum Deleted {
     Gone(Value),
-    /// The object is marked for deletion, but finalizers keep it.
+    /// The object has a `deletionTimestamp`, but still exists, because it has finalizers.
     Terminating(Value),
 }
 

@@ -90,8 +90,8 @@ impl Handler for Cluster {
     fn handle(&self, request: &Request) -> Response {
         let answer = match &self.corner {
             Some(corner) => {
-                // The request is sent to a real API server, whose answer can take long. The users are cloned first, so
-                // that the lock on the state is not held while the request waits for the answer.
+                // In this case a real API server answers the request, which can take long. The users are cloned first,
+                // so that the lock on the state is not held during this time.
                 let directory = self.state().directory.clone();
                 corner.answer(&directory, request, directory.authenticate(request))
             }
@@ -191,7 +191,7 @@ impl Cluster {
         self.state().directory.add_certificate(user, der);
     }
 
-    /// Lets an existing user log in with its name and this password, too.
+    /// Lets an existing user also log in with its name and this password. Earlier credentials of the user stay valid.
     pub fn add_password(&self, user: &str, password: &str) {
         self.state().directory.add_password(user, password);
     }

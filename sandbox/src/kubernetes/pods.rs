@@ -103,8 +103,8 @@ impl Cluster {
         all.into_iter().filter(|slice| is_own(&slice)).collect()
     }
 
-    /// Writes the labels, endpoints and ports of `wanted` into a slice. Nothing is written when the slice already has
-    /// them.
+    /// Writes the labels, endpoints and ports of `wanted` into the EndpointSlice `before`. Nothing is written when
+    /// `before` already has them.
     fn update_slice(&self, namespace: &str, before: &Value, wanted: &Value) {
         let has_same_labels = before["metadata"]["labels"] == wanted["metadata"]["labels"];
         if has_same_labels
@@ -222,8 +222,8 @@ fn slice_of(service: &Value, family: Family, endpoints: &[Value]) -> Value {
         "metadata": {"generateName": format!("{name}-"), "labels": labels, "ownerReferences": [owner]},
         "addressType": family.name(), "endpoints": null, "ports": null,
     });
-    // A slice without endpoints has no ports, as in a real cluster. There, the endpointslice controller takes the port
-    // numbers from the pods, so it knows no numbers when there are no pods.
+    // A slice without endpoints has no ports, as in a real cluster. The endpointslice controller of a real cluster
+    // takes the port numbers from the pods, so it knows no numbers when there are no pods.
     if !endpoints.is_empty() {
         slice["endpoints"] = endpoints.into();
         slice["ports"] = ports_of(service);

@@ -1,4 +1,5 @@
-//! Answers GET and LIST, which have parameters for resource versions, selectors and pages.
+//! Answers requests for single objects and for lists of objects, with their parameters for resource versions, selectors
+//! and pages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -293,7 +294,8 @@ fn resource_version(request: &Request) -> Result<Option<u64>, Refusal> {
     })
 }
 
-/// Returns a key in the form that a `continue` token contains. For a list of one namespace, the key has no namespace.
+/// Returns the key of an object as a `continue` token contains it. When the list is of one namespace, the key is only
+/// the object's name, without the namespace.
 fn relative_key<'a>(resource: &Resource, namespace: &str, key: &'a str) -> &'a str {
     if resource.namespaced && !namespace.is_empty() {
         key.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('/')).unwrap_or(key)

@@ -15,15 +15,16 @@ pub struct ResourceRequest {
     pub verb: String,
     pub group: String,
     pub version: String,
-    /// The namespace of the request. It is empty when the path contains no namespace.
+    /// The namespace in the path. It is empty when the path contains no namespace. For a request about a Namespace it
+    /// is the Namespace's own name.
     pub namespace: String,
     pub resource: String,
     pub subresource: String,
-    /// The name of the object. For a list it is the name to which the field selector `metadata.name=NAME` limits the
-    /// list.
+    /// The name of the object. For a request for a list it is the name in the field selector `metadata.name=NAME`, or
+    /// empty when there is no such selector.
     pub name: String,
-    /// Whether the URL path contains the object's name. Otherwise the field `name` is empty, or its value comes from a
-    /// field selector.
+    /// Whether the URL path contains the object's name. When the path contains no name, the field `name` is empty, or
+    /// contains the name in a field selector `metadata.name=NAME`.
     pub named: bool,
 }
 

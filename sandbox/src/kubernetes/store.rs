@@ -28,7 +28,8 @@ pub struct Store {
     /// The objects by plural name of the resource, and then by key. The keys are sorted as in etcd, so lists have the
     /// order of kube-apiserver.
     collections: BTreeMap<&'static str, BTreeMap<String, Arc<Object>>>,
-    /// The revision of the last write of each resource, by plural name.
+    /// For each resource, the revision of the last write of one of its objects. The key is the plural name of the
+    /// resource.
     changed: BTreeMap<&'static str, u64>,
 }
 
@@ -103,7 +104,8 @@ impl Store {
             .collect()
     }
 
-    /// Stores the next version of an object and returns it.
+    /// Stores an object under its key with a new `resourceVersion`, and returns the stored object. It replaces an
+    /// earlier version of the object.
     pub fn put(&mut self, resource: &Resource, key: &str, mut value: Value) -> Arc<Object> {
         self.revision += 1;
         self.changed.insert(resource.plural, self.revision);

@@ -85,8 +85,8 @@ impl View {
         }
     }
 
-    /// Returns the answer that contains an object that was just written or removed. `value` does not contain
-    /// `kind` and `apiVersion`.
+    /// Returns the answer to a request that has written or removed one object. The answer contains this object, which
+    /// is `value`. `value` does not contain `kind` and `apiVersion`.
     pub fn object(self, resource: &Resource, value: &Value, request: &Request) -> Response {
         let revision =
             value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());

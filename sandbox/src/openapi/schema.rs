@@ -18,8 +18,8 @@ pub struct Schemas<'d> {
 struct ObjectRules<'d> {
     properties: BTreeMap<&'d str, &'d Value>,
     required: Vec<&'d str>,
-    /// The schema of properties that `properties` does not list. `None` means that such properties are refused, unless
-    /// `properties` is empty.
+    /// The schema of each property that `properties` does not list. With `None`, a property that is not listed is an
+    /// error. But an object schema that lists no properties at all accepts every property.
     additional: Option<&'d Value>,
 }
 
@@ -232,8 +232,8 @@ fn check_limits(schema: &Value, value: &Value, at: &str) -> Vec<String> {
     problems
 }
 
-/// Whether a string has the `format` that its schema demands. Only timestamps (`date-time`) and decimal numbers
-/// (`decimal`) are checked. Every string is accepted for another format.
+/// Whether a string has the `format` that its schema demands. Only the formats `date-time` (a timestamp) and `decimal`
+/// (a number) are checked. For any other format, every string is accepted.
 fn has_format(format: Option<&str>, text: &str) -> bool {
     match format {
         Some("date-time") => text.parse::<jiff::Timestamp>().is_ok(),

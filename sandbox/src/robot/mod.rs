@@ -71,7 +71,7 @@ pub struct DedicatedServer {
     pub private_ip: Option<Ipv4Addr>,
     /// A number that identifies the physical machine. It stays the same when a test changes the server's number.
     machine: u64,
-    /// The time at which the machine was switched on. `None` while the machine is off.
+    /// The time at which the dedicated server was switched on. `None` while the server is off.
     on: Option<Instant>,
 }
 
@@ -93,7 +93,8 @@ pub enum Limit {
     Reset,
 }
 
-/// How many requests Robot has received, by the result of the login.
+/// The numbers of requests that Robot has received: with a right login, with a wrong login, and from a blocked IP
+/// address.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Logins {
     pub good: usize,

@@ -50,8 +50,9 @@ impl Robot {
         number
     }
 
-    /// Lets a test change a dedicated server. When `edit` changes the server's number, another server with the new
-    /// number is removed. Nothing happens when there is no such server.
+    /// Calls `edit` with the dedicated server that has this number, so that a test can change the server. When `edit`
+    /// changes the number to that of another server, the other server is removed. Nothing happens when no server has
+    /// this number.
     pub fn edit(&self, number: u64, edit: impl FnOnce(&mut DedicatedServer)) {
         let mut state = self.lock();
         if let Some(mut server) = state.servers.remove(&number) {
@@ -172,7 +173,8 @@ impl Robot {
         self.at_address(ip, |server| server.on)?
     }
 
-    /// Returns the number of the physical machine that has this public or private address.
+    /// Returns the field `machine` of the dedicated server that has this public or private address. This number
+    /// identifies the computer, and stays the same when a test changes the server's number.
     pub(crate) fn machine_with(&self, ip: IpAddr) -> Option<u64> {
         self.at_address(ip, |server| server.machine)
     }

@@ -8,7 +8,7 @@ use crate::exchange::{Request, Response};
 use crate::faults::Delivery;
 use crate::time;
 
-/// What happens to the connection after the answer.
+/// Whether the connection stays open for another request after the answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Next {
     KeepAlive,

@@ -294,8 +294,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     while shared.wait_for_room() {
         let socket = match listener.accept() {
             Ok((socket, _)) => socket,
-            // accept() fails when the process has no file descriptors left, and when a client has left before it was
-            // accepted. The server goes on in both cases.
+            // accept() fails when the process has no file descriptors left, and when a client has closed its connection
+            // before the connection was accepted. In both cases the HTTP server continues to accept connections.
             Err(_) => {
                 shared.pause(Duration::from_millis(10));
                 continue;

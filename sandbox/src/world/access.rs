@@ -23,7 +23,7 @@ pub struct Account {
     pub identity: Identity,
 }
 
-/// The users of the Kubernetes API, by name.
+/// The accounts of the users of the Kubernetes API. The key is the user's name.
 pub(super) type Accounts = BTreeMap<String, Account>;
 
 /// Returns RBAC rules that allow everything.

@@ -139,8 +139,9 @@ impl Builder {
         self
     }
 
-    /// Makes the sandbox use a part of a real Kubernetes cluster instead of a simulated one, as [`Cluster::real`]
-    /// describes. `kubeconfig` is the file with which the cluster is reached.
+    /// Makes the sandbox use a real Kubernetes cluster instead of a simulated one. Clients see and change only the
+    /// objects that this sandbox has created there. `kubeconfig` is the path of a kubeconfig whose user has all rights
+    /// in the cluster. [`Cluster::real`] describes the details.
     pub fn real_cluster(mut self, kubeconfig: impl Into<PathBuf>) -> Builder {
         self.real_cluster = Some(kubeconfig.into());
         self

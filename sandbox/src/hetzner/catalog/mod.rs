@@ -52,7 +52,8 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
         .expect("the catalog is a part of the program")
 });
 
-/// A kind of offer in the provider's catalog, such as the locations or the server types.
+/// One kind of read-only resource that the provider defines for all projects: a location, a server type, a load
+/// balancer type or an image.
 pub trait Entry: Sized + 'static {
     /// The name of the kind in errors and answers, e.g. `location`. Its plural, e.g. `locations`, is formed with an
     /// `s`, and is the name of the list in answers and in the path.
@@ -67,8 +68,8 @@ pub trait Entry: Sized + 'static {
     fn id(&self) -> u64;
     fn name(&self) -> &'static str;
 
-    /// Whether the list of all entries of this kind contains this entry. When it does not, the entry is also missing in
-    /// a list that a request limits to the entry's name.
+    /// Whether the API's list of all entries of this kind contains this entry. An entry that is not in this list is not
+    /// in an answer to a request with the query parameter `name` either.
     fn is_offered(&self, _world: &World) -> bool {
         true
     }

@@ -120,7 +120,8 @@ pub fn change_alias_ips(call: &mut Call, server: &Server) -> Result<Reply, ApiEr
     Ok(call.world.action_reply(201, action))
 }
 
-/// Chooses the addresses of a server in a network, and reserves them. The server itself is not changed.
+/// Chooses the addresses that a server will get in a network, and reserves them in the network. The server gets the
+/// addresses only when it is attached.
 pub fn reserve(
     world: &mut World,
     server: &Server,

@@ -85,7 +85,7 @@ const NAMESPACE: &[Column] =
 const LEASE: &[Column] =
     &[NAME, Column { name: "Holder", priority: 0, description: "Identity of its holder." }, AGE];
 
-/// Returns the `columnDefinitions` of a table, as JSON.
+/// Returns the `columnDefinitions` of a table of this resource's objects, as JSON.
 pub fn columns(resource: &Resource) -> Arc<str> {
     // The JSON of the columns by the plural name of the resource. All tables of a resource have the same columns, so
     // this JSON is made only once.

@@ -19,8 +19,9 @@ pub fn apply(schema: &Object, current: Value, patch: &Value) -> Result<Value, Re
     object(Some(schema), current, patch)
 }
 
-/// Patches an object. `schema` is `None` inside maps and inside fields whose type the schema does not describe. There,
-/// the patch works like a JSON merge patch, but directives such as `$patch` still have their effect.
+/// Patches an object. `schema` is `None` when the object is a value in a map or in a field whose type the schema does
+/// not describe. Such an object is patched as by a JSON merge patch, except that directives such as `$patch` still have
+/// their effect.
 fn object(schema: Option<&Object>, current: Value, patch: &Value) -> Result<Value, Refusal> {
     let Some(changes) = patch.as_object() else {
         return Ok(patch.clone());

@@ -25,7 +25,7 @@ pub struct Server {
 /// The caller of a request that is sent on to the real API server. The variant decides which credentials are sent with
 /// the request.
 pub(super) enum Caller {
-    /// The user of the kubeconfig, who has all rights.
+    /// The user of the kubeconfig with which the sandbox reaches the real API server. This user has all rights.
     Owner,
     /// A user with this name. The request is sent with the credentials of the kubeconfig and impersonates the user.
     User(String),

@@ -50,7 +50,8 @@ pub trait Rules: Sync {
         new["spec"] = old["spec"].clone();
     }
 
-    /// Copies from `old` the fields that an update of the `approval` subresource is not allowed to change.
+    /// Copies from `old` the fields that an update of the `approval` subresource is not allowed to change. Only
+    /// `CertificateSigningRequest` has this subresource, so nothing is copied for other kinds.
     fn prepare_approval_update(&self, _new: &mut Value, _old: &Value) {}
 
     fn validate_approval_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
@@ -58,7 +59,7 @@ pub trait Rules: Sync {
     }
 
     /// Gives the object the addresses and ports that it needs and that no other object has. Returns an error for each
-    /// requested address or port that is not available.
+    /// requested address or port that is not available. Only a Service needs any, so nothing is done for other kinds.
     fn allocate(&self, _new: &mut Value, _old: Option<&Value>, _store: &Store) -> Vec<FieldError> {
         Vec::new()
     }
@@ -82,7 +83,8 @@ pub trait Rules: Sync {
     }
 }
 
-/// A kind without default values, allocated addresses or checks of its own. Only the rules that all kinds share apply.
+/// The rules of a kind that has no default values, no allocated addresses and no checks of its own. Such a kind only
+/// has the rules that are the same for all kinds.
 pub struct Plain;
 
 impl Rules for Plain {}
