@@ -101,8 +101,8 @@ impl Gate for &Stop {
 /// in which the program's clock runs faster.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
-/// Starts a thread that waits for SIGTERM or SIGINT. The first signal sets `stop`, so that the daemon ends in order. A
-/// second signal ends the process at once.
+/// Starts a thread that waits for SIGTERM or SIGINT. The first signal sets `stop`, so that the daemon finishes its
+/// started writes and then ends. A second signal ends the process at once.
 pub fn stop_on_signals(stop: &'static Stop) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     std::thread::spawn(move || {

@@ -48,7 +48,8 @@ impl Issuer for SecretSource {
     }
 }
 
-/// Fixed credentials are their own issuer, which returns the same credentials for every call.
+/// Fixed credentials. An [`Issuer`] returns the credentials for each call, and this one returns the same credentials
+/// every time.
 impl Issuer for Credentials {
     fn current(&self) -> Result<Credentials, String> {
         Ok(self.clone())

@@ -226,9 +226,10 @@ pub(super) struct NoProxy(Vec<(Hosts, Option<u16>)>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Hosts {
-    /// Every host, written as `*`.
+    /// Every host. The entry of `NO_PROXY` is `*`.
     All,
-    /// A range like `10.0.0.0/8`. A single address like `10.0.0.1` is a range of one address.
+    /// A range of IP addresses like `10.0.0.0/8`. An entry with a single address like `10.0.0.1` is a range of one
+    /// address.
     Range(IpNet),
     /// The hosts below a domain, written as `.example.com` or `*.example.com`. The value is the domain with a
     /// dot in front.

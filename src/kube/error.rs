@@ -103,7 +103,7 @@ impl KubeError {
         }
     }
 
-    /// Whether there was no answer, or no answer in time.
+    /// Whether the API could not be reached, the connection broke, or the answer did not arrive in time.
     pub fn is_unavailable(&self) -> bool {
         matches!(
             self.unanswered(),

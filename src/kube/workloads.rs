@@ -216,8 +216,8 @@ impl Container {
     }
 
     /// Replaces `$(NAME)` by the value of the variable `NAME`, as the kubelet does. Returns an error when the text
-    /// contains `$$`, or a variable whose value is not known here. Messages use the text of this error to say where the
-    /// value comes from.
+    /// contains `$$`, or a variable whose value is not known here. The error is a text such as `another place`, by
+    /// which a message says where the value must be looked up.
     fn expanded(&self, text: &str) -> Result<String, &'static str> {
         let expand = |text: String, (name, value): &(String, String)| {
             text.replace(&format!("$({name})"), value)

@@ -188,7 +188,8 @@ pub const SERIES_AT_MOST: usize = 400;
 /// libraries.
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// The upper bounds of the buckets for the initialisation of a node in seconds. k8s.io/cloud-provider has the same.
+/// The upper bounds, in seconds, of the buckets of the two histograms about how long the initialisation of a node
+/// takes. k8s.io/cloud-provider uses the same bounds.
 const DELAY_BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 
 /// A metric: a number, or a number for each combination of the values of its labels.
@@ -317,8 +318,8 @@ impl Metric {
         self.write_value(text, "_count", labels, count as f64);
     }
 
-    /// Adds a line to the text. `labels` are the labels with their values as Prometheus writes them, without the
-    /// braces.
+    /// Adds one line of the metric to the text: its name with the suffix, the labels, and the value. `labels` are the
+    /// labels with their values as Prometheus writes them, without the braces.
     fn write_value(&self, text: &mut String, suffix: &str, labels: &str, value: f64) {
         let name = self.name;
         // An error is ignored here, because writing to a `String` never fails.

@@ -43,7 +43,7 @@ pub struct HealthSettings {
     pub has_metrics: bool,
 }
 
-/// The data that the answers to probes are made from.
+/// What the health server needs to answer probes, e.g. the threads that must show signs of life.
 pub struct DaemonHealth {
     settings: HealthSettings,
     apis: &'static Apis,

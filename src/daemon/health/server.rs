@@ -69,7 +69,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) {
 }
 
 /// Opens the listeners for the address. When this fails, tries again and again. Returns an empty list when the daemon
-/// ends before it has succeeded.
+/// ends before the listeners were opened.
 fn bind_in_the_end(address: SocketAddr, stop: &Stop) -> Vec<TcpListener> {
     let mut is_logged = false;
     loop {

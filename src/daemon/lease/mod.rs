@@ -137,7 +137,8 @@ pub struct Renewer {
 }
 
 impl Renewer {
-    /// Tries once to acquire or renew the Lease. Returns `false` when this process must not try again.
+    /// Tries once to acquire or renew the Lease. Returns `false` when this process must not try again, because it has
+    /// to end, has lost the Lease, or gives up waiting for the Lease.
     pub fn renew(&mut self) -> bool {
         let outcome = self.try_once();
         !self.lease.stop.is_set() && self.continues(outcome)
