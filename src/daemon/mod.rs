@@ -104,8 +104,8 @@ impl RunningDaemon {
         self.ended()
     }
 
-    /// Returns `Blocked` when the daemon found that it can't work until an operator corrects something, and otherwise
-    /// `Stopped`. This can be called before the daemon has ended.
+    /// Returns why the daemon ends: `Blocked` when it has found that it can't work until an operator corrects
+    /// something, and otherwise `Stopped`. The threads of the daemon can still be running when this function is called.
     fn ended(&self) -> DaemonEnd {
         if self.ticks.failed.load(Ordering::Relaxed) {
             DaemonEnd::Blocked

@@ -74,7 +74,8 @@ pub struct HttpClient {
     is_reached: AtomicBool,
 }
 
-/// The tries of one read.
+/// What the client stores about one read while it is tried again: the credentials of the next try, and how many tries
+/// have failed.
 struct Tries {
     session: Session,
     /// Whether the next try uses credentials or trusted authorities that were renewed after an error. They are renewed

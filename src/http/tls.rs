@@ -111,8 +111,8 @@ pub(super) struct Encrypt {
     name: Option<ServerName<'static>>,
 }
 
-/// The size of a buffer, in bytes. ureq's default is 128 kB for each direction of a connection. Such buffers would take
-/// most of the memory of a small daemon.
+/// The size of each buffer of a connection, in bytes. ureq's default is 128 kB for each direction of a connection.
+/// Buffers of that size would take most of the memory of a small daemon.
 pub(super) const BUFFER_BYTES: usize = 16 * 1024;
 
 impl Encrypt {

@@ -66,7 +66,8 @@ pub(super) trait RowForm: DeserializeOwned {
     type Item;
     /// The first columns of the table. Only these columns are read.
     const COLUMNS: &'static [&'static str];
-    /// When there are more rows than this number, no further page is read.
+    /// The table is read page by page, but no further page is read after more rows than this number were read. By
+    /// default there is no limit.
     const ROWS_AT_MOST: usize = usize::MAX;
 
     /// Returns the data of the row, or the reason why the row cannot be used.

@@ -76,9 +76,9 @@ impl KubeClient {
         Ok(all)
     }
 
-    /// Returns the workloads of a namespace that run a cloud-controller-manager, which is this program or
-    /// hcloud-cloud-controller-manager. The text in each pair is `deployment` or `daemonset`. The list is empty when
-    /// the API server does not have these resources.
+    /// Returns the Deployments and DaemonSets of a namespace that run a cloud-controller-manager, which is this program
+    /// or hcloud-cloud-controller-manager. The text in each pair is `deployment` or `daemonset`. The list is empty when
+    /// the API server does not serve Deployments and DaemonSets.
     pub fn daemons(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, KubeError> {
         let all = match self.running(namespace) {
             Err(error) if error.is_not_found() => return Ok(Vec::new()),

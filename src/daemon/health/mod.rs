@@ -61,7 +61,8 @@ struct Watched {
 }
 
 impl DaemonHealth {
-    /// Starts the health server if the settings have an address. The returned object exists until the process ends.
+    /// Starts the health server if the settings have an address. Returns the object that answers the probes, which
+    /// exists until the process ends.
     pub fn start(
         settings: HealthSettings,
         apis: &'static Apis,

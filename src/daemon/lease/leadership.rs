@@ -152,9 +152,9 @@ impl LeaderElection {
         }
     }
 
-    /// Returns the Lease with two more facts, which the next leader reads: the time of a login that Robot refused, and
-    /// all UIDs that the Service `default/kubernetes` has had over time. By these UIDs in labels, the next leader
-    /// recognizes what belongs to this cluster in the cloud.
+    /// Returns the Lease with two more facts for the next leader. The first is the time of a login that Robot refused.
+    /// The second is all UIDs that the Service `default/kubernetes` has had over time. The labels of this cluster's
+    /// objects in the cloud contain one of these UIDs, so that the next leader recognizes these objects.
     pub(super) fn noted(&self, read: kube::Lease) -> kube::Lease {
         let read = match self.dedicated.get() {
             Some(dedicated) => read.noting(dedicated.login_refused()),
