@@ -49,10 +49,10 @@ impl Stop {
 
     /// Calls `work` again and again on a new thread. `work` returns the pause before its next call, or `None` when it
     /// must not be called again. The thread also ends when the process has to end. Returns the new thread, or `None` in
-    /// a simulation.
+    /// a simulation, which only simulates the thread.
     ///
-    /// `is_apart` says that `work` uses no lock that another thread uses, too. Only a simulation, which runs all
-    /// threads one after the other, needs to know this, see [`Surroundings::repeat`](clock::Surroundings::repeat).
+    /// `is_apart` says that `work` shares no lock with any other thread. Only a simulation, which runs all threads one
+    /// after the other, needs to know this, see [`Surroundings::repeat`](clock::Surroundings::repeat).
     pub fn repeat(
         &'static self,
         is_apart: bool,

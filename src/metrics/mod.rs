@@ -4,11 +4,12 @@
 //! health server calls [`exposition`]. The numbers start at zero when the process starts. They are only shown, and the
 //! program decides nothing by them.
 //!
-//! The values of labels must never be names of objects, because a label with many values would need much memory. They
-//! are fixed words, path templates, or words from a short list that no API can make longer. The name of the Lease and
-//! the address of the API server are allowed, because a process has only one of each. When a metric has
-//! [`SERIES_AT_MOST`] combinations of label values, every further combination is counted as `other`. [`TABLE`] lists
-//! every metric with its name, labels and help text. The table in `src/help/metrics.md` is generated from it.
+//! The value of a label must never be the name of an object, because a label with many values would need much memory.
+//! It is a fixed word, the path of an API call without IDs and names, or a word from a short list that no API can make
+//! longer. The name of the Lease and the address of the API server are allowed, because a process has only one of each.
+//! When a metric has [`SERIES_AT_MOST`] combinations of label values, every further combination is counted as `other`.
+//! [`TABLE`] lists every metric with its name, labels and help text. The table in `src/help/metrics.md` is generated
+//! from it.
 
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
