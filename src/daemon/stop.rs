@@ -1,5 +1,5 @@
-//! The request that this process ends. It is made by a signal or by the process itself, and can't be taken back.
-//! Threads that wait are woken by it.
+//! The request that this process ends. A signal or the process itself makes this request, and it can't be taken back.
+//! It wakes the threads that wait.
 
 use crate::provider::{Gate, Refused, clock, lock};
 use signal_hook::consts::{SIGINT, SIGTERM};

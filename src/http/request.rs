@@ -37,7 +37,7 @@ pub struct HttpSettings {
     /// test accelerates the clock.
     pub connect_timeout: Duration,
     pub timing: Timing,
-    /// Which reads the client tries again.
+    /// Says which failed reads the client sends again.
     pub retry: Retry,
     /// The longest body of an answer. A longer body is an error.
     pub body_limit_bytes: u64,

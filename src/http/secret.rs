@@ -188,7 +188,8 @@ mod tests {
         assert_eq!(redact("{\"a\":\"s3cr3t\"}", &[secret]), "{\"a\":\"[redacted]\"}");
     }
 
-    /// Each case has a text, and what is shown of the text.
+    /// Each case has a text and the same text after its secrets were redacted. Most texts contain the secret, with its
+    /// characters escaped in different ways.
     #[test]
     #[rustfmt::skip] // A case is a line.
     fn a_secret_is_found_however_it_is_written() {

@@ -64,7 +64,7 @@ struct Column {
 /// A row of a table, as the API server sends it.
 pub(super) trait RowForm: DeserializeOwned {
     type Item;
-    /// The first columns of the table. Only these columns are read.
+    /// The names of the first columns of the table. Further columns are not read.
     const COLUMNS: &'static [&'static str];
     /// The table is read page by page, but no further page is read after more rows than this number were read. By
     /// default there is no limit.
@@ -81,7 +81,7 @@ pub(super) struct NodeTableRow(Result<NodeRow, String>);
 
 impl RowForm for NodeTableRow {
     type Item = NodeRow;
-    /// The other columns make up most of a table and are skipped.
+    /// The columns that are read. The other columns make up most of a table of nodes and are skipped.
     const COLUMNS: &'static [&'static str] = &["Name", "Status"];
 
     fn read(self) -> Result<NodeRow, String> {

@@ -13,7 +13,7 @@ use untrusted::{Input, Reader};
 
 /// The longest PEM text of a request that is read, in bytes.
 const PEM_BYTES_AT_MOST: usize = 16 << 10;
-/// How many alternative names a request may have.
+/// How many alternative names (`subjectAltName`) a certificate request may have.
 const NAMES_AT_MOST: usize = 16;
 /// The longest text, in bytes, that is accepted as a name in a certificate request. The longest name is the user name
 /// of a kubelet. It consists of `system:node:`, which has 12 bytes, and the name of the kubelet's node, which has up to
@@ -47,7 +47,7 @@ const COMMON_NAME: &[u8] = b"\x55\x04\x03";
 const SUBJECT_ALT_NAME: &[u8] = b"\x55\x1d\x11";
 const EXTENSION_REQUEST: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x0e";
 
-/// What a certificate request of a kubelet asks for. Its organisation is [`NODES_GROUP`].
+/// What a kubelet asks for in a certificate request. The organisation in such a request is always [`NODES_GROUP`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingRequest {
     pub common_name: String,

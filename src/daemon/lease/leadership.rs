@@ -41,7 +41,7 @@ pub struct LeaseSettings {
 /// How the wait of this process for the Lease has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// This process holds the Lease and is the leader.
+    /// The wait has ended because this process holds the Lease and is the leader now.
     Lease,
     /// The process was asked to end while it waited for the Lease.
     Stopped,
