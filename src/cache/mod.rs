@@ -76,8 +76,9 @@ pub struct Apis {
     pub provider: Box<dyn Provider>,
     pub recorder: Recorder,
     pub nodes: NodeCache,
-    /// The identity of the cluster: the oldest known UID of the Service `default/kubernetes`. The code of the leader
-    /// election shares this value and stores it in the Lease.
+    /// The present and the earlier UIDs of the Service `default/kubernetes`, as far as they are known. The first UID is
+    /// the identity of the cluster. The code of the leader election uses this same object, because it stores the UIDs
+    /// in the Lease.
     pub identity: Arc<ClusterIdentity>,
     /// How many nodes are written at the same time at most. This is the setting `--concurrent-node-syncs`.
     pub concurrent_nodes: usize,

@@ -31,9 +31,9 @@ const KEPT_AT_MOST: usize = 500;
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
-/// How old the complete objects of the nodes that are cordoned or not ready may be before they are read again. Their
-/// taints and conditions show whether the nodes will stop soon. At most `SUSPECTS_BY_NAME` nodes are read by name. When
-/// more nodes are cordoned or not ready, a list of all nodes is read, at most once in `SUSPECTS_LISTED`.
+/// A node that is cordoned or not ready may be about to stop, which its taints and conditions show. Such nodes are read
+/// again, each by its name, when their last read is older than `SUSPECTS_MAX_AGE`. When there are more than
+/// `SUSPECTS_BY_NAME` of them, all nodes are listed instead, at most once in `SUSPECTS_LISTED`.
 const SUSPECTS_MAX_AGE: Duration = Duration::from_secs(15);
 const SUSPECTS_BY_NAME: usize = 20;
 const SUSPECTS_LISTED: Duration = Duration::from_secs(60);
@@ -74,16 +74,16 @@ struct State {
     /// The moment when the complete objects of all nodes were last requested by one list. `None` when no nodes are
     /// cached.
     listed: Option<Instant>,
-    /// The moment when the whole objects of all nodes were last listed from etcd. `None` when the last such list came
-    /// from the API server's cache.
+    /// The moment when the last list of the complete objects of all nodes was requested, if that list was read from
+    /// etcd. `None` when it came from the API server's cache, or when no nodes are cached.
     listed_latest: Option<Instant>,
     /// The moment when the table of nodes was last requested, if the API server did not answer with a table in the
     /// expected form. For some minutes after this moment, complete Node objects are listed, and no table is requested.
     /// `None` when the last table had the expected form.
     odd: Option<Instant>,
-    /// The API server's table of nodes has one row for each node. This is the hash of the last table whose rows were
-    /// equal to those of the cached nodes. A new table with the same hash also shows no change, so it is not parsed.
-    /// The first hash is for tables without metadata, the second for tables with metadata.
+    /// The API server's table of nodes has one row for each node. These are two hashes: of the last table without
+    /// metadata and of the last table with metadata whose rows were equal to the cached nodes. A new table that has the
+    /// same hash shows no change either, so it is not parsed.
     agreed: [Print; 2],
     /// Whether a node counts as changed, and is read again, when it was cordoned or uncordoned.
     watches_cordons: bool,
@@ -92,7 +92,7 @@ struct State {
     unread: HashSet<String>,
 }
 
-/// When a node was last read, and when it was first read.
+/// The times of the first and of the last read of one cached node.
 #[derive(Clone, Copy, Debug)]
 struct Note {
     /// The moment just before the call that last read the node was sent. What is known about the node is at most as old

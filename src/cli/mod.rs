@@ -83,8 +83,8 @@ fn without_program(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Returns the index of the word at which the command's flags begin, or at which a flag can be inserted. Returns `None`
-/// for a command that takes no flags.
+/// Returns the index of the word before which a flag of the command can be inserted: the word after the command's name,
+/// or the first word when there are only flags. Returns `None` for a command that takes no flags.
 fn flags_begin(words: &[OsString]) -> Option<usize> {
     let first = words.first().and_then(|word| word.to_str());
     match first.unwrap_or_default() {

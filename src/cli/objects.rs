@@ -357,8 +357,8 @@ pub(super) fn about(mark: char, object: &str, text: &str) -> String {
     of_object(&format!("{mark} "), object, text)
 }
 
-/// Returns the text `first`, the object, and a text about the object, as one line or wrapped to the width of the
-/// terminal.
+/// Returns a line with the text `first` (e.g. a mark), then the object, and then `text`, which is about the object. On
+/// a terminal the line is wrapped to the terminal's width.
 fn of_object(first: &str, object: &str, text: &str) -> String {
     if !is_terminal(false) {
         return line(format_args!("{first}{object}  {text}"));

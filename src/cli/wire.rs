@@ -306,8 +306,8 @@ fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), 
     }
 }
 
-/// The largest size of the certificate file that is accepted. An operating system's file with all root certificates has
-/// about a quarter of a megabyte.
+/// The greatest size in bytes of the file that `SSL_CERT_FILE` names. An operating system's file with all root
+/// certificates has about a quarter of a megabyte.
 const BUNDLE_LIMIT_BYTES: u64 = 4 << 20;
 
 /// Returns the certificates in the file that `SSL_CERT_FILE` names. They are trusted in addition to the built-in root

@@ -94,7 +94,7 @@ pub(super) struct Candidate {
     setting: &'static Setting,
     text: String,
     source: Source,
-    /// Whether the text was given on the command line of this process. If so, a mistake in it is a usage error.
+    /// Whether the field `text` was given on the command line of this process. If so, a mistake in it is a usage error.
     is_usage: bool,
     /// The file from which the text was read: the environment variable that contains the path, and the path. `None`
     /// when the text was not read from a file.

@@ -193,8 +193,9 @@ fn meant(name: &str) -> Option<&'static str> {
     if !is_about_hetzner(name) || ours.contains(&name) || our_name(name).is_some() {
         return None;
     }
-    // `name` is an unknown variable. It is also compared with the variables of hcloud-cloud-controller-manager that
-    // this program ignores. When one of these is the most similar variable, `name` is not reported as a misspelling.
+    // `name` is not a variable of this program. The variables of hcloud-cloud-controller-manager that this program
+    // ignores are included in the search for a similar name. When one of these is the most similar, `name` is not
+    // reported as a misspelling.
     let known = ours.iter().chain(IGNORED_VARIABLES).copied();
     nearest(name, known).filter(|known| ours.contains(known))
 }

@@ -134,8 +134,8 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
         Reason::InvalidServerLabel,
         Reason::ServerClaimedTwice,
         Reason::UnknownProviderID,
-        // Among these reasons for a warning, `PossibleNodeDeletion` means that the node's dedicated server has another
-        // name than the node. hcloud-cloud-controller-manager would delete such a node.
+        // This reason for a warning means that the node's dedicated server has another name than the node.
+        // hcloud-cloud-controller-manager would delete such a node.
         Reason::PossibleNodeDeletion,
     ];
     let decide = |plan: &NodePlan| {

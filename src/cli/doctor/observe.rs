@@ -23,8 +23,8 @@ struct ReadStage {
     check: &'static str,
     /// The names of the reads that must have succeeded before this read is made.
     needs: &'static [&'static str],
-    /// The credentials that are sent to an API when this row's data is read. When an API has refused one of them
-    /// before, the data is not read.
+    /// The credentials that this read sends to an API. When an API has refused one of them in an earlier read, this
+    /// read is skipped.
     sends: &'static [Credential],
     /// Whether data of the cloud is read, and not of Kubernetes. With `--watch`, such data is read only once a minute.
     is_of_cloud: bool,

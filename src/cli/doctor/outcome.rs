@@ -80,10 +80,10 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// Returns the error of a check, or of another read, that could not be made because the data that it needs could
-    /// not be read. `self` is the error of the failed read, and `check` is the name of the check that reports this
-    /// error. So the new error usually only refers to `check`. But when the data does not exist, or the user has no
-    /// right to read it, the new error is a copy of `self`.
+    /// Returns the error of a check or read that is skipped, because it needs data that was not read. `self` is the
+    /// reason why that data was not read. Usually the new error only names `check`, which is the check that shows this
+    /// reason to the user. When the data does not exist, or the user has no right to read it, the new error is a copy
+    /// of `self`.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),

@@ -55,8 +55,8 @@ fn in_order(plan: &RoutePlan) -> String {
     parts.join("; ")
 }
 
-/// Reports nodes that get no route, whatever the daemon does. Nodes whose server does not exist are left out, because
-/// the check `nodes` reports them.
+/// Reports the nodes for which the route controller can't make a route, for a reason that its plan names. Nodes whose
+/// server does not exist are left out, because the check `nodes` reports them.
 fn blocked<'a>(
     view: &'a DoctorView,
     plan: &'a RoutePlan,
@@ -71,7 +71,8 @@ fn blocked<'a>(
     })
 }
 
-/// Reports initialised nodes without `spec.podCIDR`. Nodes on dedicated servers are left out.
+/// Reports initialised nodes on cloud servers that have no `spec.podCIDR`. Nodes on dedicated servers get no routes, so
+/// they need none.
 fn without_pod_cidr<'a>(view: &'a DoctorView) -> impl Iterator<Item = CheckOutcome> + 'a {
     let without = |plan: &&node::NodePlan| {
         matches!(&plan.server, ServerMatch::Matched(server, _) if server.id.cloud().is_some())

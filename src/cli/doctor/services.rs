@@ -181,7 +181,8 @@ fn history(view: &DoctorView, service: &KubeService) -> Option<String> {
     Some(format!("; the event of the last try, {when}, says {reason}: {}", quoted(&event.message)))
 }
 
-/// Reports a Service that lacks something, e.g. its address, and says what the daemon still has to do for the Service.
+/// Reports a Service whose sync is not finished, e.g. because the Service has no address yet or its load balancer does
+/// not exist. The report says what is missing, and what the user can do.
 fn lacking(view: &DoctorView, plan: &ServicePlan) -> Option<CheckOutcome> {
     let (lack, remedy) = lacks(plan)?;
     let failed = history(view, &plan.service);
@@ -241,8 +242,9 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
-            // The second text of the result usually says what the user can do. Here it is empty, because `ccm doctor`
-            // also shows a message about each port that can't be used, and that message says what to do.
+            // This function returns two texts: what is missing, and what the user can do about it. The second text is
+            // empty here, because `ccm doctor` also shows a message about each port that can't be used, and that
+            // message says what to do.
             let (name, id) = (&found.name, found.id);
             let lack = format!(
                 "the Service has no address, because none of its ports can be used on load balancer {name:?} ({id})"

@@ -155,8 +155,9 @@ impl Services {
         for text in &self.context.names {
             let word = word(text, namespace);
             for name in word.readings() {
-                // The user may have typed the name of a Service that does not have the type LoadBalancer any more. Its
-                // load balancer still has to be removed, so the Service is added to the known objects.
+                // The list `known` has the Services that a user can name. A Service that does not have the type
+                // LoadBalancer any more is not in this list yet. When its load balancer still has to be removed, it is
+                // added here.
                 if !known.iter().any(|known| known.name == name) && self.is_ours(&name)? {
                     known.push(KnownObject::new(&name));
                 }
