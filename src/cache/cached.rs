@@ -38,7 +38,8 @@ pub enum CacheError {
 }
 
 impl CacheError {
-    /// Returns a text that names the API and the kind of failure. Errors with the same text belong to the same outage.
+    /// Returns a text that names the API and the kind of failure. As long as the errors of an API have the same text,
+    /// they are reported as one outage.
     pub fn state(&self) -> &'static str {
         let (error, [limited, refuses, unavailable]) = match self {
             CacheError::Kube(error) if error.is_permanent() => return "kubernetes refuses",

@@ -116,8 +116,9 @@ impl NodeCache {
         NodeCache { kube, state: Mutex::default() }
     }
 
-    /// Returns the complete objects of all nodes. The last list of them was requested no longer ago than `max_age`.
-    /// With [`ReadFrom::Latest`], it was read from etcd and not from the API server's cache.
+    /// Returns the complete objects of all nodes, from a list that was requested no longer ago than `max_age`. With
+    /// [`ReadFrom::Latest`], that list came from etcd and not from the API server's cache. Single nodes may have been
+    /// read again since then.
     pub fn whole(&self, max_age: Duration, from: ReadFrom) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         // An answer from the API server's cache can show an old state even when the answer has just come. A caller that

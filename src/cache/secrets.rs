@@ -121,9 +121,9 @@ fn shown(held: &Held) -> TlsSecret {
     held.and_then(|held| held.at(clock::timestamp()))
 }
 
-/// Returns whether one more Secret of `namespace` may be cached. When the cache is full, the function first removes a
-/// Secret of the namespace that has the most cached Secrets. It does so only if that namespace has at least two cached
-/// Secrets more than `namespace`.
+/// Returns whether one more Secret of `namespace` may be cached. When the cache is full, the function can remove
+/// another Secret first. It removes a Secret of the namespace that has the most cached Secrets, if these are at least
+/// two more than `namespace` has.
 fn make_room<T>(places: &mut BTreeMap<Name, T>, namespace: &str) -> bool {
     let own = places.keys().filter(|name| name.0 == namespace).count();
     if own >= OF_NAMESPACE || places.len() < OF_ALL {

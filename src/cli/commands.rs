@@ -152,8 +152,8 @@ pub(super) fn overview() -> String {
 
 /// When an unknown word resembles no allowed word, the error lists all allowed words if there are at most this many.
 const LISTED_AT_MOST: usize = 15;
-/// To find suggestions, an unknown word is searched for within the known words, and known words within the unknown
-/// word. A word with fewer letters than this is not searched for, because it is contained in too many other words.
+/// An unknown word is compared with the known words to find suggestions: one word can be contained in the other. A word
+/// with fewer letters than this is not compared in this way, because too many other words contain it.
 const SHORTEST_PART: usize = 3;
 
 /// Prints the error for an unknown word, e.g. a mistyped command, and returns the exit code of wrong usage. `known` has

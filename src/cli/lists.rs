@@ -44,8 +44,9 @@ pub(super) struct List<Plans> {
 }
 
 impl<Plans: PlannedObjects> List<Plans> {
-    /// Returns the content of a list. Calls `read` to get the plans that the list shows. When Kubernetes or the cloud
-    /// does not answer, calls `read` again with the data of the API that answers, see [`CommandContext::read`].
+    /// Reads what a list command prints. Calls `read` to get the plans that are the rows of the list. When Kubernetes
+    /// or the cloud does not answer, calls `read` again for plans that need only the API that answers, see
+    /// [`CommandContext::read`].
     pub(super) fn read(
         context: &CommandContext,
         empty: &str,

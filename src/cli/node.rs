@@ -108,7 +108,8 @@ pub(super) struct NodePlans {
     /// The plan of the node lifecycle controller. `None` when that controller has nothing to check for this node, e.g.
     /// because the node is ready.
     lifecycle: Option<LifecyclePlan>,
-    /// The newest certificate request of the node's kubelet. `None` when no request is known.
+    /// The newest certificate request of the node's kubelet. `None` when there is none, or when the requests were not
+    /// read.
     newest: Option<SigningRow>,
     /// The plan for the certificate request in `newest`, when nobody has approved or denied this request yet. When no
     /// request of any node can be approved, e.g. because a right is missing, this plan says why.
@@ -570,8 +571,8 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
     .concat()
 }
 
-/// Returns the line of `ccm node inspect` that says which zone label a new node on this server would get. `None` when
-/// this node is itself not initialised yet: the label that it will get is then among its planned changes.
+/// Returns the line of `ccm node inspect` that says which zone label the node would get if it were new. `None` when the
+/// node is not initialised yet, because its planned changes then contain this label.
 fn zone_of_new_node(plan: &NodePlan) -> Option<String> {
     let [beta, _] = &plan.zone.as_ref()?.fields;
     let (want, source) = (beta.want.clone(), beta.source.clone());

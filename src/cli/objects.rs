@@ -158,9 +158,9 @@ impl CommandContext {
         })
     }
 
-    /// Returns the data that replaces the data of the cloud while the Cloud API does not answer. It contains no load
-    /// balancers, and no call is made for it. The annotations of Services can be checked against it. These checks then
-    /// assume that each object exists that an annotation names, e.g. a certificate.
+    /// While the Cloud API does not answer, the annotations of Services are checked against the result of this
+    /// function. No call is made. The result contains no load balancers, and every other object that an annotation
+    /// names, e.g. a certificate, is assumed to exist.
     pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, CommandFailure> {
         let gate = Arc::new(OpenGate);
         let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);
@@ -239,10 +239,10 @@ impl CommandContext {
         }
     }
 
-    /// Prints and returns an error when `--cloud-provider` is not set, and no node has a provider ID of the default
-    /// profile. The profile, `hcloud` or `ccm-from-scratch`, decides which provider IDs this program reads and writes.
-    /// With the wrong profile, it would treat no node as its own and remove all targets from load balancers. A new node
-    /// would get a wrong provider ID, which can't be changed.
+    /// Prints and returns an error when `--cloud-provider` is not set, and all provider IDs of the nodes belong to
+    /// another profile than the default one. The profile, `hcloud` or `ccm-from-scratch`, decides which provider IDs
+    /// this program reads and writes. With the wrong profile, it would treat no node as its own and remove all targets
+    /// from load balancers. A new node would get a wrong provider ID, which can't be changed.
     pub(super) fn check_profile(&self) -> Result<(), Exit> {
         if !self.settings.cloud_provider.source.is_default() {
             return Ok(());

@@ -68,8 +68,8 @@ pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
 }
 
 /// Creates the clients of Kubernetes and the cloud from the settings. When `kube` is `None`, a new client of Kubernetes
-/// is created. `writes` is the urgency of writes to the cloud. The less urgent they are, the more calls of the rate
-/// limit must be left before they are sent. No call is made.
+/// is created. `writes` says how urgent writes to the cloud are. When few calls remain in the API's rate limit, less
+/// urgent writes are delayed first. This function makes no call.
 pub(super) fn apis(
     kube: Option<KubeClient>,
     settings: &Settings,
@@ -161,9 +161,9 @@ pub(super) fn kube_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<Ku
 }
 
 /// Creates the client that reads and writes only the Lease. Its timeout is half of the renew deadline, so that a failed
-/// renewal can be tried once more. The timeout is real time, even in tests in which the program's clock runs faster. A
-/// slow answer does no harm there, because the leadership ends at the renew deadline even while a renewal still waits
-/// for its answer.
+/// renewal can be tried once more. The timeout is real time, even in tests in which the program's clock runs faster. In
+/// such a test a renewal can therefore wait longer than the renew deadline. This does no harm, because the leadership
+/// ends at the renew deadline in any case.
 pub(super) fn lease_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<KubeClient, String> {
     let timeout = settings.renew_deadline.value / 2;
     let timeout = clock::at_least(timeout, timeout);
@@ -180,8 +180,8 @@ fn client(settings: &Settings, gate: Arc<dyn Gate>, timing: Timing) -> Result<Ku
 }
 
 /// Converts a time setting of the Lease to a duration of the program's clock. In tests this clock can run faster than
-/// real time, so the setting then takes less real time. It still takes at least a tenth of its value, because renewing
-/// a Lease takes real time.
+/// real time, so the duration passes in less real time. But it never passes in less than a tenth of the setting in real
+/// time, because renewing a Lease takes real time.
 pub(super) fn for_lease(time: Duration) -> Duration {
     clock::at_least(time, time / 10)
 }

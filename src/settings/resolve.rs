@@ -158,8 +158,8 @@ fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Noti
 }
 
 /// Returns notices about the variables that only a fork of hcloud-cloud-controller-manager reads, and that are set for
-/// this process or for the cluster's daemon. Only commands that read the daemon's arguments report them, because in a
-/// shell other programs may use variables with these names.
+/// this process or for the cluster's daemon. Only `run`, `config`, `doctor` and `status` report such variables. For the
+/// other commands the result is empty, because other programs in the user's shell may use variables with these names.
 fn fork_variables(
     command: Command,
     environment: &dyn Environment,

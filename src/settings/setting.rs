@@ -212,8 +212,8 @@ impl Setting {
         self.kind != ValueKind::Boolean
     }
 
-    /// Whether the command reads the setting. `config`, `doctor` and `status` also read every setting that the daemon
-    /// reads.
+    /// Whether the command reads the setting. `config`, `doctor` and `status` read their own settings and those of the
+    /// daemon.
     pub fn is_for(&self, command: Command) -> bool {
         let takes = |command| self.commands.contains(&command);
         takes(command) || (command.reads_daemon_arguments() && takes(Command::Run))

@@ -229,7 +229,7 @@ settings! {
     /// Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).
     HCLOUD_INSTANCES_ZONE_LABEL_ENABLED zone_label_enabled: bool = parsed(boolean) => { default: Some("true"), }
 
-    // Without the setting, the profile decides.
+    // `None` means that the setting is unset. The default then depends on `--cloud-provider`.
     /// Which zone label a new node gets: datacenter, e.g. nbg1-dc3, or location, e.g. nbg1. The default is location,
     /// and with --cloud-provider=hcloud datacenter. Nodes that are initialised already keep their label, but ccm node
     /// relabel can change it.

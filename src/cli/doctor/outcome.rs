@@ -136,8 +136,8 @@ impl CheckOutcome {
         }
     }
 
-    /// Returns a failure when `is_grave` is true, and otherwise a warning. The caller decides which problems are grave,
-    /// e.g. those that every object has.
+    /// Returns a failure when `is_grave` is true, and otherwise a warning. The caller decides how grave a problem is,
+    /// e.g. it is a failure when every object has it.
     pub(super) fn bad(
         is_grave: bool,
         message: impl Into<String>,

@@ -71,8 +71,8 @@ fn blocked<'a>(
     })
 }
 
-/// Reports initialised nodes on cloud servers that have no `spec.podCIDR`. Nodes on dedicated servers get no routes, so
-/// they need none.
+/// Reports initialised nodes on cloud servers that have no `spec.podCIDR`, so that no route can lead to their pods.
+/// Nodes on dedicated servers never get routes, so they are left out.
 fn without_pod_cidr<'a>(view: &'a DoctorView) -> impl Iterator<Item = CheckOutcome> + 'a {
     let without = |plan: &&node::NodePlan| {
         matches!(&plan.server, ServerMatch::Matched(server, _) if server.id.cloud().is_some())

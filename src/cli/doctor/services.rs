@@ -208,8 +208,8 @@ fn is_late(plan: &ServicePlan) -> bool {
     plan.has_writes() && since.is_some_and(is_over)
 }
 
-/// Returns what the user can do about a Service that is not in sync. The text says that the daemon will do the rest. It
-/// names one command that shows what is left to do, and another that does it at once.
+/// Returns what the user can do about a Service whose sync is not finished. The text says that the daemon will finish
+/// it. It also names the command that shows the remaining changes, and the command that makes them at once.
 fn left_to_do(service: &KubeService) -> String {
     let name = &service.full_name();
     format!(
