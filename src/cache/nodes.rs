@@ -95,8 +95,8 @@ struct State {
 /// The times of the first and of the last read of one cached node.
 #[derive(Clone, Copy, Debug)]
 struct Note {
-    /// The moment just before the call that last read the node was sent. What is known about the node is at most as old
-    /// as this.
+    /// The moment just before the call that last read the node was sent. The cached node shows the state at this moment
+    /// or later.
     asked: Instant,
     /// The moment when the answer to the first read of this node came. When another node with the same name (and
     /// another UID) replaces the node, the moment of that node's first read is stored instead.
@@ -155,9 +155,9 @@ impl NodeCache {
     }
 
     /// Reads the nodes like [`poll`](NodeCache::poll), for a caller that must know which nodes are about to be shut
-    /// down or deleted. From now on, a node counts as changed also when it was cordoned or uncordoned. In addition, the
-    /// complete objects of the nodes that are cordoned or not ready are read, because a table shows neither taints nor
-    /// other conditions.
+    /// down or deleted. From now on, a node also counts as changed when it was cordoned or uncordoned. In addition, the
+    /// complete objects of the nodes that are cordoned or not ready are read, because a row of a table contains no
+    /// taints, and of the conditions only whether the node is ready.
     pub fn poll_departing(&self, poll: Poll) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         if !std::mem::replace(&mut state.watches_cordons, true) {
@@ -232,7 +232,8 @@ impl State {
         self.nodes.binary_search_by(|node| node.name().cmp(name))
     }
 
-    /// Returns the times at which the node was read. Returns `None` when the cache has no node with this name and UID.
+    /// Returns the times of the first and of the last read of the node. Returns `None` when the cache has no node with
+    /// this name and UID.
     fn note_of(&self, node: &KubeNode) -> Option<&Note> {
         let place = self.place(node.name()).ok()?;
         let is_same = self.nodes[place].metadata.uid == node.metadata.uid;
@@ -242,8 +243,8 @@ impl State {
     /// Reads the complete objects of all nodes, and replaces the cached nodes by them.
     fn list(&mut self, kube: &KubeClient, from: ReadFrom) -> Result<(), CacheError> {
         let asked = clock::now();
-        // For each node in the cache, by its UID, the times at which it was first read and last read. A node that is
-        // still in the new list keeps the time of its first read.
+        // For each cached node, by its UID: the times of its first and of its last read. A node that is also in the new
+        // list keeps the time of its first read.
         let known = self.nodes.iter().zip(&self.notes);
         let known: HashMap<String, Note> =
             known.map(|(node, note)| (node.metadata.uid.clone(), *note)).collect();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const OF_NAMESPACE: usize = 50;
 const OF_ALL: usize = 200;
 
-/// Each Secret is checked for changes when its last check is older than this.
+/// How long a cached Secret is used before it is checked for changes again.
 const MAX_AGE: Duration = Duration::from_secs(60);
 
 type Name = (String, String);

@@ -79,8 +79,8 @@ const COMMANDS: &[CommandEntry] = &[
 ];
 
 impl CommandEntry {
-    /// Returns the value by which the table of settings refers to this command. That table says which flags each
-    /// command accepts. Returns `None` when the command takes no flags.
+    /// Returns the variant of [`Command`] for this command. The table of settings says for each flag which of these
+    /// variants accept it. Returns `None` when the command takes no flags.
     pub(super) fn settings(&self) -> Option<Command> {
         match self.kind {
             CommandKind::Flags(command) => Some(command),

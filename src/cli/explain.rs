@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(text("nonsense"), None);
     }
 
-    /// Everything that has a name in one of the tables of the help pages is found by this name.
+    /// Checks that `ccm explain` finds everything that has a name in one of the tables of the help pages.
     #[test]
     fn everything_is_found_by_its_name() {
         for row in rows() {

@@ -572,7 +572,7 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
 }
 
 /// Returns the line of `ccm node inspect` that says which zone label the node would get if it were new. `None` when the
-/// node is not initialised yet, because its planned changes then contain this label.
+/// node is not initialised yet, because its planned changes then contain this label, or when its server is not known.
 fn zone_of_new_node(plan: &NodePlan) -> Option<String> {
     let [beta, _] = &plan.zone.as_ref()?.fields;
     let (want, source) = (beta.want.clone(), beta.source.clone());
@@ -603,7 +603,8 @@ fn rule(rule: &TaintRule) -> String {
     marked(rule.is_fulfilled, &rule.to_string())
 }
 
-/// Returns a line about a rule. `is_fulfilled` is `None` when the rule was not checked.
+/// Returns a line about a rule, with a mark that says whether the rule is fulfilled. `is_fulfilled` is `None` when the
+/// rule was not checked, and the mark is then `?`.
 fn marked(is_fulfilled: Option<bool>, rule: &str) -> String {
     let mark = is_fulfilled.map_or('?', |is_so| if is_so { '=' } else { '~' });
     paragraph(&format!("  {mark} "), 4, rule)

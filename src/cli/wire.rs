@@ -210,7 +210,8 @@ pub(super) fn certificates(settings: &Settings) -> Option<KubeletCertificates> {
     is_named.then(|| KubeletCertificates::new(settings.server_cache_max_age.value))
 }
 
-/// Returns the settings that decide which Services this daemon manages.
+/// Returns the settings that decide which Services get a load balancer from ccm: the load balancer class and the
+/// selector.
 pub(super) fn service_scope(settings: &Settings) -> kube::ServiceScope {
     kube::ServiceScope {
         class: settings.load_balancer_class.value.clone(),
@@ -274,7 +275,7 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::RouteSettings
 /// The reason why the route controller does not run.
 pub(super) struct RoutesOff {
     pub(super) why: String,
-    /// Whether the settings ask for routes although the route controller can't run. The reason is then logged as a
+    /// Whether the settings ask for routes. If so, the reason why the route controller does not run is logged as a
     /// warning.
     pub(super) is_wanted: bool,
 }

@@ -35,7 +35,7 @@ pub struct Setting {
 #[derive(Debug)]
 pub(super) struct Flag {
     pub(super) setting: &'static Setting,
-    /// The name as the user wrote it, with its dashes.
+    /// The name of the flag as the user wrote it, with its dashes.
     pub(super) name: String,
     pub(super) text: String,
 }

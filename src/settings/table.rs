@@ -26,7 +26,8 @@ use std::time::Duration;
 
 const DAEMON: &[Command] = &[Run];
 
-/// The daemon (`run`), and the commands that check the same things as the daemon does at its start.
+/// The daemon (`run`), and `doctor` and `status`, which check the things that the daemon needs at its start: the Lease,
+/// and whether this machine is attached to the private Network.
 const DAEMON_AND_DOCTOR: &[Command] = &[Run, Doctor, Status];
 
 /// All commands except the daemon.

@@ -162,8 +162,8 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
     each(nodes, decide, format!("{count}, each with its server"))
 }
 
-/// Reports how many initialised nodes have another zone label than a new node would get. Labels that `ccm node relabel`
-/// would not change, e.g. because a person set them, are no problem.
+/// Reports how many initialised nodes have a zone label that `ccm node relabel` would change, because a new node would
+/// get another one. Other differing labels, e.g. those that a person has set, are not reported.
 pub(super) fn zone_labels(view: &DoctorView) -> CheckResult {
     let nodes = view.nodes.as_ref()?;
     need(&view.cloud.servers, "api")?;

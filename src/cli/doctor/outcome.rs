@@ -40,7 +40,7 @@ pub(in crate::cli) struct CheckOutcome {
     /// The object, e.g. `node/worker-1` or `service/default/web`. Null when the outcome is not about a single object.
     pub(in crate::cli) object: Option<String>,
     pub(super) status: CheckStatus,
-    /// The text that says what was found, and what that means.
+    /// What the check has found, and what this means for the cluster.
     pub(super) message: String,
     /// What the user can do about the problem. The text is empty when nothing is wrong, or when the message itself says
     /// what to do.

@@ -41,8 +41,9 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
             let such: HashSet<&str> = such.iter().map(|service| &*service.metadata.uid).collect();
             list.plans.retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
         }
-        // A deleted Service can have asked to keep its load balancer and certificates. They have neither a namespace
-        // nor the Service's labels, so they are not listed when a namespace or a selector limits the list.
+        // A deleted Service can have asked, by an annotation, to keep its load balancer and certificates. These have
+        // neither a namespace nor the Service's labels, so they are not listed when a namespace or a selector limits
+        // the list.
         let is_part = settings.namespace.value.is_some() || selector.is_some();
         let is_left_out = is_part || settings.watch.value || sides != Sides::Both;
         let kept = (!is_left_out).then(|| services.controller.kept(&context.apis));
