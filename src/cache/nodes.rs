@@ -87,8 +87,8 @@ struct State {
     agreed: [Print; 2],
     /// Whether a node counts as changed, and is read again, when it was cordoned or uncordoned.
     watches_cordons: bool,
-    /// The names of the nodes whose rows changed and that could not be read since then. Only the first failure of each
-    /// such node is logged.
+    /// The names of the nodes whose rows changed and that could not be read since their row changed. Only the first
+    /// failed read of each such node is logged.
     unread: HashSet<String>,
 }
 

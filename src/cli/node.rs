@@ -597,8 +597,8 @@ fn certificate_section(plans: &NodePlans) -> String {
     listed(heading, newest.chain(names).chain(waits))
 }
 
-/// Returns the line about one of the rules that must be fulfilled before ccm gives a node the taint `out-of-service`. A
-/// mark says whether the rule is fulfilled.
+/// Returns the line of `ccm node inspect` about one of the rules that must be fulfilled before ccm gives a node the
+/// taint `out-of-service`. A mark in the line says whether the rule is fulfilled.
 fn rule(rule: &TaintRule) -> String {
     marked(rule.is_fulfilled, &rule.to_string())
 }

@@ -36,11 +36,11 @@ pub(super) trait PlannedObjects {
 
     fn proposals(&self) -> Vec<Proposal>;
 
-    /// Returns lines about problems that do not block the sync.
+    /// Returns lines for the user about problems that do not prevent the sync.
     fn notes(&self) -> Vec<String>;
 
-    /// Whether there are objects whose server is not known, because the Cloud API or Robot did not answer. The plan of
-    /// each such object says so.
+    /// Whether ccm does not know the servers of some objects, because the Cloud API or Robot did not answer. The plan
+    /// of each such object says so.
     fn is_unclear(&self) -> bool {
         false
     }
@@ -111,8 +111,8 @@ impl Sides {
     pub(super) fn of(report: Option<&Report>) -> Sides {
         let outage = report.and_then(|report| report.outage.as_ref());
         match outage.map(|outage| &outage.error) {
-            // When only Robot does not answer, plans are still made from Kubernetes and the Cloud API. Each plan says
-            // whether its node may be on a server that only Robot knows.
+            // When only Robot does not answer, plans are still made from Kubernetes and the Cloud API. The plan of a
+            // node then says when the node may be on a dedicated server, which only Robot knows.
             None | Some(cache::CacheError::Dedicated(_)) => Sides::Both,
             Some(cache::CacheError::Kube(_)) => Sides::Cloud,
             Some(cache::CacheError::Cloud(_)) => Sides::Kubernetes,
@@ -431,8 +431,8 @@ pub(super) fn finding(finding: &Finding) -> String {
     )
 }
 
-/// Returns the lines about a value and its source. The value is marked with `=` when it is as wanted, with `~` when a
-/// sync would change it, and with `·` when `is_left` says that ccm leaves it unchanged.
+/// Returns the lines about a value and its source. A mark before the value says what a sync does: `=` when the value is
+/// already right, `~` when a sync would change it, and `·` when `is_left` says that ccm leaves it unchanged.
 pub(super) fn field(Field { field: name, have, want, source }: &Field, is_left: bool) -> String {
     let (have_text, want_text) = (have.as_deref().unwrap_or("-"), want.as_deref().unwrap_or("-"));
     let value = match have == want {

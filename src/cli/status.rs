@@ -58,8 +58,8 @@ struct Screen<'a> {
     lease_age_seconds: Option<i64>,
     /// The version of the API server, or `None` when the API server did not answer.
     kubernetes: Option<&'a str>,
-    /// How many calls to the Cloud API the rate limit still allows in this hour. The field `calls_an_hour` has the
-    /// limit. Both fields are `None` when they are not known, e.g. because the Cloud API did not answer.
+    /// How many calls to the Cloud API the rate limit allows at present. The field `calls_an_hour` has the rate limit
+    /// itself. Both fields are `None` when they are not known, e.g. because the Cloud API did not answer.
     calls_left: Option<u64>,
     calls_an_hour: Option<u64>,
     /// The lists of servers and load balancers that the daemon reads periodically, even when nothing has changed, each

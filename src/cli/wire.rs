@@ -155,7 +155,7 @@ pub(super) fn provider(
     }))
 }
 
-/// Creates a client of the cluster that the settings name. No call is made.
+/// Creates a client for the Kubernetes API of the cluster that the settings name. No call is made.
 pub(super) fn kube_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<KubeClient, String> {
     client(settings, gate, timing(kube::READ_TIMEOUT))
 }

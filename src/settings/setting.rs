@@ -276,8 +276,8 @@ impl ValueKind {
 }
 
 impl Command {
-    /// Whether this is a command by which a user changes the cluster or the cloud, e.g. `lb sync`. The daemon (`run`)
-    /// does not count.
+    /// Whether this is a command by which a user changes the cluster or the cloud, e.g. `lb sync`. The result is
+    /// `false` for the daemon (`run`).
     pub fn writes(self) -> bool {
         use Command::{LbAdopt, LbRelease, LbSync, NodeRelabel, NodeSync, RouteSync};
         matches!(self, NodeSync | NodeRelabel | LbSync | LbAdopt | LbRelease | RouteSync)

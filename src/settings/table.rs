@@ -212,7 +212,8 @@ settings! {
         default: Some("network"),
     }
 
-    // When the setting is unset, the list is empty, and an address in the annotation can be any address.
+    // When the setting is unset, the list is empty, and the annotation `instance.hetzner.cloud/internal-ip` can contain
+    // any address.
     /// The ranges that must contain the addresses in a node's annotation instance.hetzner.cloud/internal-ip. The limit
     /// is useful because a kubelet can write this annotation. Without this setting, there is no limit.
     HCLOUD_INSTANCES_INTERNAL_IP_RANGES internal_ip_ranges: Vec<IpNet> = parsed(values::ip_ranges) => {

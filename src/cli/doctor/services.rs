@@ -220,9 +220,9 @@ fn left_to_do(service: &KubeService) -> String {
     )
 }
 
-/// Returns what the user can do about a Service whose last sync failed, and whose next sync will fail too until the
-/// cause is removed. The text does not repeat the message of the event, because anybody may have written the event. It
-/// names a command that tries again and prints the error itself.
+/// Returns what the user can do about a Service whose last sync failed, and whose next sync will also fail until the
+/// cause is removed. The text names a command that tries the sync again and prints the error. It does not repeat the
+/// message of the event about the failure, because anybody may have written this event.
 fn tries_again(service: &KubeService) -> String {
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     format!(

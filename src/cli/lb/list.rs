@@ -138,7 +138,8 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     ]
 }
 
-/// How many warnings are named in a cell of the column `DIFF`. The others are only counted.
+/// How many warnings are named in a cell of the column `DIFF`. When a Service has more warnings, the cell only says how
+/// many more.
 const WARNINGS_SHOWN: usize = 2;
 
 /// Returns the text of the column `DIFF`: a short word for each thing that a sync would change, and for each warning.
