@@ -81,9 +81,9 @@ struct State {
     /// expected form. For some minutes after this moment, complete Node objects are listed, and no table is requested.
     /// `None` when the last table had the expected form.
     odd: Option<Instant>,
-    /// The API server's table of nodes has one row for each node. These are two hashes: of the last table without
-    /// metadata and of the last table with metadata whose rows were equal to the cached nodes. A new table that has the
-    /// same hash shows no change either, so it is not parsed.
+    /// The API server's table of nodes has one row for each node. A table whose rows all agree with the cached nodes
+    /// shows no change, and its hash is stored here. A new table with the same hash shows no change either, so it is
+    /// not parsed. The first hash is for tables without metadata, and the second for tables with metadata.
     agreed: [Print; 2],
     /// Whether a node counts as changed, and is read again, when it was cordoned or uncordoned.
     watches_cordons: bool,
@@ -98,8 +98,8 @@ struct Note {
     /// The moment just before the call that last read the node was sent. The cached node shows the state at this moment
     /// or later.
     asked: Instant,
-    /// The moment when the answer to the first read of this node came. When another node with the same name (and
-    /// another UID) replaces the node, the moment of that node's first read is stored instead.
+    /// The moment when the answer to the first read of this node came. A new node with the same name but another UID
+    /// counts as another node, so the moment of its own first read then replaces this one.
     first_seen: Instant,
 }
 

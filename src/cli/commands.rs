@@ -152,14 +152,14 @@ pub(super) fn overview() -> String {
 
 /// When an unknown word resembles no allowed word, the error lists all allowed words if there are at most this many.
 const LISTED_AT_MOST: usize = 15;
-/// An unknown word is compared with the known words to find suggestions: one word can be contained in the other. A word
-/// with fewer letters than this is not compared in this way, because too many other words contain it.
+/// To find suggestions for an unknown word, ccm looks for known words that contain it, and for known words that it
+/// contains. A word with fewer letters than this is not looked for in other words, because too many words contain it.
 const SHORTEST_PART: usize = 3;
 
 /// Prints the error for an unknown word, e.g. a mistyped command, and returns the exit code of wrong usage. `known` has
 /// the words that are allowed. The error suggests those with a similar spelling. If there are none, it suggests the
-/// allowed words that contain the unknown word. If there are none of these either, it suggests the longest allowed word
-/// that the unknown word contains.
+/// allowed words that contain the unknown word. If there are none of these either, it lists all allowed words or, when
+/// they are too many, suggests the longest allowed word that the unknown word contains.
 pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exit {
     unknown_of(what, word, known, "See ccm help.")
 }

@@ -101,8 +101,8 @@ fn shown(row: &TableRow) -> String {
     )
 }
 
-/// Returns an example of the annotation in a line of YAML. `None` when the row is not about an annotation, or has no
-/// example.
+/// Returns an example of the annotation that the row explains, as a line of YAML. `None` when the row is not about an
+/// annotation, or has no example.
 fn annotation_example(row: &TableRow) -> Option<String> {
     let name = row.names(&[0]).into_iter().next()?;
     let row = annotations::TABLE.iter().find(|row| row.name == name)?;

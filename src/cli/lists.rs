@@ -150,8 +150,8 @@ pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<
     Ok(Exit::Done)
 }
 
-/// Prints only the lines that were not in the previous output. Two lines count as equal when they differ only in the
-/// number of spaces between their columns.
+/// Prints only the lines of `text` that were not in the previous output, for `--watch` without a terminal. Two lines
+/// count as equal when they differ only in the number of spaces between their columns.
 fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
     let cells = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
     let new = text.lines().filter(|line| !before.contains(&cells(line)));

@@ -303,9 +303,9 @@ mod tests {
                 "/bin/hcloud-cloud-controller-manager --leader-elect=false -v 4",
                 "+ --leader-elect=false -v 4",
             ),
-            // Here the user has typed `--cloud-provider=hcloud`. The program adds the same flag, because it was called
-            // by the name of hcloud-cloud-controller-manager. The flag therefore stands twice in the resulting command
-            // line. The last value counts, as with pflag, the flag library of Kubernetes.
+            // Case: the user has typed `--cloud-provider=hcloud`, and the program was started by the name of
+            // hcloud-cloud-controller-manager, so it adds the same flag. The flag then stands twice in the resulting
+            // command line. The last value counts, as with pflag, the flag library of Kubernetes.
             (
                 "hcloud-cloud-controller-manager --cloud-provider=hcloud",
                 "+ --cloud-provider=hcloud",

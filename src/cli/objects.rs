@@ -98,8 +98,9 @@ impl Sides {
         }
     }
 
-    /// Returns the words after "there is no such object" in a message, when only one of the two APIs has answered:
-    /// where the object was looked for, and which API did not answer. The text is empty when both have answered.
+    /// Returns a text that follows "there is no such object" in an error message. When only one of the two APIs has
+    /// answered, the text says where the object was looked for, and which API did not answer. The text is empty when
+    /// both have answered.
     pub(super) fn only(self) -> &'static str {
         match self {
             Sides::Both => "",

@@ -346,8 +346,8 @@ fn kube_options(settings: &Settings) -> config::Options {
 /// Returns the proxies that are set by environment variables such as `HTTPS_PROXY`. The variables are the same as those
 /// of Go programs.
 fn proxies() -> Result<Proxies, String> {
-    // A value that is not valid UTF-8 can't be the address of a proxy. Its invalid bytes are replaced here, and
-    // `ProxyEnvironment::read` then returns an error that names the value.
+    // A value that is not valid UTF-8 can't be the address of a proxy. Its invalid bytes are replaced here.
+    // `ProxyEnvironment::read` then refuses the value, and its error names the value.
     let variable = |name: &str| process::variable(name).map(|v| v.to_string_lossy().into_owned());
     http::ProxyEnvironment::read(variable).map(Proxies::ByEnvironment)
 }

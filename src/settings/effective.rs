@@ -267,8 +267,8 @@ pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Res
     };
     let word = candidate.text.to_ascii_lowercase();
     let read: StrDeserializer<Error> = word.as_str().into_deserializer();
-    // The Rust type sometimes accepts more values than the table of settings lists, so the value must also be in the
-    // table.
+    // `deserialize` can also accept words that are not among `words`, the allowed values in the table of settings. Such
+    // a word is refused here.
     let read = T::deserialize(read).ok();
     read.filter(|_| words.contains(&word.as_str())).ok_or_else(|| format!("use {}", one_of(words)))
 }
