@@ -73,9 +73,9 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &nodes.context.apis;
     Ok(nodes.context.do_now(|| {
         let (mut report, plans) = nodes.nodes.sync(apis, &selection);
-        // When no node was planned because an API did not answer, the command ends here. When only Robot or only the
-        // Cloud API did not answer, some nodes were nevertheless synced, because the other API knows their servers. The
-        // command then goes on with the node lifecycle controller.
+        // When an API did not answer and no node was planned, the command ends here. When an API did not answer and
+        // some nodes were planned, the command goes on with the node lifecycle controller. This happens when only Robot
+        // or only the Cloud API did not answer, because the other of these two APIs knows the servers of some nodes.
         if report.outage.is_some() && plans.is_empty() {
             return (report, Vec::new());
         }
@@ -520,8 +520,8 @@ fn diff_cell(plans: &NodePlans) -> String {
 }
 
 /// Returns the text of `ccm node inspect` for one node: the node beside its server, how they were matched, the values
-/// that ccm sets on the node and their sources, and what a sync would do. When the cloud does not answer, the text also
-/// has the node's conditions and labels.
+/// that ccm sets on the node and their sources, and what a sync would do. When the cloud does not answer, the last two
+/// are not known, and the text has the node's conditions and labels in addition.
 fn inspection(plans: &NodePlans, known: Sides) -> String {
     let node = &plans.node.node;
     let taints = node.spec.taints.iter();
@@ -603,8 +603,8 @@ fn rule(rule: &TaintRule) -> String {
     marked(rule.is_fulfilled, &rule.to_string())
 }
 
-/// Returns a line about a rule, with a mark that says whether the rule is fulfilled. `is_fulfilled` is `None` when the
-/// rule was not checked, and the mark is then `?`.
+/// Returns a line about a rule, with a mark that says whether the rule is fulfilled. `is_fulfilled` is `None` when this
+/// is not known, e.g. because the rule was not checked. The mark is then `?`.
 fn marked(is_fulfilled: Option<bool>, rule: &str) -> String {
     let mark = is_fulfilled.map_or('?', |is_so| if is_so { '=' } else { '~' });
     paragraph(&format!("  {mark} "), 4, rule)

@@ -198,9 +198,9 @@ impl CommandContext {
         Ok((plans, Some(report)))
     }
 
-    /// Reports an outage of the Cloud API or of Robot when the servers of some objects are not known because of it.
-    /// Prints the error of this API to stderr, and returns a report about the outage. Returns `None` when the servers
-    /// of all objects are known. The error comes from the cache, so no call is repeated.
+    /// Finds out whether the servers of some objects are not known because the Cloud API or Robot did not answer. If
+    /// so, prints the error of this API to stderr, and returns a report about the outage. Returns `None` when the
+    /// servers of all objects are known. The error is that of the earlier call, so no call is repeated.
     fn unclear(&self, plans: &impl PlannedObjects) -> Option<Report> {
         if !plans.is_unclear() {
             return None;

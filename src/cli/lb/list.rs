@@ -159,8 +159,8 @@ fn diff(plan: &ServicePlan) -> String {
         // deletion.
         (Want::Remove, _) if plan.changes_now().next().is_none() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
-        // A sync does not delete this load balancer, and only removes from it what belongs to this Service, e.g. its
-        // ports. The cases above are for a load balancer that a sync deletes or that does not exist any more.
+        // For a load balancer that a sync does not delete: the sync only removes from it what belongs to this Service,
+        // e.g. its ports. The cases above are for a load balancer that a sync deletes or that does not exist any more.
         (Want::Remove, _) => vec!["release".into()],
         (Want::Ensure, None) => vec!["create".into()],
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],
