@@ -187,9 +187,9 @@ pub struct Metadata {
 pub struct ZoneValues {
     /// The value that a new node gets. `None` means that a new node gets no zone label.
     pub wanted: Sourced<Option<String>>,
-    /// The two values between which the settings choose for the zone label of a node on this server: its datacenter and
-    /// its location. Both are listed, whatever the settings are. A text is empty when the place of the server is not
-    /// known.
+    /// The data center and the location of the server. A setting decides which of the two becomes the zone label of the
+    /// server's node. Both texts are always present, and a text is empty when the API does not report the data center
+    /// or the location.
     pub possible: [String; 2],
     /// Whether the setting `HCLOUD_INSTANCES_ZONE_LABEL` decides which of the possible zone labels a new node gets.
     /// When this setting is unset, the value of `--cloud-provider` decides.

@@ -125,11 +125,11 @@ pub trait Snapshot: Send + Sync {
     /// it. Makes no API call.
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
 
-    /// Returns a new status for a Service that could not be read completely, so that no other change is planned for it.
-    /// The new status sets the field `ipMode` of the load balancer's addresses to `Proxy`. This is needed when the load
-    /// balancer is external (created by somebody else) or has ports of Services in other namespaces. Without this mode,
-    /// kube-proxy sends all traffic from inside the cluster to these addresses to the pods of this Service, even the
-    /// traffic for ports of others. `None` when the status stays as it is. Makes no API call.
+    /// Returns a new status for a Service that is too large to be read completely. The status contains the addresses of
+    /// the load balancer with `ipMode: Proxy`, and is the only thing that is changed for the Service. It is needed when
+    /// several owners use the load balancer, e.g. because somebody else created it. Without this mode, kube-proxy sends
+    /// all traffic from inside the cluster to these addresses to the pods of this Service, even the traffic for the
+    /// ports of other owners. `None` when the status stays as it is. Makes no API call.
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
 
     /// Plans the changes that end the management of the Service's load balancer. The load balancer keeps its ports,
@@ -310,9 +310,9 @@ pub struct LoadBalancerPlan {
     /// The Service's load balancer. `None` when the Service has none now.
     pub found: Option<Balancer>,
     /// Whether labels show that the Service owns a load balancer, or ports on one. Such a label has the UID of the
-    /// Service, or the name of the group of Services that share the load balancer. This includes a load balancer that
-    /// the Service leaves by this plan. The value is `false` when the Service has no load balancer, or when only the
-    /// name or the label `adopt` shows which load balancer the Service gets.
+    /// Service, or the name of the group of Services that share the load balancer. A load balancer from which this plan
+    /// removes the Service counts, too. `false` when the Service has no load balancer. Also `false` when the Service is
+    /// about to take over a load balancer that has no such label yet, because of its name or its label `adopt`.
     pub carries_uid: bool,
     /// Every field of the load balancer with its present value, its desired value, and what sets the desired value,
     /// e.g. an annotation.
@@ -343,7 +343,8 @@ pub struct LoadBalancerPlan {
     /// The nodes that are wanted as targets and run pods of the Services in `pods_of`, sorted by name. These Services
     /// prefer nodes with pods. The list is empty while the EndpointSlices of these Services were not read.
     pub with_pods: Vec<NodeWithPods>,
-    /// What the load balancer must have room for. `None` when this program does not choose its type.
+    /// The numbers of targets, ports and certificates by which the type is chosen. `None` when this program does not
+    /// choose the type of the load balancer.
     pub sizing: Option<Sizing>,
 }
 
@@ -351,7 +352,8 @@ pub struct LoadBalancerPlan {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sizing {
-    /// The nodes that are wanted as targets, ready or not, and the targets of others.
+    /// The number of targets for which the load balancer needs room: the nodes that its Services want as targets, ready
+    /// or not, and the targets that this program must not remove, e.g. because somebody else has added them.
     pub targets: usize,
     pub ports: usize,
     pub certificates: usize,

@@ -20,8 +20,8 @@ named! {
         /// hcloud-cloud-controller-manager.
         #[default]
         CcmFromScratch = "ccm-from-scratch",
-        /// The provider IDs, labels and names of load balancers of hcloud-cloud-controller-manager, which this program
-        /// can replace.
+        /// This program writes provider IDs, labels and names of load balancers in the form of
+        /// hcloud-cloud-controller-manager, so that it can replace that program.
         Hcloud = "hcloud",
     }
 }
@@ -233,7 +233,8 @@ impl CertificateDomains {
 /// The settings in `permitted` limit what Services can ask for. A field is `None` when its setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancerDefaults {
-    /// `HCLOUD_LOAD_BALANCERS_TYPE`: the load balancer type, e.g. `lb11`, or the word `auto`.
+    /// `HCLOUD_LOAD_BALANCERS_TYPE`: the load balancer type, e.g. `lb11`. With the word `auto`, this program chooses
+    /// the type.
     pub kind: Option<Sourced<String>>,
     /// `HCLOUD_LOAD_BALANCERS_LOCATION`: the location of new load balancers. It can't be
     /// set together with `network_zone`.

@@ -166,7 +166,8 @@ pub type ServiceName = (String, String);
 /// mask: bit 0 stands for the first Service in `services`, bit 1 for the second, and so on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodNodes {
-    /// The Services whose EndpointSlices were read. There are at most 64, because a mask has one bit for each.
+    /// The Services whose EndpointSlices were read. There are at most 64, because each `u64` in this type and in
+    /// [`PodsOnNode`] has one bit for each Service.
     pub services: Vec<ServiceName>,
     /// The nodes that run a pod of at least one Service in `services`, by the name of the node. Nodes that are not in
     /// the map run no pods of these Services.
@@ -254,7 +255,8 @@ pub struct Cluster {
     /// kubelets, which can report any address. A target with an address that only a kubelet reports is never removed.
     pub proven: HashSet<IpAddr>,
     /// The name and the provider ID of each node whose provider ID has a prefix that this program does not use, e.g.
-    /// `k3s://`. A node that can be a target (it is in `target_only`) is not listed here when a server has its name.
+    /// `k3s://`. A node that has the name of a server is not in this list when nodes of other providers can be targets
+    /// of load balancers.
     pub foreign_nodes: Vec<(String, String)>,
     /// The names of the nodes of other providers that can be targets (`HCLOUD_LOAD_BALANCERS_FOREIGN_NODES`). Their
     /// servers are in `servers`, too. Such a node as a target does not prove that a load balancer belongs to this
@@ -282,8 +284,8 @@ pub struct TargetHistory {
     /// How many targets of each load balancer have lost their places to nodes with pods within the last minute. The key
     /// is the ID of the load balancer.
     pub exchanged: HashMap<u64, usize>,
-    /// The nodes on which pods of Services run. This is read only for the Services that prefer nodes with their pods as
-    /// targets.
+    /// On which nodes pods of Services run. Only Services that prefer nodes with pods as targets are included, because
+    /// the EndpointSlices of other Services are not read.
     pub pods: Arc<PodNodes>,
 }
 

@@ -22,7 +22,7 @@ impl<T> Sourced<T> {
 pub enum Source {
     /// An annotation of the Service or node for which the value is used.
     Annotation(String),
-    /// A label of a node. The value is used for this node.
+    /// A label of the node for which the value is used. The text is the key of the label.
     Label(String),
     /// The value of an environment variable. The text is the name of the variable.
     Environment(String),
@@ -63,7 +63,8 @@ impl Source {
         }
     }
 
-    /// Returns the same source with a further text in brackets behind the name of an annotation or variable.
+    /// Returns a copy of the source. When it is an annotation or a variable, the text `detail` follows its name in
+    /// brackets.
     pub fn with_detail(&self, detail: &str) -> Source {
         match self {
             Source::Annotation(name) => Source::Annotation(format!("{name} ({detail})")),

@@ -146,13 +146,13 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Decides whether the servers in `missing`, which a read by their IDs did not find, are deleted. A server counts
-    /// as deleted when it is also missing from a list of servers that was requested in this sync pass.
+    /// Decides whether the servers in `missing` are deleted. The API has not found them by their IDs. A server counts
+    /// as deleted when a list of servers that was requested in this sync pass does not contain it either.
     ///
-    /// In a project with many servers, the first read is only of those pages of the list on which the missing servers
-    /// would be. `around` contains these pages when this sync pass has already read them. Afterwards the whole list is
-    /// read in two cases. In the first case, these pages contain one of the missing servers after all. In the second
-    /// case, they contain no server of any other node, so they do not prove that the token is one of the right project.
+    /// In a project with many servers, only those pages of the list are read on which the missing servers would be.
+    /// `around` contains these pages when this sync pass has already read them. These pages are enough when they
+    /// contain none of the missing servers, but a server of another node, which proves that the token belongs to the
+    /// right project. Otherwise the whole list is read.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,

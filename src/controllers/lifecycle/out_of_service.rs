@@ -47,8 +47,8 @@ pub struct TaintRule {
     pub text: &'static str,
     /// Whether this condition for the taint `out-of-service` is fulfilled. `None` when it is not known yet.
     pub is_fulfilled: Option<bool>,
-    /// What was found when the rule was checked. It is a text such as `3 of 4 are` for the rule that at least half of
-    /// the nodes must be ready. The text is empty when there is nothing to add to the text of the rule.
+    /// The fact that the check of this rule has found, e.g. `3 of 4 are` for the rule `at least half of the nodes must
+    /// be ready`. The text is empty when there is nothing to add to the text of the rule.
     pub found: String,
 }
 

@@ -79,9 +79,8 @@ impl ServerMatch {
     }
 }
 
-/// Makes the plans for all nodes. `servers` are all servers. A new node can have no matching server and not be ready.
-/// When it has been so since before the time `overdue`, its plan says that the machine of the node probably does not
-/// exist any more.
+/// Makes the plans for all nodes. `servers` are all servers. Some new nodes have no matching server and have not been
+/// ready since a time before `overdue`. The plan of such a node says that its machine probably does not exist any more.
 pub fn plan<'a, N: Borrow<KubeNode>>(
     nodes: &'a [N],
     servers: impl Into<Servers<'a>>,
@@ -176,9 +175,9 @@ impl NodePlan {
         self.fields().filter(|field| field.have != field.want)
     }
 
-    /// Returns what the lists of servers must fulfil before this plan is carried out, e.g. how old they may be. `young`
-    /// is how old the list may be when the plan has writes. `begun` is the start of the sync pass, and `first_seen` is
-    /// the time when this program first saw the node.
+    /// Returns the conditions that the lists of servers must fulfil before this plan is carried out, e.g. their
+    /// greatest age. If the plan has writes, `young` is the greatest age. `begun` is the start of the sync pass, and
+    /// `first_seen` is the time when this program first saw the node.
     pub(super) fn needs(
         &self,
         young: Duration,
@@ -361,8 +360,8 @@ impl NodePlan {
 
     /// Adds a finding (a message for the operator) when the provider ID of a new node names a cloud server that has
     /// another name than the node. The operator should know this, because whoever registers a node can write the
-    /// provider ID of any server. Dedicated servers are left out here, because their names are compared with those of
-    /// the nodes elsewhere.
+    /// provider ID of any server. For a dedicated server, the provider (the code for one cloud) reports a different
+    /// name.
     fn note_other_name(&mut self, instance: &Instance, by: MatchedBy) {
         let (name, id) = (&instance.name, instance.id);
         let is_other = by == MatchedBy::ProviderId && name != self.node.name();
@@ -561,7 +560,8 @@ impl NodePlan {
             }
         }
         if taints.is_some() {
-            // In the output of commands, this text explains why the taint is removed. Its removal is the last write.
+            // This text is the reason for the change in the output of commands. The taint is removed by the last write
+            // to the node.
             let source = Source::Rule("removed when everything else is set");
             other_fields.push(Field::new(UNINITIALIZED_TAINT, Some("set".into()), None, source));
         }

@@ -164,8 +164,8 @@ fn report_findings(apis: &Apis, synced: &Synced) {
         }
     }
     publish(apis, plan.object.seen_by(component), &plan.findings);
-    // An empty UID in the plan means that nothing was read and planned, so the state of the Network is not known. The
-    // metrics then keep their last values.
+    // The UID of the Network is empty in the plan when nothing could be read. The state of the routes is then not
+    // known, so the metrics keep their previous values.
     if !plan.object.uid.is_empty() {
         measure(synced);
     }

@@ -183,8 +183,8 @@ impl<'a> RouteSync<'a> {
         is_complete
     }
 
-    /// Records which changes of the routes to one destination (a range of pod addresses) were made. When one of the
-    /// changes failed, the changes after it were not made.
+    /// Records which changes of the routes to one destination (a range of pod addresses) were made, and the error of
+    /// the first change that failed. The changes after a failed change were not made.
     fn ended(&mut self, over: Execution<Vec<RouteChange>>) {
         let (made, left) = over.subject.split_at(over.result.made.len());
         for change in made {
