@@ -32,8 +32,8 @@ pub trait Simulation: Debug {
     /// Waits for this much simulated time.
     fn sleep(&self, time: Duration);
 
-    /// Lets the other simulated threads make some progress. The calling thread calls this function again and again
-    /// while it waits for one of them.
+    /// Lets simulated threads other than the calling thread make some progress. The calling thread waits for another
+    /// thread by calling this function again and again.
     fn others(&self);
 
     /// Returns a random number.

@@ -25,10 +25,10 @@ pub trait Instances: Send + Sync {
     /// Returns the cloud servers with this name as they are now, or an error when the list is incomplete.
     fn named(&self, name: &str) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Returns the servers that have these IDs and exist, and sometimes other servers, too. A server that is missing in
-    /// the result did not exist at some moment during this call. To save calls, this usually reads only a few pages of
-    /// the list of servers, which is sorted by ID. To guess the page of an ID, it calls `place`, which estimates how
-    /// many servers have a lower ID.
+    /// Returns all existing servers with these IDs. The result can also contain servers with other IDs, because whole
+    /// pages of the list of servers are read. The list is sorted by ID. To guess the page of an ID, `place` estimates
+    /// how many servers have a lower ID. So usually only a few pages are read, which saves calls. If one of the IDs is
+    /// missing in the result, its server did not exist at some moment during this call.
     fn around(
         &self,
         numbers: &BTreeSet<u64>,

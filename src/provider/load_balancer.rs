@@ -148,9 +148,9 @@ pub trait Snapshot: Send + Sync {
     /// label on it that allows Services to use it. Makes no API call.
     fn external(&self) -> Vec<Balancer>;
 
-    /// Returns the health of the targets of each load balancer that these Services use, and how it is used: by one
-    /// Service, by several, as an external load balancer (one that somebody else made), or not any more because its
-    /// management was ended. `services` contains the UIDs of the Services. Makes no API call.
+    /// Returns each load balancer that these Services use, with the health of its targets, and with the way in which it
+    /// is used: by one Service, by several, as an external load balancer (one that somebody else made), or not any more
+    /// because its management was ended. `services` contains the UIDs of the Services. Makes no API call.
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
     /// Returns the certificates of the HTTPS ports of the load balancers that these Services use. `services` contains
@@ -635,9 +635,8 @@ impl LoadBalancerPlan {
     }
 
     /// Whether the plan keeps a target that should be removed, because its node will stop soon or because a node with
-    /// pods should take its place. The Service is then planned again soon. The result is `false` when the target only
-    /// has to wait for a fixed time. This time is the Service's `departing-delay`, or the minute after the target's
-    /// node last ran pods.
+    /// pods should take its place. The Service is then planned again soon. `false` when the target is only kept until a
+    /// fixed time is over: the Service's `departing-delay`, or the minute after the target's node last ran pods.
     pub fn keeps_targets(&self) -> bool {
         let is_kept = |state| match state {
             LeftOutState::Kept(_) => true,
@@ -647,7 +646,8 @@ impl LoadBalancerPlan {
         self.left_out.iter().any(|node| is_kept(node.state))
     }
 
-    /// Whether this node will stop soon. Such a node is left out of the targets now, or may be left out later.
+    /// Whether this node will stop soon, and therefore is no target after this plan or will be removed from the targets
+    /// later.
     pub fn departs(&self, node: &str) -> bool {
         let departs = |state| {
             matches!(
@@ -749,7 +749,8 @@ pub struct Consumption {
     pub ingoing_traffic: Option<u64>,
     /// The outgoing traffic of a month that the price includes, in bytes.
     pub included_traffic: Option<u64>,
-    /// The present usage, e.g. open connections. Only the command `lb inspect` reads it, and elsewhere it is `None`.
+    /// The present usage, e.g. open connections. Only the command `lb inspect` reads it. For other commands and for the
+    /// daemon this is `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
@@ -1018,9 +1019,9 @@ pub struct TargetCounts {
     /// The number of targets that get traffic, because they are healthy on at least one port of the Service or, when
     /// all Services are considered, on at least one port of any Service.
     pub serving: usize,
-    /// The number of targets that are unhealthy on at least one of the considered ports, which are the ports of one
-    /// Service or all ports of the load balancer. When the cloud has no result of the health check for a port yet, its
-    /// targets are neither healthy nor unhealthy there.
+    /// The number of targets that are unhealthy on at least one of the considered ports. These are either the ports of
+    /// one Service, or the ports of all Services on the load balancer. A target is not counted on a port for which the
+    /// cloud has no result of its health check yet.
     pub unhealthy: usize,
     pub total: usize,
 }
@@ -1060,8 +1061,9 @@ pub struct SeenHealth {
 
 impl Balancer {
     /// Counts the healthy and the unhealthy targets. When the Service with the UID `uid` has ports on this load
-    /// balancer, only the health checks of these ports are considered. Otherwise those of the ports of all Services are
-    /// considered. Ports that do not belong to a Service are never considered.
+    /// balancer, only the health checks of these ports are considered. When it has none, or when `uid` is `None`, the
+    /// health checks of the ports of all Services are considered. Ports that do not belong to a Service are never
+    /// considered.
     pub fn target_counts(&self, uid: Option<&str>) -> TargetCounts {
         let uid = uid.filter(|uid| self.has_port_of(uid));
         let mut counts = TargetCounts { total: self.targets.len(), ..TargetCounts::default() };

@@ -119,9 +119,9 @@ pub enum Reach {
     /// The list of servers was not read, so it is not known how the server can be reached.
     #[default]
     Unknown,
-    /// The server has the name of the node, but it is not certain that the node runs on this server. Only a node of
-    /// another provider is matched with its server by name. Where the server is a target already, it stays. It is not
-    /// added as a new target.
+    /// The server has the name of the node, but it is not certain that the node runs on this server. This is only
+    /// possible for a node of another provider, which is matched with its server by name. The server does not become a
+    /// target, but a server that is a target already stays one.
     Doubtful,
     /// The list of servers is complete, but does not have this server.
     Missing {
@@ -268,8 +268,8 @@ pub struct Cluster {
     pub matched: HashSet<InstanceId>,
     /// The Secrets of type `kubernetes.io/tls` whose certificates the planned Services use.
     pub tls_secrets: TlsSecrets,
-    /// Which targets were removed within the last hour, and on which nodes pods run. The plan uses both to choose the
-    /// nodes that become targets.
+    /// Data about earlier targets and about the nodes on which pods run, e.g. which targets were removed too often
+    /// within the last hour. The plan uses these data to choose the nodes that become targets.
     pub history: TargetHistory,
 }
 
@@ -372,7 +372,8 @@ impl Cluster {
         self.uids().any(|owner| owner == uid)
     }
 
-    /// Returns how many nodes should have a server in the cloud project. Nodes on dedicated servers do not count.
+    /// Returns the number of nodes that should run on servers of the Hetzner Cloud project. These are all nodes of this
+    /// provider, and the nodes of other providers that can be targets, without the nodes on dedicated servers.
     pub fn project_nodes(&self) -> usize {
         let dedicated: HashSet<&String> = self.dedicated.values().collect();
         let names = self.servers.values().chain(&self.target_only);

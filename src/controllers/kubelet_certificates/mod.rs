@@ -2,7 +2,7 @@
 //! request. It never denies a request: a kubelet whose request is denied asks again and again, and a person may still
 //! approve a pending request.
 //!
-//! `observe` reads the table of requests, and for the newest pending request of each node the request itself, the node
+//! `observe` lists all requests, and reads the newest pending request of each node completely. It also reads the nodes
 //! and the servers. `plan` decides. `approve` reads the request once more, decides again, and writes.
 
 mod plan;
@@ -122,8 +122,8 @@ impl KubeletCertificates {
         (report, plans)
     }
 
-    /// Reads all requests, and decides. The servers and nodes are read again when a request would be approved and what
-    /// is known of them is too old for that.
+    /// Reads all requests, and decides about them. When a request would be approved, the servers and the node are read
+    /// again, if the cached data are too old for an approval.
     fn plan(&mut self, apis: &Apis, selection: &Selection) -> Result<PlannedRequests, CacheError> {
         let rows = match apis.kube.signing_requests() {
             Err(error) if error.is_forbidden() => return Ok(blocked(signing_error(&error))),
@@ -228,7 +228,8 @@ impl KubeletCertificates {
     }
 }
 
-/// The newest request of a node, which is pending. The node's kubelet waits for no other request.
+/// The newest request of a node, when this request is pending. The older requests of the node do not matter, because
+/// its kubelet waits only for the newest one.
 pub struct NewestPending<'a> {
     pub node: &'a str,
     pub row: &'a SigningRow,

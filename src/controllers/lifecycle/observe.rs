@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When more nodes than this are not ready, their servers are read by a list and not one by one, unless the list would
-/// take more API calls.
+/// When more nodes than this are not ready, their servers are read by one list, and not by a call for each server. If
+/// the list takes more API calls than there are such servers, it is not used.
 const READ_AT_MOST: usize = 20;
 
 /// How many dedicated servers a list must contain before a server that is missing in it counts as deleted. A list with

@@ -27,8 +27,8 @@ const OWN_VALUE: &str = "ccm-from-scratch";
 /// the server is not locked. Within this time, no other node may have got the taint `out-of-service`.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
-/// How old the last read of the server can be when the taint `out-of-service` is planned. An older read does not count,
-/// because the server may have been switched on since. The request that then sets the taint also ends within 8 seconds.
+/// The greatest age of the last read of the server when the taint `out-of-service` is planned. After an older read,
+/// somebody may have switched the server on. The request that sets the taint has a time limit of 8 seconds of its own.
 const LAST_READ_MAX_AGE: Duration = Duration::from_secs(8);
 
 /// The texts of the rules that must be fulfilled before a node gets the taint `out-of-service`.
@@ -61,8 +61,8 @@ impl fmt::Display for TaintRule {
 }
 
 /// What this process knows about servers that are off, and about the number of ready nodes. From these facts it decides
-/// which nodes get the taint `out-of-service`. They are kept in memory only, so that the reads of servers are not known
-/// any more after a restart.
+/// which nodes get the taint `out-of-service`. The facts are kept in memory only, so after a restart the time for which
+/// a server has been off is measured anew.
 #[derive(Clone, Debug)]
 pub struct OffServers {
     /// The setting `--node-out-of-service-after`, which is how long a server must be off before its node gets the taint

@@ -42,8 +42,8 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "cloud-node-controller";
 
-/// A write can always be planned from a list of servers that is younger than this, even if
-/// `HCLOUD_SERVER_CACHE_MAX_AGE` is shorter. Otherwise even the list that the sync pass has just read would be too old.
+/// The greatest age of a list of servers for writes is never less than this, even if `HCLOUD_SERVER_CACHE_MAX_AGE` is
+/// less. With a lower limit, even the list that the sync pass has just read would be too old for every write.
 const YOUNGEST: Duration = Duration::from_secs(1);
 
 /// Nodes are planned and written in batches. The size of a batch is this number for each thread that writes. Small

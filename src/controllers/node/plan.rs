@@ -65,7 +65,8 @@ impl ServerMatch {
         matches!(self, ServerMatch::Matched(instance, _) if instance.is_off)
     }
 
-    /// Returns what connects the node with a server, when this program only uses the node as a target.
+    /// Returns the server with which a node of another provider was matched by name and address. `None` for a node that
+    /// is not of another provider, or that can't be a target.
     pub fn foreign(&self) -> Option<&ForeignMatch> {
         match self {
             ServerMatch::TargetOnly(found) => Some(found),
@@ -336,8 +337,8 @@ impl NodePlan {
         Finding::warning(Reason::PossibleNodeDeletion, message)
     }
 
-    /// Adds a finding (a message for the operator) to the plan. When the node is not initialised yet, the finding
-    /// becomes the obstacle of the plan instead, i.e. the reason why nothing is written to the node.
+    /// Adds a finding (a message for the operator) to the plan of an initialised node. In the plan of a node that is
+    /// not initialised yet, the finding becomes the `obstacle`, i.e. the reason why nothing is written to the node.
     fn block_if_new(&mut self, finding: Finding) {
         if is_uninitialized(&self.node) {
             self.obstacle = Some(finding);
@@ -479,8 +480,9 @@ impl NodePlan {
         self.follow_labels(from_server);
     }
 
-    /// Plans the labels of an initialised node. Its provider ID and taints are not changed any more. When `from_server`
-    /// is empty, the labels that came from the server earlier stay as they are.
+    /// Plans the labels of an initialised node, whose provider ID and taints do not change any more. `from_server`
+    /// contains the changes of labels that the labels of the server request. When it is empty, the labels that were
+    /// copied from the server earlier stay as they are.
     fn follow_labels(&mut self, from_server: FromServer) {
         if is_uninitialized(&self.node) || self.node.spec.provider_id.is_empty() {
             return;

@@ -84,8 +84,8 @@ pub(super) struct ObservedRoutes {
     pub(super) complete: Instant,
 }
 
-/// The greatest age of each answer of an API from which a plan is made, and how urgent the calls are that replace older
-/// answers.
+/// How old the data may be from which a plan is made. Data that are older are read again, with the urgency that is
+/// given here.
 pub(super) struct Ages {
     pub(super) network: Duration,
     pub(super) instances: Duration,

@@ -127,7 +127,8 @@ struct Planner<'a> {
     /// the route.
     accepted: BTreeMap<Ipv4Net, (Route, usize)>,
     /// Whether the server of at least one node that needs a route is attached to the network. This shows that the nodes
-    /// and the network belong together. Otherwise all routes may belong to another cluster, and none is deleted.
+    /// and the network belong together. When it is `false`, all routes may belong to another cluster, and none is
+    /// deleted.
     is_anchored: bool,
     /// Whether a needed route is blocked by a route that may belong to another cluster in the same Network.
     is_in_doubt: bool,

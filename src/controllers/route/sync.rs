@@ -327,8 +327,8 @@ impl Synced {
     }
 }
 
-/// Adds each node of the plan to the report as `Unchanged`, and then each node and each destination that was changed as
-/// `Changed`.
+/// Adds the results to the report: `Changed` for each node and each destination with a change, and `Unchanged` for the
+/// other nodes of the plan.
 fn note_outcomes(report: &mut Report, plan: &RoutePlan) {
     for node in &plan.nodes {
         report.note(node.object.for_people(), Progress::Unchanged);
