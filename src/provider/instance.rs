@@ -147,8 +147,8 @@ pub struct Instance {
     /// The network zone of the location, e.g. `eu-central`.
     pub network_zone: Interned,
     pub public_ipv4: Option<Ipv4Addr>,
-    /// The IPv6 network of the server, or `None` when the server has none. The server itself uses the first address of
-    /// this network.
+    /// The IPv6 network that Hetzner routes to the server, usually a /64. `None` when the server has none. This program
+    /// assumes that the server itself uses the address that ends with `::1` in this network.
     pub public_ipv6: Option<Ipv6Net>,
     pub private: Vec<PrivateAddress>,
     /// Those labels of the server that are copied to its node, because [`Instances::allows_label`] returns `true` for
@@ -196,7 +196,7 @@ pub struct ZoneValues {
     pub is_chosen: bool,
 }
 
-/// A label for the instance type, the zone or the region of a node. Kubernetes defines a present key and an older beta
+/// A label for the instance type, the zone or the region of a node. Kubernetes defines a stable key and an older beta
 /// key for each of these labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopologyLabel {

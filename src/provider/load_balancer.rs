@@ -37,9 +37,9 @@ pub trait LoadBalancers: Actions {
         annotations: &mut dyn Iterator<Item = (&str, &str)>,
     ) -> Option<String>;
 
-    /// Returns how long a node that will stop soon stays a target. The annotations of the Service set this time.
-    /// Without them, the setting `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY` sets it. `None` when neither sets it, so such
-    /// a node stays a target like any other node. Makes no API call.
+    /// Returns how long a node stays a target after this program has noticed that the node will stop soon. The
+    /// annotations of the Service set this time. Without them, the setting `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY` sets
+    /// it. `None` when neither sets it, so such a node stays a target like any other node. Makes no API call.
     fn departing_delay(
         &self,
         annotations: &mut dyn Iterator<Item = (&str, &str)>,
@@ -132,8 +132,8 @@ pub trait Snapshot: Send + Sync {
     /// ports of other owners. `None` when the status stays as it is. Makes no API call.
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
 
-    /// Plans the changes that end the management of the Service's load balancer. The load balancer keeps its ports,
-    /// targets and addresses, and later plans do not change them. Makes no API call.
+    /// Plans the changes after which this program does not manage the Service's load balancer any more. The load
+    /// balancer keeps its ports, targets and addresses, and later plans do not change them. Makes no API call.
     fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
     /// Plans the changes that make the Service the owner of this load balancer, because an operator has asked for this
@@ -149,8 +149,9 @@ pub trait Snapshot: Send + Sync {
     fn external(&self) -> Vec<Balancer>;
 
     /// Returns each load balancer that these Services use, with the health of its targets, and with the way in which it
-    /// is used: by one Service, by several, as an external load balancer (one that somebody else made), or not any more
-    /// because its management was ended. `services` contains the UIDs of the Services. Makes no API call.
+    /// is used: by one Service, by several, as an external load balancer (one that somebody else made), or not any
+    /// more, because a label says that this program does not manage it any more. `services` contains the UIDs of the
+    /// Services. Makes no API call.
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
     /// Returns the certificates of the HTTPS ports of the load balancers that these Services use. `services` contains
@@ -294,8 +295,8 @@ pub enum ChangeKind {
     Targets,
     /// The change deletes the load balancer.
     Removal,
-    /// The change removes the Service from a load balancer that is not deleted, or ends the management of the load
-    /// balancer.
+    /// The change removes the Service from a load balancer that is not deleted, or has the effect that this program
+    /// does not manage the load balancer any more.
     Release,
     /// The change does not add or remove a target, does not delete the load balancer, and does not remove the Service
     /// from it. It is, for example, the creation of a load balancer, or a change of a port.

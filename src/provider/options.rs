@@ -247,7 +247,8 @@ pub struct LoadBalancerDefaults {
     /// `HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL`: whether load balancers send the PROXY protocol to the targets.
     pub uses_proxyprotocol: Option<Sourced<bool>>,
     pub health_check: HealthCheckDefaults,
-    /// `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`: how long nodes that will stop soon stay targets.
+    /// `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`: how long a node stays a target after this program has noticed that the
+    /// node will stop soon, e.g. because it is drained.
     pub departing_delay: Option<Sourced<Duration>>,
     /// `HCLOUD_LOAD_BALANCERS_PREFER_NODES_WITH_PODS`: whether nodes with pods become targets first when the load
     /// balancer can't have all nodes as targets.

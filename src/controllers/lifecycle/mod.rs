@@ -299,9 +299,9 @@ fn is_deletion(plan: &LifecyclePlan) -> bool {
     matches!(plan.changes.first(), Some(NodeChange::DeleteNode { .. }))
 }
 
-/// Returns the finding (a message for the operator) about a change that could not be made. `None` when the change was
-/// not a deletion, and another program has written to the node at the same time. Such conflicts are common, and the
-/// next try solves them.
+/// Returns the finding (a message for the operator) about a change that could not be made. `None` when this process was
+/// not allowed to make the change. Also `None` when another program has written to the node at the same time, unless
+/// the change was the deletion of the node. Such conflicts are common, and the next try solves them.
 fn not_written(change: &NodeChange, error: &kube::KubeError) -> Option<Finding> {
     let (reason, message) = match change {
         _ if error.is_refused() => return None,

@@ -184,12 +184,12 @@ impl OffServers {
         OffServers { after, nodes: 0, ready: 0, now, last_taint: None, reads: Arc::default() }
     }
 
-    /// Stores the result of the last read of a server. `uid` is the UID of the server's node. When the read has said
-    /// that the server is off, `is_locked` says whether the server is locked. `is_locked` is `None` when the read has
-    /// said something else, has failed, or was put off because of the rate limit.
+    /// Stores the result of the last read of a server. `uid` is the UID of the server's node. When the server is off,
+    /// `is_locked` says whether it is locked. `None` means that the server is not off, or that the read has failed or
+    /// was not sent because of the rate limit.
     ///
-    /// With `None`, the time for which the server has been off begins anew at the next read. It also begins anew when
-    /// there was no read for longer than `longest_gap`.
+    /// The time for which the server has been off begins anew after a read with `None`, and after a gap of more than
+    /// `longest_gap` between two reads.
     pub(super) fn note(&mut self, uid: &str, is_locked: Option<bool>, longest_gap: Duration) {
         let all = Arc::make_mut(&mut self.reads);
         let known = all.remove(uid).filter(|reads| clock::since(reads.last) <= longest_gap);

@@ -170,9 +170,10 @@ impl NodeController {
         selection.nodes(apis, self.settings.sync_interval / 2, whole_max_age)
     }
 
-    /// Reads the nodes. Also reads the servers, if a node needs a check, if a person asked for nodes by a command, or
-    /// if the regular comparison of all nodes with their servers is due. Also returns the nodes that get a plan for one
-    /// of these reasons. The list of servers is new enough to plan writes to these nodes.
+    /// Reads the nodes, and returns them with those nodes that get a plan in this sync pass: nodes that need a check,
+    /// and the nodes that a person named in a command. When the regular comparison of nodes with their servers is due,
+    /// all nodes get a plan. If any node gets a plan, the servers are also read, so that the list of servers is new
+    /// enough for writes to these nodes.
     fn observe(
         &self,
         apis: &Apis,

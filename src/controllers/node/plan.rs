@@ -65,8 +65,8 @@ impl ServerMatch {
         matches!(self, ServerMatch::Matched(instance, _) if instance.is_off)
     }
 
-    /// Returns the server with which a node of another provider was matched by name and address. `None` for a node that
-    /// is not of another provider, or that can't be a target.
+    /// Returns what was found about the server of a node of another provider, when such nodes can be targets of load
+    /// balancers. `None` for any other node.
     pub fn foreign(&self) -> Option<&ForeignMatch> {
         match self {
             ServerMatch::TargetOnly(found) => Some(found),

@@ -215,8 +215,8 @@ impl<'a> RouteSync<'a> {
     }
 
     /// Sets the condition `NetworkUnavailable` of nodes, at most once for each node in a sync. `False` is set when all
-    /// routes of the node exist. `True` means that a route can't be made. When the next plan of this sync may still
-    /// make the route, `True` is set only if `is_end` says that no other plan follows.
+    /// routes of the node exist. `True` is set when a route of the node can't be made. If the next plan of this sync
+    /// may still make the route, `True` is set only at the end of the sync (`is_end`).
     fn set_conditions(&mut self, is_end: bool) {
         if self.mute.is_some() {
             return;
