@@ -67,9 +67,9 @@ pub trait Surroundings {
     fn log_with(&self, logger: Box<dyn Log>);
 
     /// Runs a simulated thread, which calls `work` again and again. `work` returns the pause before the next call, or
-    /// `None` to end the thread. `is_apart` is `true` when `work` uses no lock that another thread uses, too. The
-    /// simulation can then call `work` at any time. Otherwise it calls `work` only when no other thread is in the
-    /// middle of its own work, because that thread could hold a lock.
+    /// `None` to end the thread. `is_apart` says that `work` uses no lock that another thread uses, so that the
+    /// simulation can call `work` at any time. When it is `false`, the simulation calls `work` only when no other
+    /// thread is in the middle of its own work, because that thread could hold a lock.
     fn repeat(&self, is_apart: bool, work: Box<dyn FnMut() -> Option<Duration>>);
 }
 

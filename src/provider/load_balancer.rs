@@ -111,9 +111,9 @@ pub trait Snapshot: Send + Sync {
     /// Plans the changes that give the load balancer of this Service its desired state. Makes no API call.
     fn plan(&self, of: ServiceInput) -> LoadBalancerPlan;
 
-    /// Plans the changes that end the Service's use of load balancers. A load balancer that must stay, e.g. because
-    /// other Services use it, only loses the Service's ports and targets. Any other load balancer of the Service is
-    /// deleted.
+    /// Plans the changes after which the Service uses no load balancer any more. A load balancer that must stay, e.g.
+    /// because other Services use it, only loses the Service's ports and targets. Any other load balancer of the
+    /// Service is deleted.
     ///
     /// Labels show which load balancers the Service uses. If somebody has removed the labels of an external load
     /// balancer (one that this program did not create), its ports and the Service's status show that the Service uses
@@ -270,9 +270,9 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
     }
 }
 
-/// How many targets of one load balancer can be exchanged in a minute. In an exchange, a target whose node runs no pods
-/// is removed, so that a node with pods can become a target instead. [`EXCHANGES_AT_MOST`] is the limit for all load
-/// balancers together.
+/// The greatest number of targets of one load balancer that are exchanged in a minute. In an exchange, a target whose
+/// node runs no pods is removed, so that a node with pods can become a target instead. [`EXCHANGES_AT_MOST`] is the
+/// limit for all load balancers together.
 pub const EXCHANGES_OF_BALANCER: usize = 5;
 pub const EXCHANGES_AT_MOST: usize = 10;
 
@@ -325,8 +325,8 @@ pub struct LoadBalancerPlan {
     ///
     /// When the Service needs no load balancer any more, the write that removes the finalizer usually empties the
     /// status. On an external load balancer (one that somebody else created), the status is emptied earlier, before the
-    /// plan removes the labels of the Service's ports. Otherwise a port whose label was removed would still count as a
-    /// port of the Service, because the status names the load balancer.
+    /// plan removes the labels of the Service's ports. As long as the status names the load balancer, even a port
+    /// without a label counts as a port of the Service.
     pub status: Option<Vec<Ingress>>,
     /// The objects in the cloud that the plan changes or creates, except the load balancer in `found`. While this plan
     /// is executed, no other plan is allowed to change or create these objects.
@@ -548,8 +548,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Takes out of this result of a plan the changes that remove the Service from load balancers that it does not need
-    /// any more, and returns them. [`is_unfinished`](PlanOutcome::is_unfinished) still returns `true`, because the
+    /// Removes from this outcome the changes that take the Service off load balancers that it does not need any more,
+    /// and returns these changes. [`is_unfinished`](PlanOutcome::is_unfinished) still returns `true`, because the
     /// Service must be planned again after these changes.
     pub fn take_leaves(&mut self) -> Vec<Box<dyn Change>> {
         match self {

@@ -228,9 +228,9 @@ pub struct Cluster {
     /// project. It stays the same when that Service is deleted and created again. While no UID is known, the text is
     /// empty, and nothing is created or deleted.
     pub uid: String,
-    /// The other UIDs that the Service `default/kubernetes` has or had. It gets a new UID each time it is deleted and
-    /// created again. The first known UID is in `uid`, and all later ones are here. An object in the cloud whose label
-    /// has one of these UIDs belongs to this cluster, too.
+    /// The later UIDs of the Service `default/kubernetes`, without the first known one, which is in `uid`. That Service
+    /// gets a new UID each time it is deleted and created again. An object in the cloud whose label has any of these
+    /// UIDs belongs to this cluster.
     pub former_uids: Vec<String>,
     /// The value of `--cluster-name`, which is part of the names and labels of load balancers, and of texts for users.
     /// It does not identify the cluster.

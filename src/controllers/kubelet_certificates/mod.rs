@@ -259,9 +259,9 @@ impl ObservedRequests {
         Some(MatchIndex::new(&*apis.provider, nodes.value.as_slice(), servers.servers()))
     }
 
-    /// Makes the plan for a certificate request. Such a plan changes nothing, and the request waits for a new list of
-    /// servers, in two cases: the present list was requested before this program first saw the request, or the request
-    /// would be approved and the list is older than `max_age`.
+    /// Makes the plan for a certificate request. In two cases the plan changes nothing, and the request waits for a new
+    /// list of servers: when the present list was requested before this program first saw the request, and when the
+    /// request would be approved but the list is older than `max_age`.
     fn plan_one(
         &self,
         candidate: &PendingRequest,

@@ -25,9 +25,9 @@ const SEEN_AT_LEAST: usize = 2;
 /// answering, and no more of its servers are read.
 const FAILURES_AT_MOST: usize = 3;
 
-/// Returns what the cloud says about the servers of the nodes that are not ready and must be checked now. `due` are the
-/// nodes that must be checked now, and `nodes` are all nodes of the cluster. When one of the two APIs (Cloud, Robot)
-/// does not answer, its error is returned beside the facts from the other API.
+/// Returns what the cloud says about the servers of the nodes in `due`, which are not ready and must be checked now.
+/// `nodes` are all nodes of the cluster. When one of the two APIs (Cloud, Robot) does not answer, its error is returned
+/// beside the facts from the other API.
 pub(super) fn facts(
     apis: &Apis,
     nodes: &[Arc<KubeNode>],
@@ -221,8 +221,8 @@ impl Observation<'_> {
 
     /// Decides whether the servers in `missing`, which the API (Cloud or Robot) did not find by their IDs, are deleted.
     /// `list` is a list of servers from the same API. A server counts as deleted when `list` does not contain it
-    /// either. When `list` has fewer than `at_least` servers, or none of another node, the credentials may not show all
-    /// servers. The result then has `others_are_visible: false`.
+    /// either. When `list` has fewer than `at_least` servers, or no server of another node, the credentials may not
+    /// show all servers. The result then has `others_are_visible: false`.
     fn second_witness(
         &self,
         missing: Vec<InstanceId>,

@@ -348,9 +348,8 @@ impl NodeController {
         let is_made = applied.is_made();
         let last = applied.plan.as_ref();
         let is_blocked = last.is_some_and(|plan| plan.obstacle.is_some());
-        // An obstacle (a reason why the plan of a node can't be carried out) is a reason to try the node again soon
-        // only if the node is new, i.e. not initialised yet. An initialised node waits until all nodes are next
-        // compared with their servers.
+        // A plan with an obstacle can't be carried out. A new node, i.e. one that is not initialised yet, is then tried
+        // again soon. An initialised node waits until all nodes are next compared with their servers.
         let is_new = last.is_some_and(|plan| is_uninitialized(&plan.node));
         let is_tried_again = !is_made || (is_blocked && is_new);
         if is_tried_again || !is_blocked {

@@ -1,6 +1,7 @@
 //! Reads the APIs of Kubernetes and the cloud, and makes plans from these data and from the routes that nodes needed
 //! earlier. The routes of the Network are compared with the routes that the nodes need in three cases: when nodes or
-//! the addresses of their servers have changed, when the last try failed, and otherwise once in each period.
+//! the addresses of their servers have changed, when the last comparison or its changes have failed, and when five
+//! minutes have passed since the last comparison.
 
 use super::plan::{Inputs, plan};
 use super::types::{RoutePlan, RouteRow, RouteStep, State};
