@@ -185,7 +185,7 @@ pub struct Metadata {
 /// written there (the server's data center and its location).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneValues {
-    /// The value that a new node gets. `None` means that a new node gets no zone label.
+    /// The zone label that a new node on this server gets. `None` means that a new node gets no zone label.
     pub wanted: Sourced<Option<String>>,
     /// The data center and the location of the server. A setting decides which of the two becomes the zone label of the
     /// server's node. Both texts are always present, and a text is empty when the API does not report the data center

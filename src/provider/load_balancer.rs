@@ -873,7 +873,8 @@ pub enum CauseKind {
     /// The Service has [`TrafficPolicy::Local`](super::TrafficPolicy::Local), and the node runs no pod of the Service.
     /// The target is then unhealthy on purpose.
     NoPod,
-    /// The target is unhealthy for any other cause. A person has to find and repair it.
+    /// The target is unhealthy for a cause that is not one of the other variants here. A person has to find and repair
+    /// it.
     Other,
 }
 
@@ -1002,8 +1003,8 @@ named! {
         Some = "some",
         /// No target is healthy. Some targets are unhealthy, or there are no targets.
         None = "none",
-        /// There are targets, but no target is known to be healthy or unhealthy, because the cloud has no result of
-        /// some of their health checks yet.
+        /// There are targets, but for each of them the cloud has no result of some health check yet. So no target is
+        /// known to be healthy, and none is known to be unhealthy.
         Unknown = "unknown",
     }
 }

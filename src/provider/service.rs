@@ -187,8 +187,8 @@ pub struct PodNodes {
 pub struct PodsOnNode {
     /// The Services with a ready pod on the node, as a mask (each bit stands for a Service).
     pub ready: u64,
-    /// The Services with a pod that serves on the node, as a mask (each bit stands for a Service). A pod that is about
-    /// to end can still serve.
+    /// The Services with a pod on the node for which the EndpointSlices say `serving`, as a mask (each bit stands for a
+    /// Service). A pod that is about to end can still serve.
     pub serving: u64,
     /// The Services that may have had a serving pod on the node within the last minute, as a mask (each bit stands for
     /// a Service).

@@ -24,7 +24,8 @@ pub const APPROVALS_OF_NODE: usize = 10;
 /// The plan for one certificate request.
 pub type RequestPlan = Plan<CertificateApproval, RequestFacts>;
 
-/// What a kubelet asks for in its certificate request, or why its request is not one that this program approves.
+/// What a kubelet asks for in its certificate request. The error says why this program does not approve such a request,
+/// e.g. because it does not come from the kubelet of the node.
 pub type Asked = Result<ServingRequest, String>;
 
 /// The write that approves the certificate request `request`. `server` is the cloud server that proves the request,

@@ -36,7 +36,8 @@ pub struct NodeFacts {
     pub server: ServerMatch,
     /// Whether the node is of another provider and would be a target with `HCLOUD_LOAD_BALANCERS_FOREIGN_NODES=match`.
     pub would_match: bool,
-    /// The addresses, each with its present value, its desired value, and where the desired value comes from.
+    /// The addresses of the node, each with its present value, its desired value, and where the desired value comes
+    /// from.
     pub address_fields: Vec<Field>,
     /// The labels, the provider ID and the taints, each with its present value, its desired value, and where the
     /// desired value comes from.
@@ -230,8 +231,9 @@ impl NodePlan {
         needs
     }
 
-    /// Makes the plan for a node of another provider whose server was found by name and address. The server can be a
-    /// target of load balancers, and nothing is written to the node.
+    /// Makes the plan for a node of another provider, when the settings allow such nodes as targets of load balancers.
+    /// `found` says which server has the name and an address of the node, or why the node can't be a target. Nothing is
+    /// written to the node.
     fn target_only(&mut self, found: ForeignMatch) {
         let finding = found.obstacle.clone().unwrap_or_else(|| {
             let server = found.named.first().map(|it| format!("{} ({})", it.name, it.id));

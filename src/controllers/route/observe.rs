@@ -29,8 +29,8 @@ const REMEMBERED_AT_MOST: usize = 1000;
 /// How often the list of nodes is checked for changes. All controllers share the reads of this list.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How old the metadata of nodes may be when the controller uses it. A node that was deleted and created again with the
-/// same name is noticed within this time.
+/// The longest time that may have passed since the metadata of all nodes were last read. So within this time, this
+/// controller notices that a node was deleted and created again with the same name.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// The greatest number of nodes without pod CIDRs that are read again before the routes are compared with the nodes.

@@ -425,8 +425,8 @@ impl<'a> Planner<'a> {
             _ if is_wanted_elsewhere => State::Unwanted,
             Some(node) if node.is_settled => State::Unwanted,
             Some(_) => State::LeftAlone,
-            // A node needed this route in an earlier plan, and no node needs it now. It is not wanted, even if its
-            // gateway is now the address of another server.
+            // A node needed this route in an earlier plan, and no node needs it now. So the route belongs to this
+            // cluster and can be deleted, even if its gateway is now the address of another server.
             None if self.inputs.remembered.contains(route) => State::Unwanted,
             None => State::Stale,
         }
