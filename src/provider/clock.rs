@@ -327,8 +327,8 @@ impl Moment {
     fn since_at(self, earlier: Moment, factor: f64) -> Option<Duration> {
         let from_machine = |time| multiplied(time, factor.recip());
         let monotonic = self.monotonic.saturating_duration_since(earlier.monotonic);
-        // `wall` is the time by which the wall clock has moved forward since `earlier`. `back` is the time by which
-        // somebody has set it back. One of the two is zero.
+        // `wall` is the time by which the wall clock has moved forward since `earlier`. `back` is the time by which it
+        // is behind `earlier`, because somebody has set it back. At least one of the two is zero.
         let wall = self.wall.duration_since(earlier.wall).unwrap_or_default();
         let back = earlier.wall.duration_since(self.wall).unwrap_or_default();
         let wall = from_machine(wall);

@@ -149,9 +149,9 @@ pub trait Snapshot: Send + Sync {
     fn external(&self) -> Vec<Balancer>;
 
     /// Returns each load balancer that these Services use, with the health of its targets, and with the way in which it
-    /// is used: by one Service, by several, as an external load balancer (one that somebody else made), or not any
-    /// more, because a label says that this program does not manage it any more. `services` contains the UIDs of the
-    /// Services. Makes no API call.
+    /// is used: by one Service, by several, or as an external load balancer (one that somebody else made). A load
+    /// balancer whose label says that this program does not manage it any more is also returned. `services` contains
+    /// the UIDs of the Services. Makes no API call.
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
     /// Returns the certificates of the HTTPS ports of the load balancers that these Services use. `services` contains
