@@ -188,8 +188,7 @@ pub struct ZoneValues {
     /// The zone label that a new node on this server gets. `None` means that a new node gets no zone label.
     pub wanted: Sourced<Option<String>>,
     /// The data center and the location of the server. A setting decides which of the two becomes the zone label of the
-    /// server's node. Both texts are always present, and a text is empty when the API does not report the data center
-    /// or the location.
+    /// server's node. Both texts are always present, and a text is empty when it is not known.
     pub possible: [String; 2],
     /// Whether the setting `HCLOUD_INSTANCES_ZONE_LABEL` decides which of the possible zone labels a new node gets.
     /// When this setting is unset, the value of `--cloud-provider` decides.

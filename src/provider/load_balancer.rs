@@ -369,7 +369,7 @@ pub struct Sizing {
 pub struct CheaperType {
     #[serde(rename = "type")]
     pub kind: String,
-    /// The monthly price without taxes.
+    /// The monthly price without taxes, in the currency of the Hetzner account.
     pub monthly_price: f64,
 }
 
@@ -798,7 +798,7 @@ named! {
     }
 }
 
-/// A port of a load balancer, with its owner.
+/// A port of a load balancer, with the Service that owns it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PortOwner {
     pub port: u16,

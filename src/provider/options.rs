@@ -47,10 +47,10 @@ named! {
     #[derive(Deserialize)]
     #[serde(rename_all = "lowercase")]
     ZoneLabel {
-        /// The data center, e.g. `nbg1-dc3`. For a cloud server it is the old name that hcloud-cloud-controller-manager
-        /// writes.
+        /// The zone label names the data center of the server, e.g. `nbg1-dc3`. For a cloud server this is the data
+        /// center's old name, which hcloud-cloud-controller-manager writes, too.
         Datacenter = "datacenter",
-        /// The location, e.g. `nbg1`.
+        /// The zone label names the location of the server, e.g. `nbg1`.
         Location = "location",
     }
 }

@@ -18,7 +18,7 @@ use crate::text::{self, is_label_key, is_label_value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// How many labels a node can get from the labels of its server.
+/// The greatest number of labels that a node can get from the labels of its server.
 const SERVER_LABELS_AT_MOST: usize = 16;
 
 /// The greatest total size, in bytes, of the labels that a node gets from its server. An annotation of the node also

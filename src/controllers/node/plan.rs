@@ -136,7 +136,8 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
             plan.server = ServerMatch::Matched(Box::new(instance.clone()), by);
             plan.note_match(instance, by);
             if let Some(finding) = index.claimed_twice(instance, node) {
-                // Another node names the same server, so nothing is changed on this node.
+                // Another node claims the same server, by its provider ID or by its name. This node does not get the
+                // server, so nothing is changed on this node.
                 plan.block_if_new(finding);
             } else if let Some(instances) = provider.instances() {
                 plan.note_other_name(instance, by);
