@@ -99,8 +99,8 @@ pub trait Snapshot: Send + Sync {
     /// Whether this snapshot of the cloud contains all data that a plan for this Service needs. Makes no API call.
     fn covers(&self, service: &Service) -> bool;
 
-    /// Returns the same snapshot with a new list of load balancer types. Calls the API, unless the list was read lately.
-    /// `None` when the cloud has no such list.
+    /// Returns the same snapshot with a new list of load balancer types. Calls the API only if the list was not read
+    /// lately. `None` when the cloud has no such list.
     fn with_new_types(&self, _urgency: Urgency) -> Option<Arc<dyn Snapshot>> {
         None
     }
@@ -659,8 +659,8 @@ impl LoadBalancerPlan {
         self.left_out.iter().any(|left| left.node == node && departs(left.state))
     }
 
-    /// Removes the fields, targets, ports and certificates of the load balancer, which only people read. For twenty
-    /// load balancers with a hundred targets each, these lists would take most of the daemon's memory.
+    /// Removes the data of the load balancer that only people read: its fields, targets, ports and certificates. For
+    /// twenty load balancers with a hundred targets each, these lists would take most of the daemon's memory.
     pub fn drop_details(&mut self) {
         self.fields = Vec::new();
         self.left_out.iter_mut().for_each(|node| node.node = String::new());

@@ -274,15 +274,15 @@ pub struct Cluster {
 }
 
 /// What a plan must know about earlier targets to decide which nodes become targets: which targets were removed often,
-/// how many have lost their places to nodes with pods, and on which nodes pods run.
+/// how many were replaced by nodes with pods, and on which nodes pods run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetHistory {
     /// The targets that must not be removed now, because they were removed too often within the last hour. Only two
     /// kinds of removals count: those because the node will stop soon, and those because a node with pods needed the
     /// place. An entry is the ID of the load balancer and the name of the node.
     pub removed_often: HashSet<(u64, String)>,
-    /// How many targets of each load balancer have lost their places to nodes with pods within the last minute. The key
-    /// is the ID of the load balancer.
+    /// The number of targets of each load balancer that were replaced by nodes with pods within the last minute. The
+    /// key is the ID of the load balancer.
     pub exchanged: HashMap<u64, usize>,
     /// On which nodes pods of Services run. Only Services that prefer nodes with pods as targets are included, because
     /// the EndpointSlices of other Services are not read.

@@ -637,8 +637,8 @@ fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
     changes
 }
 
-/// Whether the condition `NetworkUnavailable` of the node says that a route controller has made the node's route.
-/// Network plugins write other reasons into this condition.
+/// Whether the condition `NetworkUnavailable` of the node says that a route controller has made the node's route. A
+/// network plugin that writes this condition gives it another `reason`, which does not count.
 fn had_its_route(node: &KubeNode) -> bool {
     node.status.conditions.iter().any(|condition| {
         condition.kind == NETWORK_UNAVAILABLE

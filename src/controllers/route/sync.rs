@@ -289,8 +289,9 @@ impl<'a> RouteSync<'a> {
             made.push((object, change.json()));
         }
         for (change, error) in self.refused {
-            // When the cloud has refused to add a node's route, the field `obstacle` of the node's plan has this error.
-            // The loop over the nodes below reports it. It must not be reported twice, so it is left out here.
+            // When the cloud has refused to add a node's route, the field `obstacle` of the node's plan has the error.
+            // The loop over the nodes below reports this error, so it is not also reported here as the error of the
+            // change.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
             if change.is_deletion || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);
