@@ -270,7 +270,7 @@ fn lint_with_a_token_checks_names_and_limits() {
     let read = lint(&env(&sandbox), &[], &auto(&[("type-max", "lb11")]));
     read.prints("6 TCP ports, but a load balancer of type lb11 takes at most 5");
     let read = lint(&env(&sandbox), &[], &auto(&[("type-max", "lb12")])).with_code(1);
-    read.prints("type-max: there is no type \"lb12\"");
+    read.prints("type-max: there is no load balancer type \"lb12\"");
     let no_network = common::with(env(&sandbox), &[("HCLOUD_NETWORK", "nowhere")]);
     lint(&no_network, &[], &six).with_code(1).warns("nowhere");
     assert!(!sandbox.calls().calls().iter().any(|call| call.is_write()

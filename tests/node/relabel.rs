@@ -233,7 +233,7 @@ fn values_of_persons_foreign_nodes_and_new_nodes_stay_and_the_plan_says_so() {
         "! node/worker-1  warning: label failure-domain.beta.kubernetes.io/zone has the value \"rack-7\", which does not come from ccm",
         "so ccm leaves the label unchanged",
         "! node/worker-2  warning: the node has no label failure-domain.beta.kubernetes.io/zone",
-        "! node/foreign  warning: provider ID \"k3s://worker-3\" belongs to another cloud provider",
+        "! node/foreign  warning: another cloud-controller-manager has set provider ID \"k3s://worker-3\"",
         "! node/worker-3  warning: the node's provider ID",
     ] {
         ran.prints(part);

@@ -93,13 +93,16 @@ pub(super) fn provider_ids(view: &DoctorView) -> CheckResult {
                 .to_owned()
         } else if plan.would_match {
             format!(
-                "to make this node a target of load balancers, set {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match, with \
-                 which {} would be matched; to make it a full node, {}",
+                "to make this node a target of load balancers, set {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match, which \
+                 finds the server of {}; to have the node managed fully, {}",
                 counted(count, "node"),
                 join_anew(&plan.node)
             )
         } else {
-            format!("if the node runs on a server of this project, {}", join_anew(&plan.node))
+            format!(
+                "if the node runs on a server of this Hetzner Cloud project, {}",
+                join_anew(&plan.node)
+            )
         };
         let finding = finding.clone().with_fix(fix);
         Some(reported(outcome, &finding, &inspect(plan)))

@@ -108,10 +108,13 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
             plan.would_match = index.foreign(node).obstacle.is_none();
             let (id, ours) = (&node.spec.provider_id, provider.name());
             let message = format!(
-                "provider ID {id:?} belongs to another cloud provider (a provider ID of ccm begins with {ours}://), so \
-                 ccm does not change this node. This is right if the node runs in another cloud"
+                "another cloud-controller-manager has set provider ID {id:?} (one that ccm has set begins with \
+                 {ours}://), so ccm does not change this node. This is right if the node runs in another cloud"
             );
-            let fix = format!("if the node runs on a server of this project, {}", join_anew(node));
+            let fix = format!(
+                "if the node runs on a server of this Hetzner Cloud project, {}",
+                join_anew(node)
+            );
             let finding = Finding::warning(Reason::UnknownProviderIDPrefix, message);
             plan.findings.push(finding.with_fix(fix));
         }

@@ -121,7 +121,7 @@ const READ: [(PlacedKind, &str, bool, &str, &str); 3] = [
     (PlacedKind::VOLUMES, "persistentvolume", true,
         "the node affinity or zone label of the volume",
         "After the change, no pod on these nodes could use the volume, so ccm changes no zone label while such a \
-         volume exists. To change only other nodes, name these nodes in the command"),
+         volume exists. To relabel other nodes, name only those other nodes in the command"),
     (PlacedKind::DAEMON_SETS, "daemonset", false,
         "the node selector or node affinity of the DaemonSet",
         "After the change, its pods on these nodes are deleted at once. To keep them, change the DaemonSet first"),
@@ -171,14 +171,14 @@ fn dependents(kube: &KubeClient, plans: &[NodePlan]) -> Vec<Dependent> {
     all
 }
 
-/// Returns the name of the plan's node, and which value its zone label has and gets, for messages.
+/// Returns the name of the plan's node, and the values of its zone label before and after the change, for messages.
 fn zone_change(plan: &NodePlan) -> String {
     let name = plan.node.name();
     let changed = plan.other_fields.iter().find(|field| field.have != field.want);
     let value =
         |value: Option<&String>| value.map_or("none".to_owned(), |value| format!("{value:?}"));
     let (have, want) = changed.map_or((None, None), |it| (it.have.as_ref(), it.want.as_ref()));
-    format!("{name} has {} and gets {}", value(have), value(want))
+    format!("{name} would change from {} to {}", value(have), value(want))
 }
 
 /// Whether the object's rules, e.g. a node affinity, allow the node with its present labels, and would not allow it

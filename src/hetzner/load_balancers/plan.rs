@@ -129,8 +129,8 @@ impl BalancerSnapshot {
         };
         let Some(balancer) = self.balancers().with_id(id) else {
             return refuse(format!(
-                "the token's project has no load balancer with the ID {id}, which this command was given. Correct the \
-                 ID (hcloud load-balancer list shows all IDs), or set a token of the project that has the load balancer"
+                "the command names load balancer {id}, but the token's project has none with this ID. Correct the ID \
+                 (hcloud load-balancer list shows all IDs), or set a token of the project that has the load balancer"
             ));
         };
         let (to, assigns) = assign(balancer, of.service, of.cluster);

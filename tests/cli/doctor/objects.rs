@@ -15,11 +15,11 @@ fn broken_nodes_are_reported_with_the_fix() {
     each(&[
         ("hcloud-cloud-controller-manager's nodes",
             |world| { world.edit_node("worker-2", |node| node["spec"]["providerID"] = json!("hcloud://42")); },
-            "provider-ids: fail", &["node/worker-2: provider ID \"hcloud://42\"", "ccm-from-scratch://"],
+            "provider-ids: fail", &["has set provider ID \"hcloud://42\"", "ccm-from-scratch://"],
             "--cloud-provider=hcloud"),
         ("another cloud's node",
             |world| { world.edit_node("worker-2", |node| node["spec"]["providerID"] = json!("aws:///a/i-0")); },
-            "provider-ids: warn", &["does not change this node", "node/worker-2: provider ID \"aws:///a/i-0\""],
+            "provider-ids: warn", &["does not change this node", "has set provider ID \"aws:///a/i-0\""],
             "delete it (kubectl delete node worker-2), and let it join again, so that it gets a new providerID"),
         ("a kubelet without --cloud-provider=external", |world| {
             world.register("plain", None, "");

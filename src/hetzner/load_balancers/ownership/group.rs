@@ -446,9 +446,9 @@ impl<'a> Group<'a> {
                     .to_owned()
             }
             GroupUse::Shared(share) if share.namespace != self.service.namespace => format!(
-                "the Services that share the load balancer name it {ns}/{} (NAMESPACE/NAME), so only Services of \
-                 namespace {ns} decide about its settings. Remove this annotation, or set it on a Service of namespace \
-                 {ns} that shares the load balancer",
+                "Services share the load balancer under the name {ns}/{}, so only Services of namespace {ns} decide \
+                 about its settings. Remove this annotation, or set it on a Service of namespace {ns} that shares the \
+                 load balancer",
                 share.name,
                 ns = share.namespace
             ),
@@ -618,8 +618,8 @@ impl<'a> Group<'a> {
                 (Owner::Member | Owner::Gone, _) => {}
                 (Owner::Other, _) => {
                     return Some(format!(
-                        "load balancer {shown} already has this port, and the port belongs neither to this Service nor \
-                         to another one that shares the load balancer"
+                        "another owner already has this port on load balancer {shown}: the port belongs to no Service \
+                         that shares the load balancer"
                     ));
                 }
             }
