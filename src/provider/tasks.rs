@@ -71,7 +71,8 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
             }
             TaskPlace::Simulated { waiting } => {
                 // When `wait` is zero, no simulated time passes during this call. A task that the caller began at this
-                // very moment then has no time to end. So only a task that was begun earlier is chosen to run now.
+                // very moment is then not run now, because a task takes some time. Only a task that was begun earlier
+                // is chosen to run.
                 let now = clock::now();
                 let may_be_over =
                     |place: &usize| !wait.is_zero() || waiting.borrow()[*place].0 < now;

@@ -230,7 +230,7 @@ fn values_of_persons_foreign_nodes_and_new_nodes_stay_and_the_plan_says_so() {
     let ran = hcloud(&person(&sandbox, "location"), RELABEL).with_code(0);
     ran.prints("1 changed, 5 unchanged, 0 failed");
     for part in [
-        "! node/worker-1  warning: label failure-domain.beta.kubernetes.io/zone has the value \"rack-7\", which does not come from ccm",
+        "! node/worker-1  warning: label failure-domain.beta.kubernetes.io/zone has the value \"rack-7\", which a person or another program has set",
         "so ccm leaves the label unchanged",
         "! node/worker-2  warning: the node has no label failure-domain.beta.kubernetes.io/zone",
         "! node/foreign  warning: another cloud-controller-manager has set provider ID \"k3s://worker-3\"",

@@ -73,8 +73,8 @@ use crate::exchange::{Handler, Request, Response};
 /// locations `fsn1`, `nbg1` and `hel1` are in this zone.
 const ZONE: &str = "eu-central";
 
-/// The largest number of resources whose parsed JSON is kept in memory. A test with more resources rarely reads the
-/// same resource twice, so a kept value would not be used again.
+/// When the parsed JSON of this many resources is in memory, all of it is dropped. A test with more resources rarely
+/// reads the same resource twice, so the JSON would not be used again.
 const MOST_SHOWN: usize = 100;
 
 /// A simulated Hetzner Cloud with all its projects, and its metadata service.

@@ -11,7 +11,7 @@ use serde_json::Value;
 pub struct Text(String);
 
 impl Text {
-    /// Returns an empty text, which means that there is no document.
+    /// Returns an empty text. It stands for an answer without a JSON document.
     pub const fn none() -> Text {
         Text(String::new())
     }

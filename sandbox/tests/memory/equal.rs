@@ -30,8 +30,9 @@ fn steady(answer: &[u8]) -> String {
     text.split("\r\n").filter(counts).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns two equal configurations of an HTTP server for the API `half`. One is used in memory, and the other over a
-/// socket. When `effect` is given, a simulated fault with this effect applies to every call.
+/// Returns two equal configurations of an HTTP server for one of the two simulated APIs, which `half` names. One is
+/// used in memory, and the other over a socket. When `effect` is given, a simulated fault with this effect applies to
+/// every call.
 fn pair(half: Half, handler: &Arc<impl Handler + 'static>, effect: Option<Effect>) -> [Config; 2] {
     let config = || {
         let config = Config::new(half, handler.clone());

@@ -98,7 +98,7 @@ fn not_among(ip: IpAddr, instance: &Instance, addresses: &[Sourced<NodeAddress>]
     let list = text::some_of(&list.collect::<Vec<_>>());
     let message = format!(
         "{ip} is not an address of server {name:?} ({id}), whose addresses are {list}. Correct the flag. If {ip} is an \
-         address in a VPN, set {HCLOUD_INSTANCES_INTERNAL_IP_FROM}=kubelet instead"
+         address in a VPN, set {HCLOUD_INSTANCES_INTERNAL_IP_FROM}=kubelet for the daemon instead"
     );
     Finding::warning(Reason::InvalidProvidedNodeIP, message)
 }
@@ -156,13 +156,15 @@ pub(super) struct FromServer {
     pub findings: Vec<Finding>,
 }
 
-/// Returns the labels and taints that the labels of the server request for its node. An annotation of the node lists,
-/// with their values, the labels that this program has copied from the server. A label that still has the value in this
-/// list is changed or removed when the label of the server is. Any other label of the node belongs to people and stays.
+/// Returns the labels and taints that the node gets because its server has certain labels.
 ///
-/// `allows` says whether a label of a server is allowed to become a label of its node. A label that Kubernetes protects
-/// from kubelets is removed only if `allows` accepts it. Without this check, anybody who can write the annotation could
-/// make this program remove such a label.
+/// An annotation of the node remembers which labels this program has copied from the server, each with its value. When
+/// the label of the server is changed or removed, the label of the node is changed or removed, too, if it still has the
+/// remembered value. All other labels of the node belong to people and stay.
+///
+/// `allows` says whether a label of a server may become a label of its node. Kubernetes protects some labels from
+/// kubelets. This program removes such a label only if `allows` accepts it. Otherwise anybody who can write the
+/// annotation could make this program remove the label.
 pub(super) fn from_server(
     node: &KubeNode,
     instance: &Instance,

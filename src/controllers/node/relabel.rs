@@ -119,16 +119,16 @@ fn with_version_of(plan: &NodePlan, node: &KubeNode) -> Result<NodePlan, &'stati
 #[rustfmt::skip] // A row has the kind, the word and the answer, and then two texts in a line each.
 const READ: [(PlacedKind, &str, bool, &str, &str); 3] = [
     (PlacedKind::VOLUMES, "persistentvolume", true,
-        "the node affinity or zone label of the volume",
+        "The node affinity or zone label of the volume",
         "After the change, no pod on these nodes could use the volume, so ccm changes no zone label while such a \
          volume exists. To relabel other nodes, name only those other nodes in the command"),
     (PlacedKind::DAEMON_SETS, "daemonset", false,
-        "the node selector or node affinity of the DaemonSet",
+        "The node selector or node affinity of the DaemonSet",
         "After the change, its pods on these nodes are deleted at once. To keep them, change the DaemonSet first"),
     (PlacedKind::PODS, "pod", false,
-        "the node selector or node affinity of the pod",
-        "A running pod goes on, but it can't be scheduled to these nodes again, unless the object that creates the pod \
-         is changed first"),
+        "The node selector or node affinity of the pod",
+        "After the change, a running pod goes on, but it can't be scheduled to these nodes again. To keep this \
+         possible, change the object that creates the pod first"),
 ];
 
 /// The end of the message about a kind of objects (volumes, DaemonSets or pods) that could not be read. It says that
@@ -152,7 +152,8 @@ fn dependents(kube: &KubeClient, plans: &[NodePlan]) -> Vec<Dependent> {
             Ok((found, count)) => {
                 for (name, nodes) in found {
                     let why = format!(
-                        "{rules} allows these nodes only with their present zone label ({}): {nodes}. {effect}",
+                        "this command would change the zone label ({}) of {nodes}. {rules} allows these nodes only with \
+                         the present value. {effect}",
                         TopologyLabel::Zone.stable_key()
                     );
                     add(format!("{word}/{name}"), why, *is_obstacle);
@@ -178,7 +179,7 @@ fn zone_change(plan: &NodePlan) -> String {
     let value =
         |value: Option<&String>| value.map_or("none".to_owned(), |value| format!("{value:?}"));
     let (have, want) = changed.map_or((None, None), |it| (it.have.as_ref(), it.want.as_ref()));
-    format!("{name} would change from {} to {}", value(have), value(want))
+    format!("{name} from {} to {}", value(have), value(want))
 }
 
 /// Whether the object's rules, e.g. a node affinity, allow the node with its present labels, and would not allow it

@@ -1,6 +1,7 @@
 //! Compares the zone labels of an initialised node with the zone labels that a new node on the same server would get.
 
 use crate::kube::KubeNode;
+use crate::provider::variables::HCLOUD_INSTANCES_ZONE_LABEL;
 use crate::provider::{Field, TopologyLabel, ZoneValues};
 
 /// The beta key and the stable key of the zone label. In Kubernetes, the cloud-node controller copies the value of the
@@ -36,8 +37,9 @@ impl ZoneState {
             )),
             Some(value) if zone.possible.iter().any(|it| it == value) && is_known => None,
             Some(value) => Some(format!(
-                "label {beta} has the value {value:?}, which does not come from ccm (for the server of this node, ccm \
-                 sets {datacenter:?} or {location:?}), so ccm leaves the label unchanged"
+                "label {beta} has the value {value:?}, which a person or another program has set, so ccm leaves the \
+                 label unchanged. ccm itself sets {datacenter:?} or {location:?}, as \
+                 {HCLOUD_INSTANCES_ZONE_LABEL} says"
             )),
         };
         ZoneState { fields: ZONE_KEYS.map(field), stays }

@@ -249,7 +249,8 @@ impl ObservedServices {
         self.cluster.matched = servers_of(true);
         for (node, server, _) in &named {
             let name = || node.name().to_owned();
-            // The addresses in the node's status are not used, because its kubelet writes them.
+            // Only of a dedicated server are the addresses needed here, because its target is an IP. They are taken
+            // from the server and not from the status of the node, because the kubelet could write any address there.
             let public = server.public_ipv4.filter(|_| server.id.dedicated().is_some());
             if server.id.cloud().is_some() {
                 self.cluster.servers.entry(server.id).or_insert_with(name);

@@ -16,13 +16,15 @@ use crate::provider::{InstanceId, ProviderId};
 use std::collections::BTreeSet;
 
 /// Returns why the load balancer must not be changed. The reason is that one of its targets is the server of a node
-/// that this program does not manage, so that this program would remove the target and stop its traffic. The provider
-/// ID of such a node is one of the other profile, i.e. of the other value of `--cloud-provider` (`ccm-from-scratch` or
-/// `hcloud`), or one of another program, e.g. `hetzner://42`. The node belongs to the target when its provider ID ends
-/// in the number of the target's server.
+/// that this program does not manage. This program would remove the target, and the node would get no more traffic.
 ///
-/// A target whose server also belongs to a node of this program is no reason. Otherwise anybody who creates a Node with
-/// the number of another node's server could stop all changes. `None` when there is no reason.
+/// Such a node has a provider ID of another program, e.g. `hetzner://42`, or a provider ID that this program gives with
+/// the other value of `--cloud-provider` (`ccm-from-scratch` or `hcloud`). The number at the end of the provider ID is
+/// the target's server.
+///
+/// A target whose server also belongs to a node of this program is no reason. Otherwise anybody who may create a Node
+/// could stop all changes, with a Node whose provider ID has the number of another node's server. `None` when there is
+/// no reason.
 pub(super) fn serves_foreign_node(context: &PlanContext, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();

@@ -84,7 +84,8 @@ pub(in crate::hetzner) fn observe(
     Ok(snapshot)
 }
 
-/// Returns the list of load balancer types, and whether it is too old for a choice that is written.
+/// Returns the list of load balancer types. Also returns whether the list is too old for a write. A type that is only
+/// displayed may be chosen from an old list.
 fn read_types(
     project: &Project,
     is_good: impl FnOnce(Duration, &[BalancerType]) -> bool,

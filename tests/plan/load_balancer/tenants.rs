@@ -160,7 +160,7 @@ fn a_guest_decides_nothing_about_the_whole_load_balancer() {
     let plan = cluster.plan("shop.guest");
     let says = |name: &str| {
         let key = format!(
-            "{name} has no effect, because Services share the load balancer under the name default/edge"
+            "{name} has no effect, because the load balancer is shared under the name default/edge"
         );
         plan.findings.iter().any(|one| one.message.contains(&key))
     };

@@ -446,8 +446,8 @@ impl<'a> Group<'a> {
                     .to_owned()
             }
             GroupUse::Shared(share) if share.namespace != self.service.namespace => format!(
-                "Services share the load balancer under the name {ns}/{}, so only Services of namespace {ns} decide \
-                 about its settings. Remove this annotation, or set it on a Service of namespace {ns} that shares the \
+                "the load balancer is shared under the name {ns}/{}, so only Services of namespace {ns} decide about its \
+                 settings. Remove this annotation, or set it on a Service of namespace {ns} that shares the \
                  load balancer",
                 share.name,
                 ns = share.namespace
