@@ -55,6 +55,9 @@ const BALANCERS_CALL: Duration = Duration::from_secs(60);
 /// between two checks that read ten pages each. The checks thus take at most 1,200 calls an hour.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
+/// For how long it is remembered that the Namespaces could not be read.
+const UNREAD_KEPT: Duration = Duration::from_secs(60);
+
 /// The result of the last call in [`Apis::instances_around`]: the server IDs that were requested, and the servers that
 /// the call returned.
 type Around = (BTreeSet<u64>, Arc<Vec<Instance>>);
@@ -84,6 +87,7 @@ pub struct Apis {
     services: Cached<kube::ServiceList>,
     any_services: Cached<Vec<Arc<kube::AnyService>>>,
     secrets: Secrets,
+    namespaces: Cached<provider::NamespaceDefaults>,
     cloud: CloudLists,
     /// The greatest allowed age of the list of dedicated servers. This is the setting `ROBOT_CACHE_TIMEOUT`.
     pub dedicated_max_age: Duration,
@@ -125,6 +129,7 @@ impl Apis {
             services: Cached::default(),
             any_services: Cached::default(),
             secrets: Secrets::default(),
+            namespaces: Cached::default(),
             cloud: CloudLists::default(),
             dedicated_max_age: DEDICATED_MAX_AGE,
             dedicated: DedicatedList::default(),
@@ -167,6 +172,29 @@ impl Apis {
                 Ok(all)
             })
             .map_err(CacheError::Kube)
+    }
+
+    /// Returns the defaults of all Namespaces, no older than `max_age`. When they could not be read, this is cached for
+    /// [`UNREAD_KEPT`] at most. When a setting turns these defaults off, the result is empty, and no call is made.
+    pub fn namespaces(&self, max_age: Duration) -> Arc<provider::NamespaceDefaults> {
+        if self.kube.scope.defaults.is_none() {
+            return Arc::default();
+        }
+        let is_fresh = |view: &View<provider::NamespaceDefaults>| {
+            let is_unread = view.value.unread.is_some();
+            view.age() <= if is_unread { max_age.min(UNREAD_KEPT) } else { max_age }
+        };
+        let before = self.namespaces.last().map(|view| view.value).unwrap_or_default();
+        let read = || {
+            let read = self.kube.namespace_defaults().unwrap_or_default();
+            for new in read.without_effect.iter().filter(|new| !before.without_effect.contains(new))
+            {
+                log::warn!("{}", provider::NamespaceDefaults::no_effect(new));
+            }
+            Ok::<_, std::convert::Infallible>(read)
+        };
+        let Ok(view) = self.namespaces.get_if(is_fresh, read);
+        view.value
     }
 
     /// Returns all known UIDs that the Service `default/kubernetes` has had over time. It gets a new UID when it is

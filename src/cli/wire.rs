@@ -216,6 +216,10 @@ pub(super) fn service_scope(settings: &Settings) -> kube::ServiceScope {
         class: settings.load_balancer_class.value.clone(),
         selector: settings.service_selector.value.clone().unwrap_or_default(),
         annotations: Some(hetzner::load_balancers::annotations::kind_of),
+        defaults: settings
+            .load_balancers_namespace_defaults
+            .value
+            .then_some(hetzner::load_balancers::annotations::is_default),
     }
 }
 

@@ -216,6 +216,9 @@ pub struct ServiceScope {
     /// Says whether the code for Hetzner knows the annotation with this key. Unknown annotations are then not stored.
     /// With `None`, every annotation is stored.
     pub annotations: Option<fn(&str) -> AnnotationKind>,
+    /// Says whether an annotation with this key is a default for Services when a Namespace has it. `None` means that
+    /// Namespaces have no defaults. They are then not read.
+    pub defaults: Option<fn(&str) -> bool>,
 }
 
 impl ServiceScope {

@@ -295,7 +295,8 @@ settings! {
     /// one keeps its type.
     HCLOUD_LOAD_BALANCERS_TYPE [kind = parsed(values::text)] => { kind: ValueKind::Text("TYPE"), }
 
-    /// Location in which load balancers are created, e.g. fsn1. Not together with HCLOUD_LOAD_BALANCERS_NETWORK_ZONE.
+    /// Location in which load balancers are created, e.g. fsn1. The value auto means the location of most of the targets
+    /// of the load balancer, also in profile hcloud. Not together with HCLOUD_LOAD_BALANCERS_NETWORK_ZONE.
     /// Unset: the location of most nodes; in profile hcloud the Service must then set it.
     HCLOUD_LOAD_BALANCERS_LOCATION [location = parsed(values::text)] => { kind: ValueKind::Text("LOCATION"), }
 
@@ -366,6 +367,10 @@ settings! {
     /// Whether nodes that run pods become targets first, when the type takes fewer targets than there are nodes. This is
     /// the default of the annotation prefer-nodes-with-pods: ccm help services. Unset: no.
     HCLOUD_LOAD_BALANCERS_PREFER_NODES_WITH_PODS [prefer_nodes_with_pods = parsed(boolean)] => {}
+
+    /// Whether annotations of a Namespace are defaults for the Services in it. They come after the annotations of a
+    /// Service, and before these variables: ccm help services. Needs the right to list namespaces.
+    HCLOUD_LOAD_BALANCERS_NAMESPACE_DEFAULTS load_balancers_namespace_defaults: bool = parsed(boolean) => { default: Some("false"), }
 
     /// Whether nodes with a provider ID of another provider, or without one, can be targets. match: they are targets when
     /// exactly one server has their name, and they report an address of it. ccm writes nothing to them: ccm help nodes.

@@ -3,15 +3,15 @@
 //! program seems to run with the wrong value of `--cloud-provider` (`ccm-from-scratch` or `hcloud`), or it has replaced
 //! another cloud-controller-manager.
 
-use super::annotations;
 use super::annotations::parser::AnnotationParser;
-use super::desired::Desired;
+use super::annotations::{self, Annotation, AnnotationScope};
+use super::desired::{Desired, Whole};
 use super::diff::USUAL_TYPE;
 use super::model::balancer::BalancerType;
 use super::ownership::context::PlanContext;
 use super::ownership::labels::Labelled;
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_FOREIGN_NODES;
-use crate::provider::{Finding, InstanceId, ProviderId, Reason};
+use crate::provider::{Finding, InstanceId, ProviderId, Reason, Source, Sourced};
 use std::collections::BTreeSet;
 
 /// Returns why the load balancer must not be changed: one of its targets is a node that this program does not manage.
@@ -54,6 +54,61 @@ pub(super) fn serves_foreign_node(context: &PlanContext, balancer: Labelled) -> 
         own.name(),
         other.name()
     ))
+}
+
+/// Reports each default of a Namespace that is unknown and that the Service does not set itself. While there is one, no
+/// load balancer is created. On an existing load balancer, such fields stay as they are.
+pub(super) fn report_unknown(
+    parser: &mut AnnotationParser,
+    context: &PlanContext,
+    there: Option<Labelled>,
+) {
+    let has_settings = !context.group.is_external() && !context.group.has_no_decider();
+    let counts = |annotation: &&'static Annotation| {
+        (has_settings || annotation.scope != AnnotationScope::Whole) && !parser.sets(annotation)
+    };
+    let whys = annotations::TABLE.iter().copied().filter(counts);
+    let whys: BTreeSet<&str> = whys.filter_map(|annotation| context.unknown(annotation)).collect();
+    for why in whys {
+        if there.is_some() || context.group.is_external() {
+            let stays = "what the Service does not set itself stays as it is";
+            let why = format!("{why}; until this is corrected, {stays}");
+            parser.warning(Reason::SyncLoadBalancerFailed, why);
+        } else {
+            let instead = "no load balancer is created until this is corrected, or until the Service sets it itself";
+            parser.problem(format!("{why}; {instead}"));
+        }
+    }
+}
+
+/// Removes from the settings of an existing load balancer those with which it could not stay as it is while a default of
+/// the Namespace is unknown. A type that does not exist is unknown, too.
+pub(super) fn keep_unknown(
+    parser: &mut AnnotationParser,
+    context: &PlanContext,
+    whole: &mut Whole,
+    there: Option<Labelled>,
+) {
+    let types = context.observed.types.as_deref();
+    let is_wrong = |kind: &mut Sourced<String>| {
+        matches!(kind.source, Source::Namespace(_))
+            && there.is_none_or(|there| there.load_balancer_type.name != kind.value)
+            && types.is_some_and(|types| types.iter().all(|other| other.name != kind.value))
+    };
+    if let Some(wrong) = whole.kind.take_if(is_wrong) {
+        let why = format!(
+            "{}: there is no type {}; until this is corrected, the load balancer keeps its type",
+            wrong.source,
+            crate::text::quoted(&wrong.value)
+        );
+        parser.warning(Reason::SyncLoadBalancerFailed, why);
+    }
+    let is_subnet_unknown = context.is_unknown(&annotations::PRIVATE_SUBNET_IP_RANGE);
+    whole.attach.take_if(|attach| {
+        let is_attached = there.is_some_and(|there| there.attached(attach.network).is_some());
+        let asks = attach.range.is_some() || attach.ip.is_some();
+        is_subnet_unknown && !asks && !is_attached
+    });
 }
 
 /// Returns the type that the load balancer should have. The annotation `type` sets it, or else the environment variable

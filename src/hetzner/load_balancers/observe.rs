@@ -7,6 +7,7 @@ use super::diff::primary_ips;
 use super::diff::subnets;
 use super::model::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use super::ownership::context::{BalancerSnapshot, ObservedBalancers, Project};
+use super::ownership::defaults::ServiceDefaults;
 use super::ownership::labels::Labelled;
 use crate::hetzner::api::{Api, CachedList, Resource};
 use crate::hetzner::networks::{ApiNetwork, Subnet};
@@ -45,7 +46,7 @@ pub(in crate::hetzner) fn observe(
     let is_budget_low = api.is_put_off(Urgency::CanWait);
     let observed = ObservedBalancers { balancers, is_budget_low, ..ObservedBalancers::default() };
     let mut snapshot = BalancerSnapshot::new(project, observed);
-    let wanted: Vec<&str> = services
+    let wanted: Vec<String> = services
         .iter()
         .filter(|service| needs_types(&snapshot, service))
         .map(|service| wanted_type(&snapshot.project, service).unwrap_or_default())
@@ -54,7 +55,8 @@ pub(in crate::hetzner) fn observe(
         let is_good = |age: Duration, types: &[BalancerType]| {
             // An empty name means that the Service does not ask for a particular type. Then the list need not contain
             // any particular type.
-            let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
+            let has =
+                |name: &String| name.is_empty() || types.iter().any(|kind| kind.name == *name);
             age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
         };
         let types = earlier.types.get(|| None, is_good, || api.list("", urgency))?;
@@ -117,9 +119,10 @@ fn own<'a>(snapshot: &'a BalancerSnapshot, service: &Service) -> Option<Labelled
     is_alone.then_some(*balancer)
 }
 
-fn wanted_type<'a>(project: &'a Project, service: &'a Service) -> Option<&'a str> {
-    let default = project.defaults.kind.as_ref();
-    value_of(service, &annotations::TYPE).or_else(|| default.map(|kind| kind.value.as_str()))
+fn wanted_type(project: &Project, service: &Service) -> Option<String> {
+    let default = ServiceDefaults::of(&project.defaults, service).values;
+    let default = || default.kind.as_ref().map(|kind| kind.value.clone());
+    value_of(service, &annotations::TYPE).map(str::to_owned).or_else(default)
 }
 
 /// Whether the list of Primary IPs must be read. It is needed only for a new load balancer, because an existing load

@@ -5,7 +5,7 @@
 use super::annotations as a;
 use super::annotations::parser::AnnotationParser;
 use super::change::{BalancerAction, BalancerChange, boxed};
-use super::checks::{check_services, kind};
+use super::checks::{check_services, keep_unknown, kind, report_unknown};
 use super::desired::uploads::shown;
 use super::diff::{Diff, Differences, primary_ips, status, subnets};
 use super::leave::{
@@ -230,6 +230,10 @@ impl<'a> Settled<'a> {
         if let Some(attach) = whole.and_then(|whole| whole.attach.as_mut()) {
             subnets::leave_out_refused(&mut self.parser, context, attach, there);
         }
+        if let Some(whole) = self.desired.whole.as_mut().filter(|_| there.is_some()) {
+            keep_unknown(&mut self.parser, context, whole, there);
+        }
+        report_unknown(&mut self.parser, context, there);
         let kind = kind(&mut self.parser, context, &self.desired, there);
         check_services(&mut self.parser, context, &self.desired, kind, there);
         self.parser.end_whole(there.is_some());

@@ -12,6 +12,7 @@ use super::desired::{Desired, desired};
 use super::diff::targets::need_servers;
 use super::observe::covers;
 use super::ownership::context::{BalancerSnapshot, PlanContext};
+use super::ownership::defaults::ServiceDefaults;
 use super::ownership::facts::{is_allowed, is_in_status};
 use super::ownership::find::{
     FoundBalancer, Unfound, find, rests_on_owners, rests_on_services, why_asked_too_late,
@@ -95,7 +96,12 @@ impl BalancerSnapshot {
     ) -> PlanContext<'a> {
         let balancers = self.balancers();
         let known = (!self.observed.is_for_manifests).then_some(balancers);
+        let group = group(parser, of.service, known, of.cluster, stays_on);
+        let first = group.deciders.first().copied().unwrap_or(of.service);
+        let defaults = |service| ServiceDefaults::of(&self.project.defaults, service);
         PlanContext {
+            defaults: defaults(first),
+            own_defaults: defaults(of.service),
             project: &self.project,
             observed: &self.observed,
             balancers,
@@ -103,7 +109,7 @@ impl BalancerSnapshot {
             nodes: of.nodes,
             cluster: of.cluster,
             certificates: self.observed.certificates.as_deref().unwrap_or_default(),
-            group: group(parser, of.service, known, of.cluster, stays_on),
+            group,
         }
     }
 }
@@ -163,7 +169,10 @@ fn needs(
     let needs_servers = |found: &FoundBalancer| {
         parser.problems.is_empty() && need_servers(context, desired, found.balancer())
     };
-    let servers = services || found.as_ref().is_ok_and(needs_servers);
+    // The location of a new load balancer can depend on the locations of the servers.
+    let is_placed = |found: &FoundBalancer| found.balancer().is_none() && desired.is_place_auto();
+    let servers =
+        services || found.as_ref().is_ok_and(|found| needs_servers(found) || is_placed(found));
     Needs { servers, services, project: false }
 }
 

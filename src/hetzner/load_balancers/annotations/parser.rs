@@ -167,6 +167,24 @@ impl<'a> AnnotationParser<'a> {
         all.any(|set| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
     }
 
+    /// Whether the Service sets the annotation, so that its default does not count for the load balancer or any of its
+    /// TCP ports. Labels never count as set, because those of the default are added to those of the Service.
+    pub(crate) fn sets(&self, annotation: &'static Annotation) -> bool {
+        let is_place = [a::LOCATION.name, a::NETWORK_ZONE.name].contains(&annotation.name);
+        let is_set = |port: Option<&ServicePort>| {
+            let set = self.place(annotation, port).and_then(|place| self.set.get(&place));
+            set.is_some_and(|set| is_place || !set.value.is_empty())
+        };
+        match annotation.scope {
+            _ if annotation.name == a::LABELS.name => false,
+            AnnotationScope::Port => {
+                let tcp = |port: &&ServicePort| port.protocol == Protocol::Tcp;
+                self.service.ports.iter().filter(tcp).all(|port| is_set(Some(port)))
+            }
+            AnnotationScope::Whole | AnnotationScope::Service => is_set(None),
+        }
+    }
+
     /// Whether one of the annotation's values was read and could not be parsed.
     pub(crate) fn is_bad(&self, annotation: &'static Annotation) -> bool {
         self.values(annotation).any(|set| set.is_bad)

@@ -21,6 +21,12 @@ pub fn kind_of(key: &str) -> AnnotationKind {
     }
 }
 
+/// Whether an annotation with this key is a default for Services when a Namespace has it. These are the annotations
+/// whose default a variable can set, without a port after a dot.
+pub fn is_default(key: &str) -> bool {
+    TABLE.iter().any(|row| row.variable.is_some() && row.has_key(key))
+}
+
 /// An annotation that a Service can have.
 #[derive(Debug)]
 pub struct Annotation {
@@ -91,8 +97,9 @@ table! {
     TYPE = of(Whole, "type", "e.g. `lb11`").variable(HCLOUD_LOAD_BALANCERS_TYPE);
 
     /// Location in which the load balancer is created; it can't be moved later. Wins over `network-zone`. An empty
-    /// value unsets the environment default. Both unset: the location of most nodes (profile `hcloud`: an error).
-    LOCATION = of(Whole, "location", "e.g. `fsn1`").variable(HCLOUD_LOAD_BALANCERS_LOCATION);
+    /// value unsets the default. `auto`: the location of most of its targets, as the list of servers has it, at which
+    /// the type is offered. Both unset: the location of most nodes (profile `hcloud`: an error).
+    LOCATION = of(Whole, "location", "e.g. `fsn1`, or `auto`").variable(HCLOUD_LOAD_BALANCERS_LOCATION);
 
     /// Network zone in which the load balancer is created, when the location does not matter.
     NETWORK_ZONE = of(Whole, "network-zone", "e.g. `eu-central`").variable(HCLOUD_LOAD_BALANCERS_NETWORK_ZONE);
@@ -290,6 +297,12 @@ impl Annotation {
 
     pub fn is_read(&self) -> bool {
         !self.meaning.is_empty()
+    }
+
+    /// Whether this is the key of the annotation, without a port after a dot.
+    pub(crate) fn has_key(&self, key: &str) -> bool {
+        let name = key.strip_prefix(PREFIX);
+        name.is_some_and(|name| name.eq_ignore_ascii_case(self.name))
     }
 
     /// Returns an example of a value. The example is the first text in backquotes in `form`.

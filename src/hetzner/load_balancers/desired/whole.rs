@@ -8,24 +8,30 @@ use crate::hetzner::load_balancers::annotations::parser::{
     AnnotationParser, first_to_decide, value_of,
 };
 use crate::hetzner::load_balancers::annotations::values as v;
-use crate::hetzner::load_balancers::annotations::{self as a, Annotation, PREFIX};
+use crate::hetzner::load_balancers::annotations::{self as a, Annotation};
 use crate::hetzner::load_balancers::model::balancer::{
     Algorithm, BalancerPrivateNet, LoadBalancer,
 };
 use crate::hetzner::load_balancers::ownership::context::{PlanContext, default_source};
-use crate::hetzner::load_balancers::ownership::labels::is_of_program;
+use crate::hetzner::load_balancers::ownership::defaults::{STAYS, ServiceDefaults, allowed_labels};
+use crate::hetzner::load_balancers::ownership::judge::owned;
+use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
-    AddressKind, InstanceId, Labels, OfferedNode, ProviderId, Reason, Service, ServiceName, Source,
-    Sourced, TrafficPolicy,
+    AddressKind, InstanceId, LoadBalancerDefaults, NamespaceAnnotations, OfferedNode, ProviderId,
+    Reason, Service, ServiceName, Source, Sourced, TrafficPolicy,
 };
 use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
+
+/// The value of `location` for the location of most targets.
+pub(crate) const AUTO: &str = "auto";
 
 /// The load balancer that a Service asks for.
 pub(crate) struct Desired {
@@ -120,6 +126,15 @@ pub(crate) enum NodeMachine {
     },
 }
 
+impl NodeMachine {
+    pub(crate) fn id(self) -> InstanceId {
+        match self {
+            NodeMachine::Server(id) => InstanceId::Cloud(id),
+            NodeMachine::Dedicated { number, .. } => InstanceId::Dedicated(number),
+        }
+    }
+}
+
 /// The content of the Service's status: a host name instead of IPs, the `ipMode`, and which addresses are left out.
 pub(crate) struct InStatus {
     pub(crate) hostname: Option<String>,
@@ -164,25 +179,63 @@ impl Desired {
         self.whole.as_ref()?.public.as_ref()
     }
 
+    /// Whether a new load balancer is created at the location of most of its targets.
+    pub(crate) fn is_place_auto(&self) -> bool {
+        let location = self.whole.as_ref().and_then(|whole| whole.place.location.as_ref());
+        location.is_some_and(|location| location.value == AUTO)
+    }
+
     pub(crate) fn attach(&self) -> Option<&Attach> {
         self.whole.as_ref()?.attach.as_ref()
     }
 }
 
+/// How the load balancer of the Service is reached now, and how it reaches its targets. This stays as it is while the
+/// defaults of the Namespace are not known.
+struct PresentNetwork {
+    is_by_private: bool,
+    is_without_ipv6: bool,
+    is_without_private: bool,
+}
+
+impl PresentNetwork {
+    fn of(context: &PlanContext) -> PresentNetwork {
+        let there = owned(context.balancers, context.service, context.cluster).next();
+        let shown = context.service.addresses.iter().filter_map(|text| text.parse::<IpAddr>().ok());
+        let has_private = |ip: IpAddr| {
+            let nets = there.into_iter().flat_map(|labelled| &labelled.balancer.private_net);
+            nets.filter_map(|net| net.ip).any(|other| ip == other)
+        };
+        let is_by_private = |labelled: Labelled| {
+            !labelled.balancer.public_net.enabled
+                || labelled.balancer.single_targets().any(|(_, by_private)| by_private)
+        };
+        PresentNetwork {
+            is_by_private: there.is_some_and(is_by_private),
+            is_without_ipv6: !shown.clone().any(|ip| ip.is_ipv6()),
+            is_without_private: !shown.clone().any(has_private),
+        }
+    }
+}
+
 /// Computes the desired state of the load balancer of a Service. `parser` collects the mistakes in the annotations.
 pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> Desired {
-    let (defaults, group) = (&context.project.defaults, &context.group);
+    let (group, present) = (&context.group, PresentNetwork::of(context));
     report_ignored_fields(parser, context.service);
     let whole = (!group.is_external()).then(|| whole(parser, context));
-    let mut switch = |annotation, default: &Option<Sourced<bool>>| {
-        let off = || Sourced::new(false, default_source(annotation));
-        let set = parser.read(annotation, None, v::boolean);
-        set.or_else(|| default.clone()).unwrap_or_else(off)
+    let mut switch = |annotation, default: &Option<Sourced<bool>>, present: bool| {
+        let set = parser.read(annotation, None, v::boolean).or_else(|| default.clone());
+        set.unwrap_or_else(|| match context.is_unknown(annotation) {
+            true => Sourced::new(present, STAYS),
+            false => Sourced::new(false, default_source(annotation)),
+        })
     };
-    let own_way = switch(&a::USE_PRIVATE_IP, &defaults.network.use_private_ip);
-    let without_ipv6 = switch(&a::IPV6_DISABLED, &defaults.network.disable_ipv6);
-    let private = &defaults.network.disable_private_ingress;
-    let without_private = switch(&a::DISABLE_PRIVATE_INGRESS, private);
+    let of_whole = &context.defaults.values.network.use_private_ip;
+    let own_way = switch(&a::USE_PRIVATE_IP, of_whole, present.is_by_private);
+    let own = &context.own_defaults.values.network;
+    let without_ipv6 = switch(&a::IPV6_DISABLED, &own.disable_ipv6, present.is_without_ipv6);
+    let private = &own.disable_private_ingress;
+    let without_private = switch(&a::DISABLE_PRIVATE_INGRESS, private, present.is_without_private);
     let hostname = parser.read(&a::HOSTNAME, None, v::hostname);
     let mut certificates = certificates(parser, context);
     upload(parser, context, &mut certificates);
@@ -214,9 +267,9 @@ fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     if context.group.has_no_decider() {
         return Whole::default();
     }
-    let defaults = &context.project.defaults;
+    let defaults = &context.defaults.values;
     let usual = |source| Sourced::new(Algorithm::RoundRobin, source);
-    let usual = || context.project.enforced(&a::ALGORITHM_TYPE).map(usual);
+    let usual = || context.enforced(&a::ALGORITHM_TYPE).map(usual);
     let algorithm = || defaults.algorithm.clone().or_else(usual);
     let disabled = parser.read(&a::DISABLE_PUBLIC_NETWORK, None, v::boolean);
     let disabled = disabled.or_else(|| defaults.network.disable_public_network.clone());
@@ -240,9 +293,9 @@ fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
 }
 
 fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace {
-    let defaults = &context.project.defaults;
+    let defaults = &context.defaults.values;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
-        // An annotation with an empty value cancels the default from the environment variable.
+        // An annotation with an empty value cancels the default.
         if parser.has(annotation, None) {
             parser.read(annotation, None, v::any)
         } else {
@@ -255,24 +308,15 @@ fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace 
     }
 }
 
-/// Parses a list of labels. A label by which another program finds its load balancers is left out, because a Service is
-/// not allowed to set it. Returns the other labels, and the keys of those that were left out.
-fn allowed_labels(text: &str) -> Result<(Labels, Vec<String>), String> {
-    let key_of = |item: &str| item.split_once('=').map_or(item, |(key, _)| key).trim().to_owned();
-    let is_left_out = |item: &&str| is_of_program(&key_of(item));
-    let (left_out, own): (Vec<&str>, Vec<&str>) = text.split(',').partition(is_left_out);
-    let labels = Labels::parse(&own.join(","))?;
-    Ok((labels, left_out.into_iter().map(key_of).collect()))
-}
-
-/// Returns the desired labels from the default in the settings and from the annotation. When both have a key, the
-/// annotation's value is used. A label by which another program finds its load balancers is left out. So when the load
+/// Returns the desired labels from the settings, from the annotation of the Namespace and from that of the Service. When
+/// several have a key, the value of the last of them is used. A label by which another program finds its load balancers is left out. So when the load
 /// balancer already has such a label, it stays unchanged.
 fn labels(
     parser: &mut AnnotationParser,
     context: &PlanContext,
 ) -> BTreeMap<String, Sourced<String>> {
     let set = parser.read(&a::LABELS, None, allowed_labels);
+    let set = [context.defaults.labels.clone(), set].into_iter().flatten();
     let set = set.map(|Sourced { value, source }| {
         let (labels, left_out) = value;
         if !left_out.is_empty() {
@@ -286,8 +330,9 @@ fn labels(
         }
         Sourced::new(labels, source)
     });
-    let all = [context.project.defaults.labels.clone(), set];
-    let labels = all.into_iter().flatten().flat_map(|Sourced { value, source }| {
+    let is_known = !context.defaults.is_unknown(&a::LABELS);
+    let of_settings = context.project.defaults.labels.clone().filter(|_| is_known);
+    let labels = of_settings.into_iter().chain(set).flat_map(|Sourced { value, source }| {
         value.0.into_iter().map(move |(key, value)| (key, Sourced::new(value, source.clone())))
     });
     labels.collect()
@@ -331,7 +376,7 @@ fn attach(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Attach
         }
         return None;
     };
-    let range = range.or_else(|| context.project.defaults.network.private_subnet.clone());
+    let range = range.or_else(|| context.defaults.values.network.private_subnet.clone());
     Some(Attach { network, ip, range })
 }
 
@@ -370,7 +415,7 @@ fn way_to_targets(
         return own;
     };
     let set = value_of(first, &a::USE_PRIVATE_IP).and_then(|text| v::boolean(text).ok());
-    let default = context.project.defaults.network.use_private_ip.clone();
+    let default = context.defaults_for(first).values.network.use_private_ip.clone();
     let default =
         default.unwrap_or_else(|| Sourced::new(false, default_source(&a::USE_PRIVATE_IP)));
     let key = a::USE_PRIVATE_IP.key();
@@ -439,16 +484,20 @@ fn asked_targets(
 }
 
 /// Returns how long a node that will stop soon stays a target, as the annotation `departing-delay` says it.
-/// `annotations` are the keys and values of all annotations of a Service. `None` when the annotation is missing or
-/// invalid.
-pub(crate) fn asked_delay(annotations: &mut dyn Iterator<Item = (&str, &str)>) -> Option<Duration> {
-    let is_it = |key: &str| {
-        let name = key.strip_prefix(PREFIX);
-        name.is_some_and(|name| name.eq_ignore_ascii_case(a::DEPARTING_DELAY.name))
-    };
-    let mut set = annotations.filter(|(key, _)| is_it(key));
-    let (_, value) = set.next()?;
-    v::departing_delay(value.trim()).ok()
+/// `annotations` are the keys and values of all annotations of a Service. When the annotation is missing or invalid, the
+/// default counts. `None` when there is none, and zero when it is unknown, so that departing nodes are noticed.
+pub(crate) fn asked_delay(
+    annotations: &mut dyn Iterator<Item = (&str, &str)>,
+    settings: &Arc<LoadBalancerDefaults>,
+    of_namespace: &NamespaceAnnotations,
+) -> Option<Duration> {
+    let mut set = annotations.filter(|(key, _)| a::DEPARTING_DELAY.has_key(key));
+    let set = set.next().and_then(|(_, value)| v::departing_delay(value.trim()).ok());
+    set.or_else(|| {
+        let defaults = ServiceDefaults::in_namespace(settings, "", of_namespace);
+        let unknown = defaults.is_unknown(&a::DEPARTING_DELAY).then_some(Duration::ZERO);
+        defaults.values.departing_delay.as_ref().map(|default| default.value).or(unknown)
+    })
 }
 
 /// Returns how long a node that will stop soon stays a target. `None` when it stays a target like any other node.
@@ -458,10 +507,16 @@ pub(crate) fn asked_delay(annotations: &mut dyn Iterator<Item = (&str, &str)>) -
 /// group of Services shares a load balancer under the name `NAMESPACE/NAME`, only the Services in this namespace
 /// decide.
 fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Duration> {
-    let (group, default) = (&context.group, &context.project.defaults.departing_delay);
+    let group = &context.group;
+    // While the default is unknown, a departing node that is a target stays one, and another does not become one.
+    let default = |defaults: &ServiceDefaults| {
+        let unknown = || defaults.is_unknown(&a::DEPARTING_DELAY).then_some(Duration::MAX);
+        let default = defaults.values.departing_delay.as_ref();
+        default.map(|default| default.value).or_else(unknown)
+    };
     let set = parser.read(&a::DEPARTING_DELAY, None, v::departing_delay);
     let is_set = set.is_some();
-    let own = set.or_else(|| default.clone())?.value;
+    let own = set.map(|set| set.value).or_else(|| default(&context.defaults))?;
     if group.has_no_decider() {
         return None;
     }
@@ -470,7 +525,7 @@ fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Opti
     let mut longest = own;
     for other in others {
         let asked = value_of(other, &a::DEPARTING_DELAY).map(v::departing_delay);
-        let asked = asked.and_then(Result::ok).or(default.as_ref().map(|default| default.value));
+        let asked = asked.and_then(Result::ok).or_else(|| default(&context.defaults_for(other)));
         let Some(asked) = asked else {
             if is_set {
                 let why = format!(
@@ -497,14 +552,16 @@ fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Opti
 /// load balancer under the name `NAMESPACE/NAME`, it must be true for a Service in this namespace with this traffic
 /// policy.
 fn pods_of(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<ServiceName> {
-    let (group, default) = (&context.group, &context.project.defaults.prefer_nodes_with_pods);
+    let group = &context.group;
     let set = parser.read(&a::PREFER_NODES_WITH_PODS, None, v::boolean);
     let is_set = set.is_some_and(|set| set.value);
-    let default = default.as_ref().is_some_and(|default| default.value);
     let is_local = |service: &&Service| service.traffic_policy == TrafficPolicy::Local;
     let asks = |service: &&Service| {
         let value = value_of(service, &a::PREFER_NODES_WITH_PODS).map(v::boolean);
-        value.and_then(Result::ok).unwrap_or(default)
+        value.and_then(Result::ok).unwrap_or_else(|| {
+            let defaults = context.defaults_for(service).values;
+            defaults.prefer_nodes_with_pods.as_ref().is_some_and(|default| default.value)
+        })
     };
     let mut all = group.members.clone();
     let is_on = if group.is_external() {

@@ -6,7 +6,7 @@ use super::subnets;
 use super::whole::{Diff, Differences};
 use crate::hetzner::load_balancers::annotations;
 use crate::hetzner::load_balancers::change::{BalancerAction, BalancerChange};
-use crate::hetzner::load_balancers::desired::{CreationPlace, Whole};
+use crate::hetzner::load_balancers::desired::{AUTO, CreationPlace, Whole};
 use crate::hetzner::load_balancers::model::balancer::TargetInRequest;
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_LOCATION;
 use crate::provider::{OfferedNode, ProviderId, Source, Sourced, TopologyLabel};
@@ -95,7 +95,11 @@ impl Diff<'_, '_> {
         whole: &Whole,
         of_addresses: Option<Sourced<String>>,
     ) -> Option<CreationPlace> {
-        let CreationPlace { location, zone } = whole.place.clone();
+        let CreationPlace { mut location, zone } = whole.place.clone();
+        location = match location.take_if(|location| location.value == AUTO) {
+            Some(auto) if of_addresses.is_none() => self.location_of_targets(auto.source)?,
+            _ => location,
+        };
         // The place with most nodes is found by the labels of nodes with their zone and region. Profile `hcloud`, which
         // behaves like hcloud-cloud-controller-manager, does not use these labels: in a cluster that was moved from
         // that program, the label of the zone may contain the name of a data center.
@@ -135,6 +139,34 @@ impl Diff<'_, '_> {
             }
             _ => Some(CreationPlace { location, zone }),
         }
+    }
+
+    /// Returns the location with most servers that become targets, out of those at which the type is offered. When several
+    /// have equally many, the first of them in alphabetical order is returned. The second option is `None` when only
+    /// manifests are checked, and the first when the location is not known, which is reported as a problem.
+    fn location_of_targets(&mut self, source: Source) -> Option<Option<Sourced<String>>> {
+        let prices = &self.kind.prices;
+        let is_offered = |location: &&str| {
+            prices.is_empty() || prices.iter().any(|price| &*price.location == *location)
+        };
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for (machine, _) in &self.desired.targets.nodes {
+            let location = self.context.cluster.locations.get(&machine.id());
+            if let Some(location) = location.map(|location| &**location).filter(is_offered) {
+                *counts.entry(location).or_default() += 1;
+            }
+        }
+        let most = counts.into_iter().rev().max_by_key(|(_, count)| *count);
+        if most.is_none() && !self.context.observed.is_for_manifests {
+            self.parser.problem(format!(
+                "{source}: no server of a target is known to be at a location where type {} is offered: set annotation \
+                 {} to a location, e.g. \"fsn1\"",
+                self.kind.name,
+                annotations::LOCATION.key()
+            ));
+            return None;
+        }
+        Some(most.map(|(location, _)| Sourced::new(location.to_owned(), source)))
     }
 
     /// Returns the value of this label that most nodes have. When several values are equally frequent, the first of

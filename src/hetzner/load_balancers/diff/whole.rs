@@ -6,7 +6,7 @@ use crate::hetzner::load_balancers::annotations;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
 use crate::hetzner::load_balancers::change::{BalancerAction, BalancerChange, Purpose};
 use crate::hetzner::load_balancers::desired::ports::Port;
-use crate::hetzner::load_balancers::desired::{Attach, CreationPlace, Desired, Whole};
+use crate::hetzner::load_balancers::desired::{AUTO, Attach, CreationPlace, Desired, Whole};
 use crate::hetzner::load_balancers::model::balancer::{BalancerPublicIp, BalancerType};
 use crate::hetzner::load_balancers::model::listener::{Listener, PortField};
 use crate::hetzner::load_balancers::ownership::context::{PlanContext, default_source};
@@ -320,11 +320,12 @@ impl Diff<'_, '_> {
             (None, Some(zone)) => ("network zone", &is.network_zone, Some(zone)),
             (location, _) => ("location", &is.name, location.as_ref()),
         };
-        let differs = wanted.filter(|wanted| wanted.value != **is);
+        // An existing load balancer is at the right location when a rule would choose one for a new load balancer.
+        let differs = wanted.filter(|wanted| wanted.value != **is && wanted.value != AUTO);
         self.found.fields.push(Field {
             field: field.to_owned(),
             have: Some(is.to_string()),
-            want: wanted.filter(|_| differs.is_none()).map(|wanted| wanted.value.clone()),
+            want: wanted.filter(|_| differs.is_none()).map(|_| is.to_string()),
             source: wanted.map_or(UNSET, |wanted| wanted.source.clone()),
         });
         if let Some(wanted) = differs
