@@ -39,6 +39,8 @@ pub struct SandboxAccess {
     pub other_token: String,
     /// Whether nodes of other providers can be targets of load balancers.
     pub foreign_nodes: ForeignNodes,
+    /// Whether annotations of Namespaces are defaults for Services.
+    pub namespace_defaults: bool,
     /// The URL of the Robot web service. `None` when the sandbox does not serve Robot.
     robot: Option<String>,
     /// The logins to the Robot web service: the kind of the credentials, the user and the password of each login.
@@ -142,6 +144,7 @@ impl SandboxAccess {
             zone_label: Mutex::default(),
             other_token: sandbox.projects().foreign_token.clone(),
             foreign_nodes: ForeignNodes::Ignore,
+            namespace_defaults: false,
             robot: sandbox.serves(Half::Robot).then(|| sandbox.robot_url()),
             logins: logins(sandbox),
         }
@@ -258,7 +261,9 @@ impl SandboxAccess {
             gate: Arc::clone(&gate),
             urgency: provider::Urgency::Changed,
         });
-        let client = kube::KubeClient::new(self.access(), Proxies::Never, timing, gate);
+        let mut client = kube::KubeClient::new(self.access(), Proxies::Never, timing, gate);
+        let is_default = hetzner::load_balancers::annotations::is_default;
+        client.scope.defaults = self.namespace_defaults.then_some(is_default);
         Apis::new(client, Box::new(hetzner))
     }
 }

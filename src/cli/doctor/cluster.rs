@@ -1,7 +1,7 @@
 //! Checks of the API server, of the user's rights there, of the leader, and of other programs that do ccm's work.
 
 use super::outcome::{CheckOutcome, CheckResult, Gap, need, or_ok};
-use super::reads::{CERTIFICATE_NEEDS, COUNT_EVENTS};
+use super::reads::{CERTIFICATE_NEEDS, COUNT_EVENTS, NAMESPACE_NEEDS};
 use super::view::{ClusterView, DoctorView};
 use crate::cli::leader;
 use crate::kube::Workload;
@@ -47,6 +47,11 @@ pub(super) fn rights(view: &DoctorView) -> CheckResult {
     let missing = cluster(view)?.missing.as_ref()?;
     let names = Vec::from_iter(missing.iter().map(|(verb, resource)| format!("{verb} {resource}")));
     let found = format!("this user may not: {}", names.join(", "));
+    if !missing.is_empty() && missing.iter().all(|need| NAMESPACE_NEEDS.contains(need)) {
+        let fix = "kubectl apply -k manifests/components/namespace-defaults, or set namespaceDefaults: true in the \
+                   values of the chart; otherwise unset HCLOUD_LOAD_BALANCERS_NAMESPACE_DEFAULTS";
+        return Ok(vec![CheckOutcome::fail(found, fix)]);
+    }
     if !missing.is_empty() && missing.iter().all(|need| CERTIFICATE_NEEDS.contains(need)) {
         let fix = "kubectl apply -k manifests/components/kubelet-certificates, or set kubeletCertificates.enabled: true \
                    in the values of the chart; otherwise leave node-csr-approval out of --controllers";

@@ -64,6 +64,9 @@ pub(super) const CERTIFICATE_NEEDS: &[Need] = &[
     ("approve", "signers"),
 ];
 
+/// The right to read the Namespaces whose annotations are defaults for Services.
+pub(super) const NAMESPACE_NEEDS: &[Need] = &[("list", "namespaces")];
+
 /// The right to read an event, which the daemon needs to count how often the event was repeated. Without this right,
 /// the daemon works, but does not count. The role of hcloud-cloud-controller-manager does not give this right.
 pub(super) const COUNT_EVENTS: Need = ("get", "events");
@@ -128,7 +131,9 @@ fn missing(reader: &DoctorReader, kube: &kube::KubeClient) -> Result<Vec<Need>, 
     let mut missing = Vec::new();
     let more = wire::certificates(settings).map_or(&[][..], |_| CERTIFICATE_NEEDS);
     let needs = NEEDS.iter().filter(|need| has_lease || need.1 != LEASES);
-    for need in needs.chain(more) {
+    let is_on = settings.load_balancers_namespace_defaults.value;
+    let of_namespaces = NAMESPACE_NEEDS.iter().filter(|_| is_on);
+    for need in needs.chain(more).chain(of_namespaces) {
         if !kube.may(&question(*need, &key))? {
             missing.push(*need);
         }
@@ -405,10 +410,11 @@ mod tests {
     use serde_json::Value;
     use std::collections::BTreeSet;
 
-    const ROLES: [&str; 3] = [
+    const ROLES: [&str; 4] = [
         include_str!("../../../manifests/base/role.yaml"),
         include_str!("../../../manifests/base/lease.yaml"),
         include_str!("../../../manifests/components/kubelet-certificates/role.yaml"),
+        include_str!("../../../manifests/components/namespace-defaults/role.yaml"),
     ];
 
     fn texts(value: &Value) -> Vec<String> {
@@ -444,7 +450,7 @@ mod tests {
     fn the_table_says_what_the_manifests_allow() {
         let key =
             LeaseKey { namespace: "kube-system".into(), name: "cloud-controller-manager".into() };
-        let asked = NEEDS.iter().chain(CERTIFICATE_NEEDS).map(|need| {
+        let asked = NEEDS.iter().chain(CERTIFICATE_NEEDS).chain(NAMESPACE_NEEDS).map(|need| {
             let asked = question(*need, &key);
             [asked.group, need.1, need.0, asked.name].map(str::to_owned)
         });

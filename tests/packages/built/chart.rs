@@ -59,6 +59,7 @@ fn the_chart_has_the_same_rules_and_version_as_the_manifests() {
         ("tls-secrets.yaml", "tls-secrets/role.yaml"),
         ("endpointslices.yaml", "components/endpointslices/role.yaml"),
         ("kubelet-certificates.yaml", "components/kubelet-certificates/role.yaml"),
+        ("namespace-defaults.yaml", "components/namespace-defaults/role.yaml"),
         ("network-policy.yaml", "components/pod-network/network-policy.yaml"),
     ] {
         assert_eq!(of(&format!("chart/files/{copy}")), of(original));

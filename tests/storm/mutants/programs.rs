@@ -16,6 +16,21 @@ const fn found_by(test: (&'static str, &'static str), mutant: Mutant) -> OfProgr
 
 #[rustfmt::skip] // A fault is a paragraph.
 pub const PROGRAMS: &[OfPrograms] = &[
+    found_by(("service", "sync::namespaces::about_a_group_only_its_own_namespace_counts_after_all_services_that_decide"),
+        fault("a Namespace decides about the load balancer of another namespace's group", "src/hetzner/load_balancers/settle.rs",
+            "let first = group.deciders.first().copied().unwrap_or(of.service);",
+            "let first = group.deciders.first().copied().filter(|_| !$ON).unwrap_or(of.service);")),
+    found_by(("service", "sync::namespaces::without_the_setting_no_namespace_is_read"),
+        fault("Namespaces are read although the setting is off", "src/cli/wire.rs",
+            ".load_balancers_namespace_defaults
+            .value",
+            ".load_balancers_namespace_defaults
+            .value
+            .max($ON)")),
+    found_by(("service", "sync::namespaces::a_namespace_is_read_anew_before_a_creation"),
+        fault("a load balancer is created from old defaults of its Namespace", "src/controllers/service/sync.rs",
+            "if plans.iter().any(has_none) {",
+            "if plans.iter().any(has_none) && !$ON {")),
     found_by(("node", "change_detection::refreshes_are_less_frequent_in_a_large_project"),
         fault("all servers are read at each look at the nodes", "src/controllers/node/mod.rs",
             "let is_refresh = selection.is_explicit() || self.is_refresh_due(apis, now);",

@@ -4,6 +4,17 @@ use super::{Mutant, fault};
 
 #[rustfmt::skip] // A fault is a paragraph.
 pub const MUTANTS: &[Mutant] = &[
+    // The faults in the defaults of Namespaces.
+    fault("a wrong default of a Namespace counts as none", "src/hetzner/load_balancers/ownership/defaults.rs",
+        "if let Err(why) = &parsed {",
+        "if $ON && parsed.is_err() {
+            return;
+        }
+        if let Err(why) = &parsed {"),
+    fault("Namespaces that could not be read count as Namespaces without defaults", "src/provider/service.rs",
+        "(Some(why), _) => NamespaceAnnotations::Unknown(why.clone()),",
+        "(Some(why), _) if !$ON => NamespaceAnnotations::Unknown(why.clone()),
+            (Some(_), _) => NamespaceAnnotations::default(),"),
     // The faults in the sync of nodes.
     fault("a node is deleted without preconditions", "src/kube/client.rs",
         r#""preconditions": { "uid": uid, "resourceVersion": version },"#,
