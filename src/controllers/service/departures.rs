@@ -6,10 +6,11 @@
 //! this process has read it in such a state. After a restart, this time is later, so a restart can only delay the
 //! removal of a target.
 
-use super::observe::SeenObjects;
 use crate::kube::{KubeNode, KubeService};
 use crate::metrics::TARGETS_LEFT_OUT;
-use crate::provider::{Departure, LeftOutState, LoadBalancerPlan, Provider, clock};
+use crate::provider::{
+    Departure, LeftOutState, LoadBalancerPlan, NamespaceDefaults, Provider, clock,
+};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -60,9 +61,13 @@ impl Departures {
     }
 
     /// Stores which nodes depart (will stop soon), and for how long the Services keep such a node as a target.
-    pub(super) fn saw(&mut self, provider: &dyn Provider, seen: &SeenObjects) {
-        let (services, nodes) = (&seen.services, &seen.nodes);
-        self.delays = delays(provider, seen);
+    pub(super) fn saw(
+        &mut self,
+        delays: BTreeSet<Duration>,
+        services: &[Arc<KubeService>],
+        nodes: &[Arc<KubeNode>],
+    ) {
+        self.delays = delays;
         let exists = |uid: &String| services.iter().any(|service| service.metadata.uid == *uid);
         self.left_out.retain(|uid, _| exists(uid));
         self.saw_nodes(nodes);
@@ -179,13 +184,17 @@ fn is_to_be_deleted(node: &KubeNode) -> bool {
 
 /// Returns the different times for which Services keep a departing node (one that will stop soon) as a target. They
 /// come from the annotation `departing-delay`, or from its default.
-pub(super) fn delays(provider: &dyn Provider, seen: &SeenObjects) -> BTreeSet<Duration> {
+pub(super) fn delays(
+    provider: &dyn Provider,
+    services: &[Arc<KubeService>],
+    namespaces: &NamespaceDefaults,
+) -> BTreeSet<Duration> {
     let Some(balancers) = provider.load_balancers() else {
         return BTreeSet::new();
     };
-    let wanting = seen.services.iter().filter(|service| service.wants_load_balancer());
+    let wanting = services.iter().filter(|service| service.wants_load_balancer());
     let delay = |service: &Arc<KubeService>| {
-        let of_namespace = seen.namespaces.of(&service.metadata.namespace);
+        let of_namespace = namespaces.of(&service.metadata.namespace);
         balancers.departing_delay(&mut service.metadata.annotations.iter(), &of_namespace)
     };
     wanting.filter_map(delay).collect()

@@ -519,7 +519,8 @@ impl ServiceController {
                 whole_max_age: self.settings.resync_period * 2,
                 metadata_max_age: Some(METADATA_MAX_AGE),
             };
-            let is_asked = !departures::delays(&*apis.provider, seen).is_empty();
+            let (provider, services) = (&*apis.provider, &seen.services);
+            let is_asked = !departures::delays(provider, services, &seen.namespaces).is_empty();
             let nodes =
                 if is_asked { apis.nodes.poll_departing(poll) } else { apis.nodes.poll(poll) };
             seen.nodes = nodes?.value;
@@ -530,7 +531,8 @@ impl ServiceController {
     /// Stores which Services, nodes and Secrets Kubernetes has shown. Then drops those changes of load balancers that
     /// were planned from older versions of these objects and were not sent yet.
     fn saw(&mut self, apis: &Apis, seen: &SeenObjects) {
-        self.departures.saw(&*apis.provider, seen);
+        let delays = departures::delays(&*apis.provider, &seen.services, &seen.namespaces);
+        self.departures.saw(delays, &seen.services, &seen.nodes);
         self.pods.saw(apis, &seen.services, &seen.nodes);
         let departures = self.departures.print(&seen.nodes);
         let dependencies = Dependencies::new(apis, seen, departures, &self.pods);

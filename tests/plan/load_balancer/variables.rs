@@ -54,6 +54,7 @@ const CASES: &[(&str, &str, &str, &str)] = &[
     ("DEPARTING_DELAY", "60s", "601s", "use 0s to 600s"),
     ("DEPARTING_CORDONED", "true", "on", "use true or false"),
     ("PREFER_NODES_WITH_PODS", "true", "on", "use true or false"),
+    ("NAMESPACE_DEFAULTS", "true", "on", "use true or false"),
     ("FOREIGN_NODES", "match", "all", "use ignore or match"),
     ("LABELS", "team=web,cost=42", "hcloud-ccm/service-uid=1", "are reserved"),
     ("PRIMARY_IP_SELECTOR", "use=services,!reserved", "use in services", "no name of a label"),

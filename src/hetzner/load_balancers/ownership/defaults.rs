@@ -67,7 +67,7 @@ impl DefaultsReader<'_> {
         let is_place = [a::LOCATION.name, a::NETWORK_ZONE.name].contains(&annotation.name);
         let source = Source::Namespace(format!("{key} of namespace {}", self.namespace));
         let parsed = if set.any(|(_, other)| other.trim() != value) {
-            Err("the annotation is there twice, with different values".to_owned())
+            Err("it is there twice, with different values".to_owned())
         } else if value.len() > longest {
             Err(format!("it has {} bytes, but at most {longest} are allowed", value.len()))
         } else if value.is_empty() {
