@@ -69,8 +69,12 @@ fn each_variable_is_read_and_a_bad_value_is_an_error_at_the_start() {
         assert!(parsed.problems.is_empty(), "{name}: {:?}", parsed.problems);
         // A variable is set to something, and the others are not.
         let set = parsed.settings;
-        let switches =
-            (set.load_balancers_enabled, set.load_balancers_departing_cordoned, set.foreign_nodes);
+        let switches = (
+            set.load_balancers_enabled,
+            set.load_balancers_departing_cordoned,
+            set.load_balancers_namespace_defaults,
+            set.foreign_nodes,
+        );
         let text = format!("{switches:?} {:?}", set.load_balancers);
         let source = format!("{:?}", Source::Environment(String::new())).replace("\"\"", "");
         let source = source.trim_end_matches(')');

@@ -401,6 +401,7 @@ impl Topic for Services {
             };
             add(what, 1);
         }
+        add("stories with defaults of a Namespace", u64::from(self.has_defaults));
         let history = self.history.lock().unwrap();
         add("adopted", history.adopted);
         add("released", history.released_count);
