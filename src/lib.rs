@@ -32,7 +32,7 @@
 //! All modules but `text` and `metrics` may use `provider`, because the gate that every write passes, the heartbeat of
 //! a thread, and the clock are parts of the contract. Modules that count something use `metrics`. Code that needs the
 //! time, a wait or randomness asks `provider::clock`, and code that reads a variable or prints asks
-//! `provider::process`. On the simulated machine (`tests/common/machine.rs`) the simulation answers.
+//! `provider::process`. In most tests a simulation (`tests/common/machine.rs`) answers, and not the real machine.
 //!
 //! Where to look when it is not obvious:
 //!
@@ -58,8 +58,8 @@
 //! | when everything is compared, what failed is tried again, and how fresh data must be for that | `controllers/schedule.rs`, `controllers/backoff.rs` |
 //! | a write to a node | `controllers/node_writes.rs`, for all controllers |
 //! | how many objects changed or failed | `Report` in `controllers/controller.rs`: every count follows from what came of each object |
-//! | an interval is passed on | `cli/wire.rs` |
-//! | how long a second lasts in a test over sockets | `provider/clock.rs` |
+//! | a controller gets its interval from the settings | `cli/wire.rs` |
+//! | how fast the program's clock runs in a test with real sockets | `provider/clock.rs` |
 //! | a daemon without a process of its own, for tests | `cli/simulated.rs`; `daemon/stop.rs` (`repeat`) for the threads of the daemon |
 //! | several nodes are written at the same time | `controllers/parallel.rs` |
 //! | a conflict (409) | `kube::retry_on_conflict`; a node is planned again in `controllers/node_writes.rs`, a Service in `controllers/service/sync.rs` |

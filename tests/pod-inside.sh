@@ -482,7 +482,9 @@ eventually 60 "a request for a serving certificate" is_asked
 sleep 20
 [ -z "$(requests 'status.conditions[*].type')" ] || failed "a request that nobody approves"
 k exec deployment/ccm-from-scratch -- /ccm version >/dev/null 2>&1 && failed "a kubelet without a serving certificate"
-seen "its request stays pending, and kubectl exec does not work"
+is_explained() { ccm doctor 2>&1 | tr -s '\n ' ' ' | grep -q "certificate requests of kubelets stay pending, because no controller approves them: "; }
+eventually 120 "the doctor's line about requests that no controller approves" is_explained
+seen "its request stays pending, kubectl exec does not work, and doctor says why"
 removed
 kustomized manifests any-node kubelet-certificates
 k patch deployment ccm-from-scratch --type json --patch \

@@ -178,7 +178,7 @@ impl<T> View<T> {
         View { value, asked, answered: clock::now() }
     }
 
-    /// Returns a `View` of a part of this cached answer. The part has the same age as the whole answer.
+    /// Returns a part of this answer as an answer of its own. The part has the same age as the whole answer.
     pub(super) fn map<U>(&self, part: impl FnOnce(&T) -> Arc<U>) -> View<U> {
         View { value: part(&self.value), asked: self.asked, answered: self.answered }
     }
@@ -189,8 +189,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came. As the greatest age (`max_age`) of other data, this time makes sure
-    /// that the other data were requested after this answer came.
+    /// Returns the time since this answer came. A caller that needs other data which were requested after this answer
+    /// reads them with this time as their greatest age (`max_age`).
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }
@@ -224,8 +224,8 @@ struct FailedRead {
 }
 
 impl CallPause {
-    /// Makes the call to the API. During the pause after a failure, makes no call and returns the error of
-    /// that failure.
+    /// Makes the call `ask` to the API. After a failed call there is a pause. During this pause no call is made, and
+    /// the error of the failed call is returned again.
     pub(super) fn guard<T>(
         &self,
         ask: impl FnOnce() -> Result<T, provider::ProviderError>,
@@ -247,9 +247,9 @@ impl CallPause {
         let mut last = lock(&self.last);
         let longer = |failed: FailedRead| (failed.wait * 2).min(LONGEST_WAIT);
         let wait = last.take().map_or(FIRST_WAIT, longer);
-        // Only `Unavailable` means that the API does not answer. Any other error is an answer of the API, and after an
-        // answer the API can be called again at once. After a rate limit error, the client of the API decides how long
-        // to wait.
+        // Only the error `Unavailable` means that the API does not answer. The next call is then delayed by a wait that
+        // grows with each failure. Any other error is an answer of the API, after which no wait is needed. How long to
+        // wait after a rate limit error is decided by the client of the API itself.
         let error = error.filter(|error| error.kind == ErrorKind::Unavailable);
         *last = error.map(|error| FailedRead {
             error: error.clone(),

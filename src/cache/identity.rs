@@ -42,14 +42,15 @@ impl ClusterIdentity {
         *lock(&self.0) = IdentityMemory::of(key, lease);
     }
 
-    /// Remembers the UIDs that the Service `default/kubernetes` has had over time, as the Lease stored them when this
-    /// process acquired it. `noted` is `None` when the Lease contained no UIDs.
+    /// Stores in memory the UIDs that the Service `default/kubernetes` has had over time. `noted` are these UIDs as the
+    /// Lease contained them when this process became its holder, or `None` when the Lease contained none.
     pub fn recall(&self, noted: Option<Identities>) {
         *lock(&self.0) = IdentityMemory::Kept(noted.unwrap_or_default());
     }
 
-    /// Returns all UIDs that the Service `default/kubernetes` has had over time, or `None` when no UID is known. The
-    /// process that holds the Lease stores them in the Lease, so that the first UID stays the identity of the cluster.
+    /// Returns the present and the former UIDs of the Service `default/kubernetes`, which gets a new UID when it is
+    /// deleted and created again. The first UID is the identity of the cluster. The leader stores all of them in the
+    /// Lease, so that the next leader knows the first one. Returns `None` when no UID is known.
     pub fn kept(&self) -> Option<Identities> {
         match &*lock(&self.0) {
             IdentityMemory::Kept(known) if !known.identity.is_empty() => Some(known.clone()),

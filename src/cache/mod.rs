@@ -58,8 +58,7 @@ const LOOK_CALL: Duration = Duration::from_secs(3);
 /// For how long it is remembered that the Namespaces could not be read.
 const UNREAD_KEPT: Duration = Duration::from_secs(60);
 
-/// The result of the last call in [`Apis::instances_around`]: the server IDs that were requested, and the servers that
-/// the call returned.
+/// The server IDs that the last call of [`Apis::instances_around`] requested, and the servers that this call returned.
 type Around = (BTreeSet<u64>, Arc<Vec<Instance>>);
 
 /// A list that the daemon reads periodically, with its period and the number of calls that one read takes.
@@ -69,7 +68,7 @@ pub struct Refresh {
     /// The name of the list, which is `servers` or `load balancers`.
     pub list: &'static str,
     pub period_seconds: u64,
-    /// How many API calls are needed to read the list once.
+    /// How many API calls one read of this list takes.
     pub calls: u32,
 }
 
@@ -102,8 +101,8 @@ struct CloudLists {
     load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
     pause: CallPause,
-    /// The shortest time between two calls for the same data. The time is zero unless
-    /// [`Apis::poll_cloud_every`] has set it.
+    /// The shortest time between two calls for the same data. It is zero, i.e. there is no limit, until
+    /// [`Apis::poll_cloud_every`] sets it.
     interval: Duration,
 }
 
@@ -112,7 +111,8 @@ struct CloudLists {
 struct DedicatedList {
     instances: Cached<Vec<Instance>>,
     pause: CallPause,
-    /// Whether the last call to the API of dedicated servers has failed.
+    /// Whether the last call to the API of dedicated servers has failed. The answer "not found" is no failure, and
+    /// neither is a call that was not sent in order to save the rate limit.
     fails: AtomicBool,
 }
 
@@ -409,8 +409,9 @@ impl Apis {
         period.max(LOOK_CALL * self.server_pages())
     }
 
-    /// Returns the shortest time between two lists of all servers for data that everybody may ask for at any time. Such
-    /// lists read at most one page in three seconds.
+    /// Returns how long the controller that approves kubelet certificates must wait between two lists of all servers.
+    /// Any kubelet can cause such lists at any time, so this time is long enough that they read at most one page in
+    /// three seconds.
     pub fn list_period(&self) -> Duration {
         LOOK_CALL * self.list_calls()
     }
@@ -473,7 +474,8 @@ impl Apis {
         self.dedicated.instances.last()
     }
 
-    /// Makes one call to the API of dedicated servers, and records whether the call failed.
+    /// Makes one call to the API of dedicated servers, and stores whether the call failed. The answer "not found" is no
+    /// failure, and neither is a call that was not sent in order to save the rate limit.
     pub fn ask_dedicated<T>(
         &self,
         question: impl FnOnce(&dyn Dedicated) -> Result<T, provider::ProviderError>,
@@ -495,8 +497,8 @@ impl Apis {
     }
 
     /// Returns the servers of two APIs, which are the cloud's API and the API of dedicated servers. `known` is an
-    /// earlier result of this function, or `None`. When `known` contains the error of an API, or a list that satisfies
-    /// `needs`, this API is not called again. The function returns an error when no API answers.
+    /// earlier result of this function, or `None`. An API is not called again when `known` contains its error, or a
+    /// list of its servers that is new enough for `needs`. The function returns an error when no API answers.
     pub fn servers(
         &self,
         known: Option<AllServers>,
@@ -507,9 +509,9 @@ impl Apis {
         let cloud = if let Some(kept) = kept {
             kept.cloud.clone().map_err(CacheError::Cloud)
         } else {
-            // Some servers of `known` were perhaps read again by name, after the list was read. A new list must then be
-            // requested after these single reads. An older list from the cache would show an earlier state of these
-            // servers.
+            // After the list in `known` was read, some of its servers may have been read again, one by one, by their
+            // names. Only a list that is requested after these reads is then good enough. An older list from the cache
+            // would show an earlier state of these servers.
             let partial = known.as_ref().filter(|servers| servers.named.is_some());
             let partial = partial.and_then(|servers| Some(servers.cloud.as_ref().ok()?.asked));
             self.instances(needs.since.max(partial), needs.max_age, urgency)

@@ -1,4 +1,5 @@
-//! The cached nodes, each with its age, and how they are kept fresh with few and small calls.
+//! The cached nodes, each with the moment at which its last read was requested. They are kept fresh with few and small
+//! calls.
 //!
 //! The first read lists the complete Node objects, and so does another read every few minutes. Between these lists, a
 //! poll reads the API server's `Table` form of the list, which has one short row for each node. The poll then reads the
@@ -29,9 +30,9 @@ const KEPT_AT_MOST: usize = 500;
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
-/// How often the complete objects of all nodes that are cordoned or not ready are read. Their taints and conditions
-/// show whether the nodes will stop soon. At most `SUSPECTS_BY_NAME` nodes are read by name. When there are more, all
-/// nodes are listed instead, once in `SUSPECTS_LISTED`.
+/// How old the complete objects of the nodes that are cordoned or not ready may be before they are read again. Their
+/// taints and conditions show whether the nodes will stop soon. At most `SUSPECTS_BY_NAME` nodes are read by name. When
+/// more nodes are cordoned or not ready, a list of all nodes is read, at most once in `SUSPECTS_LISTED`.
 const SUSPECTS_MAX_AGE: Duration = Duration::from_secs(15);
 const SUSPECTS_BY_NAME: usize = 20;
 const SUSPECTS_LISTED: Duration = Duration::from_secs(60);
@@ -66,8 +67,8 @@ struct State {
     /// The moment when all nodes were last requested, as complete objects or as a table with one row for each node.
     /// `None` when no nodes are cached.
     polled: Option<Instant>,
-    /// The moment when the last table that shows the metadata of the nodes in its rows was requested. `None` when no
-    /// such table was read for the cached nodes.
+    /// The moment when the last table of nodes with metadata was requested. Each row of such a table contains the
+    /// metadata of its node. `None` when no such table was read for the cached nodes.
     shown: Option<Instant>,
     /// The moment when the complete objects of all nodes were last requested by one list. `None` when no nodes are
     /// cached.
@@ -75,12 +76,13 @@ struct State {
     /// The moment when the whole objects of all nodes were last listed from etcd. `None` when the last such list came
     /// from the API server's cache.
     listed_latest: Option<Instant>,
-    /// The moment of the last read of the table of nodes, if the API server did not answer with a table in the expected
-    /// form. For some minutes after this moment, polls list the complete nodes and do not request a table. `None` after
-    /// a table in the expected form.
+    /// The moment when the table of nodes was last requested, if the API server did not answer with a table in the
+    /// expected form. For some minutes after this moment, complete Node objects are listed, and no table is requested.
+    /// `None` when the last table had the expected form.
     odd: Option<Instant>,
-    /// The hash of the last table of nodes that showed no change of the cached nodes. A new table with the same hash
-    /// shows no change either. The first hash is for tables without metadata, the second for tables with metadata.
+    /// The API server's table of nodes has one row for each node. This is the hash of the last table whose rows were
+    /// equal to those of the cached nodes. A new table with the same hash also shows no change, so it is not parsed.
+    /// The first hash is for tables without metadata, the second for tables with metadata.
     agreed: [Print; 2],
     /// Whether a node counts as changed, and is read again, when it was cordoned or uncordoned.
     watches_cordons: bool,
@@ -238,8 +240,8 @@ impl State {
     /// Reads the complete objects of all nodes, and replaces the cached nodes by them.
     fn list(&mut self, kube: &KubeClient, from: ReadFrom) -> Result<(), CacheError> {
         let asked = clock::now();
-        // For each node in the cache, by its UID, the times at which it was read. When the node is in the list that was
-        // read just now, its time `first_seen` is kept.
+        // For each node in the cache, by its UID, the times at which it was first read and last read. A node that is
+        // still in the new list keeps the time of its first read.
         let known = self.nodes.iter().zip(&self.notes);
         let known: HashMap<String, Note> =
             known.map(|(node, note)| (node.metadata.uid.clone(), *note)).collect();

@@ -57,9 +57,9 @@ impl Secrets {
             }
             let before = known.remove(name).map(|(_, held)| held);
             let namespace = name.0.as_str();
-            // Whether a new Secret is usable is known only after it was read. If it is not, it needs a place in
-            // `others`, the map of the unusable Secrets. A new Secret is therefore read only when this map has room for
-            // it.
+            // Only after a new Secret was read, it is known whether the Secret is usable. An unusable Secret is stored
+            // in the map `others`, which has a limited size. So a new Secret is read only when `others` has room for
+            // one more.
             let mut has_room =
                 || !full.contains(namespace) && make_room(&mut known.others, namespace);
             if before.is_none() && !has_room() {
@@ -93,8 +93,8 @@ impl KnownSecrets {
         usable.or_else(|| self.others.remove(name))
     }
 
-    /// Stores the result of reading a Secret. Returns the certificate and the key of the Secret, or why they can't be
-    /// used.
+    /// Stores `held`, the result of reading a Secret, in the cache. Returns the certificate and the key of the Secret,
+    /// or the reason why they can't be used.
     fn put(&mut self, name: &Name, held: Held) -> TlsSecret {
         let pair = shown(&held);
         let pair = pair.and_then(|pair| {
@@ -102,8 +102,9 @@ impl KnownSecrets {
         });
         let (part, held) = match &pair {
             Ok(_) => (&mut self.usable, held),
-            // The certificate is not valid at the present time, or the cache has no room for one more usable Secret.
-            // The certificate and the key are therefore not kept in memory. The reason is kept instead.
+            // The Secret was read and has a certificate and a key, but they can't be used. Either the certificate is
+            // not valid at the present time, or as many usable Secrets are cached already as are allowed. The
+            // certificate and the key are therefore not kept in memory. The reason is kept instead.
             Err(why) if held.as_ref().is_ok_and(ReadSecret::has_pair) => {
                 (&mut self.others, Err(why.clone()))
             }

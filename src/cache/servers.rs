@@ -6,7 +6,8 @@ use crate::provider::{self, Instance, InstanceId, Servers};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-/// A list of all servers of one API (the cloud's API or the API of dedicated servers), with the age of the list.
+/// A list of all servers of one API (the cloud's API or the API of dedicated servers), with the moments when it was
+/// requested and when it came.
 pub type ListedServers = View<Vec<Instance>>;
 
 /// The servers of the cloud's API and of the API of dedicated servers. When an API did not answer, its list is replaced
@@ -33,8 +34,8 @@ pub struct ServerNeeds {
     pub covers: Covers,
 }
 
-/// Which cloud servers must be up to date. Sometimes only some servers of the list were read again, by their names. The
-/// other servers of the list are then out of date.
+/// Says for which cloud servers the data must be new enough. This matters because sometimes only some servers of the
+/// list were read again, by their names, and the data of the other servers are older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
     Nothing,

@@ -79,7 +79,7 @@ const COMMANDS: &[CommandEntry] = &[
 ];
 
 impl CommandEntry {
-    /// Returns the [`Command`] that stands for this command in the table of settings, which says which flags each
+    /// Returns the value by which the table of settings refers to this command. That table says which flags each
     /// command accepts. Returns `None` when the command takes no flags.
     pub(super) fn settings(&self) -> Option<Command> {
         match self.kind {
@@ -157,8 +157,9 @@ const LISTED_AT_MOST: usize = 15;
 const SHORTEST_PART: usize = 3;
 
 /// Prints the error for an unknown word, e.g. a mistyped command, and returns the exit code of wrong usage. `known` has
-/// the words that are allowed. The error suggests those with a similar spelling. If there are none, it suggests those
-/// that contain the unknown word, and else the longest one that the unknown word contains.
+/// the words that are allowed. The error suggests those with a similar spelling. If there are none, it suggests the
+/// allowed words that contain the unknown word. If there are none of these either, it suggests the longest allowed word
+/// that the unknown word contains.
 pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exit {
     unknown_of(what, word, known, "See ccm help.")
 }

@@ -38,7 +38,7 @@ fn what_is_known() -> String {
     )
 }
 
-/// Returns the names of everything that can be explained.
+/// Returns all words that `ccm explain` can explain, e.g. the names of settings and annotations.
 pub(super) fn names() -> Vec<String> {
     rows().flat_map(|row| all_names(&row)).collect()
 }
@@ -65,8 +65,8 @@ pub(super) fn text(word: &str) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
-/// Returns the rows of all tables that explain words. These are the tables in the help pages whose first heading is one
-/// of [`KINDS`].
+/// Returns the rows in which `ccm explain` looks for a word. They are the rows of those tables in the help pages in
+/// which the heading of the first column is one of [`KINDS`], e.g. `setting`.
 fn rows() -> impl Iterator<Item = TableRow> {
     topics::rows().into_iter().filter(|row| KINDS.contains(&row.headings[0].as_str()))
 }
@@ -101,7 +101,8 @@ fn shown(row: &TableRow) -> String {
     )
 }
 
-/// Returns an example of the annotation in a line of YAML.
+/// Returns an example of the annotation in a line of YAML. `None` when the row is not about an annotation, or has no
+/// example.
 fn annotation_example(row: &TableRow) -> Option<String> {
     let name = row.names(&[0]).into_iter().next()?;
     let row = annotations::TABLE.iter().find(|row| row.name == name)?;

@@ -38,7 +38,7 @@ const UNKNOWN: &str = "unknown";
 const COMPLETED: [(&str, &str); 4] =
     [("namespace", "default"), ("name", "unnamed"), ("uid", UNKNOWN), ("resourceVersion", "0")];
 
-/// One Service of a file, with the problems that were found in its manifest.
+/// One Service from a manifest file, with the problems that `ccm lint` has found in it.
 #[derive(Serialize)]
 struct CheckedService {
     file: String,
@@ -196,7 +196,8 @@ fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> CheckedServ
     }
 }
 
-/// Fills in the node ports that the API server would allocate for this spec.
+/// Adds node ports to the spec of a Service in a manifest, because the API server would allocate them when the Service
+/// is created.
 fn allocate(spec: &mut Map<String, Value>) {
     let allocated = || json!(ALLOCATED_PORT);
     if spec.get("externalTrafficPolicy").is_some_and(|policy| policy == "Local") {

@@ -37,7 +37,7 @@ pub(super) struct List<Plans> {
     /// The load balancers and certificates that are kept although their Service was deleted. The outer `None` means
     /// that they were not read, because only `ccm lb list` reads them. The inner `None` means that the read failed.
     pub(super) kept: Option<Option<Vec<KeptObject>>>,
-    /// The lines that are printed to stderr.
+    /// Text for stderr, in lines: remarks about the list that must not be mixed with the rows on stdout.
     pub(super) notes: String,
     /// The report about an API that does not answer. When it is set, the plans lack the data of that API.
     pub(super) outage: Option<Report>,

@@ -303,9 +303,9 @@ mod tests {
                 "/bin/hcloud-cloud-controller-manager --leader-elect=false -v 4",
                 "+ --leader-elect=false -v 4",
             ),
-            // Here the user has typed `--cloud-provider=hcloud`, and the program adds the same flag because it was
-            // called by this name. The flag therefore stands twice in the resulting command line. The last value
-            // counts, as with pflag, the flag library of Kubernetes.
+            // Here the user has typed `--cloud-provider=hcloud`. The program adds the same flag, because it was called
+            // by the name of hcloud-cloud-controller-manager. The flag therefore stands twice in the resulting command
+            // line. The last value counts, as with pflag, the flag library of Kubernetes.
             (
                 "hcloud-cloud-controller-manager --cloud-provider=hcloud",
                 "+ --cloud-provider=hcloud",

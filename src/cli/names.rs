@@ -81,7 +81,8 @@ impl KnownObject {
 pub(super) struct Word<'a> {
     pub(super) kind: &'a ObjectKind,
     pub(super) text: &'a str,
-    /// The namespace for names without a namespace. `None` when objects of this kind have no namespace.
+    /// The namespace in which an object is looked up when the user typed its name without a namespace. `None` when
+    /// objects of this kind have no namespace.
     pub(super) namespace: Option<&'a str>,
 }
 
@@ -110,8 +111,9 @@ impl<'a> Word<'a> {
         [self.text, self.bare()].into_iter().filter_map(full).collect()
     }
 
-    /// Returns the names of the objects that the word names. The names in Kubernetes have priority. The IDs, names and
-    /// addresses in the cloud are compared only when no Kubernetes object has the name.
+    /// Returns the full names of the known objects that can be meant by the word that the user typed. The names of
+    /// objects in Kubernetes take precedence. The word is compared with IDs, names and addresses in the cloud only when
+    /// no object has this name in Kubernetes.
     fn find(&self, known: &[KnownObject]) -> BTreeSet<String> {
         let (bare, readings) = (self.bare(), self.readings());
         let address: Option<IpAddr> = bare.parse().ok();

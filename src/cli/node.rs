@@ -96,7 +96,8 @@ pub(super) struct NodeCommands {
     pub(super) context: CommandContext,
     pub(super) nodes: NodeController,
     lifecycle: LifecycleController,
-    /// The controller of certificates. `None` when the settings do not name it.
+    /// The controller that approves the certificate requests of kubelets. `None` when this controller is not turned on
+    /// in the settings.
     certificates: Option<KubeletCertificates>,
 }
 
@@ -106,13 +107,15 @@ pub(super) struct NodePlans {
     /// The plan of the node lifecycle controller. `None` when that controller has nothing to check for this node, e.g.
     /// because the node is ready.
     lifecycle: Option<LifecyclePlan>,
-    /// The newest certificate request of the node's kubelet.
+    /// The newest certificate request of the node's kubelet. `None` when no request is known.
     newest: Option<SigningRow>,
-    /// The plan for this request when it is pending, or a plan that says why no request can be approved.
+    /// The plan for the certificate request in `newest`, when nobody has approved or denied this request yet. When no
+    /// request of any node can be approved, e.g. because a right is missing, this plan says why.
     certificate: Option<RequestPlan>,
 }
 
-/// Adds the newest certificate request of each node to its plans.
+/// Sets the fields `newest` and `certificate` of each node's plans: the newest certificate request of the node, and the
+/// plan for this request.
 fn add_certificates(
     plans: &mut [NodePlans],
     (observed, certificates): (ObservedRequests, Vec<RequestPlan>),
@@ -413,16 +416,16 @@ const TABLE: Table<Vec<NodePlans>, NodePlans> = Table {
     name: |plans| plans.node.object.for_people(),
 };
 
-/// When the terminal has at least this many columns, the list shows two addresses of each node. On a narrower terminal
-/// it shows one.
+/// When the terminal has at least this many columns, `ccm node list` shows two addresses of each node. On a narrower
+/// terminal it shows one.
 const ROOM_FOR_TWO: usize = 100;
 
 /// The indexes of the columns that show `?` when the cloud does not answer. These are `STATE`, `DIFF`, `TYPE`,
 /// `LOCATION` and `MATCHED BY`.
 const OF_CLOUD: [usize; 5] = [3, 5, 6, 7, 8];
 
-/// The indexes of the columns that show `?` when Kubernetes does not answer. The column `NAME` is not among them. It
-/// then shows the server's name, which usually is the node's name, too.
+/// The indexes of the columns that show `?` when Kubernetes does not answer. The column `NAME` is not among them,
+/// because it then shows the name of the server. This usually is the name of the node, too.
 const OF_KUBERNETES: [usize; 5] = [1, 5, 8, 9, 10];
 
 fn cells(plans: &NodePlans, is_wide: bool, known: Sides) -> Vec<String> {
@@ -459,7 +462,7 @@ fn cells(plans: &NodePlans, is_wide: bool, known: Sides) -> Vec<String> {
 }
 
 fn status(plan: &NodePlan) -> &'static str {
-    if matches!(plan.server, ServerMatch::TargetOnly(_)) {
+    if plan.server.foreign().is_some() {
         return "foreign";
     }
     match (is_uninitialized(&plan.node), plan.node.is_ready()) {
@@ -491,14 +494,16 @@ fn diff_cell(plans: &NodePlans) -> String {
         Some(_) => return "shutdown taint".into(),
         None => {}
     }
-    let obstacle = match &plan.server {
-        ServerMatch::TargetOnly(found) => found.obstacle.as_ref(),
-        _ => plans.obstacles().next(),
+    let foreign = plan.server.foreign();
+    let obstacle = match foreign {
+        Some(found) => found.obstacle.as_ref(),
+        None => plans.obstacles().next(),
     };
-    match obstacle {
-        Some(finding) => return format!("!{}", finding.reason.name()),
-        None if matches!(plan.server, ServerMatch::TargetOnly(_)) => return "target only".into(),
-        None => {}
+    if let Some(finding) = obstacle {
+        return format!("!{}", finding.reason.name());
+    }
+    if foreign.is_some() {
+        return "target only".into();
     }
     if is_uninitialized(&plan.node) && !plan.changes.is_empty() {
         return "initialise".into();
@@ -521,14 +526,11 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
     let taints =
         taints.map(|taint| line(format_args!("  {}:{}{}", taint.key, taint.effect, set_by(taint))));
     let mut of_node = listed("TAINTS", taints);
-    if let ServerMatch::TargetOnly(found) = &plans.node.server {
-        let rules =
-            target_rules(found).into_iter().map(|(is_fulfilled, rule)| marked(is_fulfilled, &rule));
-        of_node += &listed(
-            "RULES FOR A TARGET OF ANOTHER PROVIDER (= fulfilled, ~ not, ? not checked)",
-            rules,
-        );
-    }
+    let rules = plans.node.server.foreign().into_iter().flat_map(target_rules);
+    of_node += &listed(
+        "RULES FOR A TARGET OF ANOTHER PROVIDER (= fulfilled, ~ not, ? not checked)",
+        rules.map(|(is_fulfilled, rule)| marked(is_fulfilled, &rule)),
+    );
     let rules = plans.lifecycle.iter().flat_map(|plan| &plan.facts).map(rule);
     of_node += &listed(
         "RULES FOR TAINT OUT-OF-SERVICE (= fulfilled, ~ not, ? only the daemon knows)",
@@ -567,8 +569,8 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
     .concat()
 }
 
-/// Returns the lines about the zone label that a new node on the server would get. `None` when the node is not
-/// initialised, because its own labels show this.
+/// Returns the line of `ccm node inspect` that says which zone label a new node on this server would get. `None` when
+/// this node is itself not initialised yet: the label that it will get is then among its planned changes.
 fn zone_of_new_node(plan: &NodePlan) -> Option<String> {
     let [beta, _] = &plan.zone.as_ref()?.fields;
     let (want, source) = (beta.want.clone(), beta.source.clone());
@@ -609,27 +611,17 @@ fn marked(is_fulfilled: Option<bool>, rule: &str) -> String {
 /// checked when an earlier rule is not fulfilled.
 fn target_rules(found: &ForeignMatch) -> [(Option<bool>, String); 4] {
     let reason = found.obstacle.as_ref().map(|finding| finding.reason);
-    let is_one = found.named.len() == 1;
+    let count = found.named.len();
     let is_alone = reason != Some(Reason::ServerClaimedTwice);
+    let has_address = found.address.is_some();
     let address = found.address.map_or(String::new(), |ip| format!(": {ip}"));
-    let is_last = found.address.is_some() && is_alone;
+    let if_one = |is_fulfilled: bool| (count == 1).then_some(is_fulfilled);
+    let is_only = (has_address && is_alone).then_some(reason.is_none());
     [
-        (
-            Some(is_one),
-            format!("exactly one server has the node's name (found: {})", found.named.len()),
-        ),
-        (
-            is_one.then_some(is_alone),
-            "no other node names this server in its provider ID".to_owned(),
-        ),
-        (
-            is_one.then_some(found.address.is_some()),
-            format!("the node reports an address of this server{address}"),
-        ),
-        (
-            is_last.then_some(reason.is_none()),
-            "the node reports no address of another server".to_owned(),
-        ),
+        (Some(count == 1), format!("exactly one server has the node's name (found: {count})")),
+        (if_one(is_alone), "no other node names this server in its provider ID".to_owned()),
+        (if_one(has_address), format!("the node reports an address of this server{address}")),
+        (is_only, "the node reports no address of another server".to_owned()),
     ]
 }
 
@@ -659,8 +651,8 @@ fn called(id: InstanceId) -> String {
     }
 }
 
-/// Returns a line about the problem that the dedicated server is cancelled, or `None` when it is not. The line says
-/// what happens to the node at the end of the contract.
+/// Returns a line which warns that the contract of the node's dedicated server was cancelled, and says what happens to
+/// the node at the end of the contract. `None` when the contract was not cancelled.
 fn cancelled(server: &ServerMatch) -> Option<String> {
     let ServerMatch::Matched(server, _) = server else {
         return None;

@@ -59,7 +59,7 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) held_back: Option<[(); 0]>,
     pub(super) findings: Vec<Found>,
-    /// The events about the object. Only `inspect` reads them.
+    /// The events about the object. `None` except for the command `inspect`, because only this command reads events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) events: Option<Vec<&'a PastEvent>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,8 +98,8 @@ impl Sides {
         }
     }
 
-    /// Returns the end of the message that an object does not exist. When only Kubernetes or only the cloud has
-    /// answered, it says where the object was looked for, and which API did not answer. Otherwise it is empty.
+    /// Returns the words after "there is no such object" in a message, when only one of the two APIs has answered:
+    /// where the object was looked for, and which API did not answer. The text is empty when both have answered.
     pub(super) fn only(self) -> &'static str {
         match self {
             Sides::Both => "",
@@ -120,8 +120,8 @@ impl Sides {
     }
 }
 
-/// Returns the JSON or YAML document of a command. `what` is the end of its kind: `List`, `Inspection` or `Sync`.
-/// `report` says what a sync has done or which API did not answer.
+/// Returns the JSON or YAML document that a command prints. The document's field `kind` ends with `what`, which is
+/// `List`, `Inspection` or `Sync`. `report` says what a sync has done, or which API did not answer.
 pub(super) fn document<'a, P: PlannedObjects>(
     what: &str,
     plans: &'a P,
@@ -139,8 +139,8 @@ pub(super) struct CommandContext {
     pub(super) apis: Apis,
     /// The words of the command line that are not flags. They name objects.
     pub(super) names: Vec<String>,
-    /// A text that names the settings of the daemon that this command needs and could not read. See
-    /// [`Started::refused`].
+    /// A text that names the settings of the daemon that this command needs and could not read, see
+    /// [`Started::refused`]. `None` when no such setting is missing.
     refused: Option<String>,
 }
 
@@ -265,8 +265,9 @@ impl CommandContext {
         }
     }
 
-    /// Prints which daemon is the leader. Returns a usage error when the command has to ask for confirmation, but there
-    /// is no terminal. No confirmation is needed with `--yes` or `--dry-run`.
+    /// Prints which daemon is the leader, and checks that the command can ask the user for confirmation. Returns a
+    /// usage error when there is no terminal for the question. With `--yes` or `--dry-run` the command asks no
+    /// question, so there is no error.
     pub(super) fn check_answer(&self, what: &str) -> Result<(), Exit> {
         self.show_leader();
         let settings = &self.settings;
@@ -389,8 +390,8 @@ pub(super) fn warnings<'a>(
     warnings.map(move |finding| about('!', &object, &format!("warning: {}", finding.text())))
 }
 
-/// Returns the text of a finished sync: a line for each change, each warning and each failure, and at the end the
-/// counts of the report.
+/// Returns the text that a command prints after a sync: a line for each change, each warning and each failure, and at
+/// the end how many objects were changed, failed and so on.
 pub(super) fn done(report: &Report, notes: impl IntoIterator<Item = String>) -> String {
     let changes = report.changes.iter().map(|(object, change)| of_object("", object, change));
     let failures = report.failures.iter();

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exit {
     Done = 0,
-    /// Something failed.
+    /// The command line is right, but something failed, e.g. an API call.
     Failed = 1,
     /// The command line is wrong.
     Usage = 2,
@@ -169,8 +169,8 @@ pub(super) fn usage(message: &str) -> Exit {
     Exit::Usage
 }
 
-/// Prints the document when the user asked for JSON or YAML, and otherwise the text. The argument of `text` is true
-/// when the user asked for `-o wide`.
+/// Prints the result of a command: the JSON or YAML of `document` when the user asked for one of them, and otherwise
+/// the result of `text`. The argument of `text` is `true` when the user asked for `-o wide`.
 pub(super) fn print<D: Serialize>(
     output: Output,
     document: impl FnOnce() -> D,

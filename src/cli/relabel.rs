@@ -1,4 +1,5 @@
-//! `ccm node relabel` gives initialised nodes the zone label that a new node would get. It shows the plan and asks.
+//! `ccm node relabel` gives initialised nodes the zone label that a new node would get. It shows the plan, and asks the
+//! user before it writes.
 
 use super::node::{NodeCommands, NodePlans, together};
 use super::objects::{PlannedObjects, about};
@@ -24,8 +25,8 @@ pub(super) fn relabel(words: Vec<OsString>) -> Result<Exit, Exit> {
             Printer::notice("nothing was changed");
             return Ok(Exit::Done);
         }
-        // The user may have thought for a long time, and a volume may have been created meanwhile. So everything is
-        // read again, for the nodes that the user has seen.
+        // The user may have needed a long time to answer the question, and a volume may have been created since the
+        // plans were made. So everything is read again, for those nodes whose changes the user has confirmed.
         let plans = planned.relabelling.plans.iter().filter(|plan| plan.has_writes());
         selection = Selection::Names(plans.map(|plan| plan.object.name.clone()).collect());
         planned = context.or_exit(nodes.relabelling(&selection))?;
@@ -41,14 +42,15 @@ pub(super) fn relabel(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 impl NodeCommands {
     fn relabelling(&self, selection: &Selection) -> Result<PlannedLabels, CommandFailure> {
-        let relabelling = self.nodes.evaluate_relabelling(&self.context.apis, selection)?;
+        let apis = &self.context.apis;
+        let relabelling = Relabelling::of(&apis.kube, self.nodes.evaluate(apis, selection)?);
         Ok(PlannedLabels { plans: together(relabelling.plans.clone(), Vec::new()), relabelling })
     }
 }
 
 struct PlannedLabels {
     relabelling: Relabelling,
-    /// The plans of the nodes, in the form in which all commands show them.
+    /// The plans in `relabelling`, in the type that the functions for the output of all `ccm node` commands take.
     plans: Vec<NodePlans>,
 }
 

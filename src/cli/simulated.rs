@@ -1,5 +1,5 @@
-//! The daemon as it runs in the simulation of the tests. It reads the same settings and has the same controllers as the
-//! daemon in a real process.
+//! The daemon as it runs in tests that simulate its clock and its network. It reads the same settings and has the same
+//! controllers as the daemon in a real process.
 
 use super::output::Exit;
 use super::run;

@@ -27,13 +27,15 @@ pub(super) struct Started {
     /// The problems of the settings, which `doctor` and `status` report. For other commands this list is empty, because
     /// they end when there is a problem.
     pub(super) problems: Vec<settings::Problem>,
-    /// The notices about variables of forks, which `doctor` and `status` report.
+    /// Messages about environment variables that only forks of hcloud-cloud-controller-manager know, and that have no
+    /// effect here. Only the commands `doctor` and `status` show them.
     pub(super) of_forks: Vec<settings::Notice>,
     /// A text that names the settings of the daemon that this command needs and could not read. When it is set, the
     /// command writes nothing and only shows its plan.
     pub(super) refused: Option<String>,
     gate: Arc<dyn Gate>,
-    /// The Kubernetes client that read the daemon's settings, so that the command can use it again.
+    /// The Kubernetes client that has read the daemon's settings, so that the command can use it again. `None` when the
+    /// daemon was not looked for. The command then creates a client.
     kube: Option<kube::KubeClient>,
 }
 
@@ -149,8 +151,8 @@ fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
 }
 
 impl Started {
-    /// Returns the clients of Kubernetes and the cloud for a command that a user runs. Such a command does not check
-    /// whether its machine is attached to the private Network, because it may run anywhere.
+    /// Returns the clients of Kubernetes and the cloud for a command that a user runs. The command does not check
+    /// whether this machine is attached to the private Network, because a user can run it on any machine.
     pub(super) fn apis(&mut self) -> Result<Apis, Exit> {
         let (kube, gate) = (self.kube.take(), Arc::clone(&self.gate));
         let apis = wire::apis(kube, &self.settings, gate, Urgency::Asked, None)
@@ -190,9 +192,11 @@ fn start_log(command: Command, parsed: &Parsed) {
     }
 }
 
-/// Finds the daemon that runs in the cluster, and adds its settings to those of the command. Some commands use only
-/// their own settings. Returns the Kubernetes client that was used, and a text that names settings of the daemon that
-/// could not be read. On an error, prints the error and returns the exit code.
+/// Finds the daemon that runs in the cluster, and adds its settings to those of the command. Does nothing for a command
+/// that uses only its own settings, e.g. `ccm lint`. Returns the Kubernetes client that was used to read the daemon's
+/// settings, and a text about the daemon's settings that could not be read. The client is `None` when no daemon was
+/// looked for, and the text is `None` when no setting is missing. On an error, prints the error and returns the exit
+/// code.
 fn with_daemon(
     command: Command,
     words: Vec<OsString>,
@@ -210,8 +214,9 @@ fn with_daemon(
     if named.is_none() && has_own {
         return Ok((None, None));
     }
-    // An error here only ends the search for the daemon. The command goes on with its own settings. It reports the
-    // error later, when it creates its own client.
+    // When the Kubernetes client can't be created, the command does not look for the daemon in the cluster, and goes on
+    // with its own settings. The error is not lost: the command creates a client for its own work later, and reports
+    // the error then.
     let Ok(kube) = wire::kube_client(settings, wire::gate(command, settings)) else {
         return Ok((None, None));
     };
@@ -272,10 +277,12 @@ fn only_daemon(command: Command, kube: &kube::KubeClient) -> Result<Option<Daemo
     }
 }
 
-/// Returns the settings of the command. For a setting that the command does not have, the value of the daemon is used.
-/// Also returns a text that names the daemon's settings whose values could not be read, e.g. because they are in a file
-/// of the daemon. A value of the daemon that is not valid here is an error, e.g. when the daemon has another version.
-/// `doctor` and `status` get no error, because they report such values in their output.
+/// Joins the settings that the user gave to the command (`own`) with the settings of the daemon. The daemon's value is
+/// used for each setting that the user did not set. Also returns a text that names the daemon's settings whose values
+/// could not be read, e.g. because they are in a file of the daemon.
+///
+/// Returns an error when a value of the daemon is invalid for this command, e.g. because the daemon has another
+/// version. `doctor` and `status` get no error, because they report such values in their output.
 fn both(
     command: Command,
     words: Vec<OsString>,

@@ -6,14 +6,14 @@ use super::output::{self, Document, Exit, Printer, line, paragraph};
 use super::{leader, lists, startup};
 use crate::cache::Refresh;
 use crate::controllers::lifecycle::OUT_OF_SERVICE;
-use crate::controllers::node::{NodePlan, ServerMatch};
+use crate::controllers::node::NodePlan;
 use crate::controllers::route::State;
-use crate::controllers::service::{self, Want};
+use crate::controllers::service::{self, ServicePlan, Want};
 use crate::provider::clock;
 use crate::settings::{Command, Output};
 use crate::text::duration::shown_duration;
 use serde::Serialize;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 
 /// The greatest number of problems that `ccm status` shows. If there are more, it shows the worst of them.
@@ -25,7 +25,7 @@ const INDENT: usize = 16;
 pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
     let started = startup::start(Command::Status, words)?;
     let (settings, output) = (&started.settings, started.settings.output.value);
-    let mut observer = Observer::new(&started);
+    let mut observer = Observer::new(&started, Command::Status);
     if settings.watch.value {
         return lists::watch(|can_redraw| {
             let view = observer.observe();
@@ -51,10 +51,10 @@ struct Screen<'a> {
     /// The outcomes of the checks that found a problem, the worst first.
     #[serde(flatten)]
     document: Document<&'a CheckOutcome>,
-    /// The holder of the Lease. `lease_age_seconds` says how many seconds ago the Lease was renewed.
+    /// The name of the process that holds the Lease, i.e. of the leader. `None` when no Lease was read.
     leader: Option<&'a str>,
     lease_age_seconds: Option<i64>,
-    /// The version of the API server.
+    /// The version of the API server, or `None` when the API server did not answer.
     kubernetes: Option<&'a str>,
     /// The number of calls to the Cloud API that the rate limit still allows. `calls_an_hour` is the limit.
     calls_left: Option<u64>,
@@ -66,10 +66,14 @@ struct Screen<'a> {
     #[serde(flatten)]
     special: SpecialNodes,
     load_balancers: Option<Count>,
+    /// How many load balancers of each type Services have. Empty unless ccm chooses the type of one of them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    load_balancer_types: BTreeMap<&'a str, usize>,
     routes: Option<Count>,
 }
 
-/// How many nodes differ from others. A number is `None` when the nodes could not be read.
+/// The numbers of nodes in unusual states, e.g. nodes that will stop soon. A number is `None` when the nodes could not
+/// be read.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SpecialNodes {
@@ -78,9 +82,10 @@ struct SpecialNodes {
     /// well.
     departing_nodes: Option<usize>,
     /// How many nodes of other providers this program uses as targets of load balancers, without writing to them.
+    /// `None` when there are none, or when the nodes could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     target_only_nodes: Option<usize>,
-    /// The number of nodes that have a taint `out-of-service`.
+    /// The number of nodes that have a taint `out-of-service`. `None` when the nodes could not be read.
     out_of_service_nodes: Option<usize>,
 }
 
@@ -105,6 +110,10 @@ impl<'a> Screen<'a> {
         let bad = all.iter().filter(|outcome| outcome.is_bad());
         let (calls_an_hour, calls_left) = view.cloud.checkup.rate_limit.unzip();
         let nodes = view.nodes.as_ref().ok();
+        let count = |is: &dyn Fn(&NodePlan) -> bool| {
+            nodes.map(|nodes| nodes.iter().filter(|plan| is(plan)).count())
+        };
+        let is_enough = view.settings.load_balancers_departing_cordoned.value;
         Screen {
             document: Document::new("Status", bad.collect()),
             leader: lease.map(|spec| &*spec.holder),
@@ -115,18 +124,12 @@ impl<'a> Screen<'a> {
             refreshes: &view.refreshes,
             nodes: nodes.map(|nodes| Count::of(nodes.iter().map(|plan| plan.node.is_ready()))),
             special: SpecialNodes {
-                departing_nodes: nodes.map(|nodes| {
-                    let is_enough = view.settings.load_balancers_departing_cordoned.value;
-                    nodes.iter().filter(|plan| service::departs(&plan.node, is_enough)).count()
-                }),
-                target_only_nodes: nodes
-                    .map(|nodes| target_only(nodes).count())
-                    .filter(|count| *count > 0),
-                out_of_service_nodes: nodes.map(|nodes| {
-                    nodes.iter().filter(|plan| plan.node.taint(OUT_OF_SERVICE).is_some()).count()
-                }),
+                departing_nodes: count(&|plan| service::departs(&plan.node, is_enough)),
+                target_only_nodes: count(&|plan| plan.server.is_target_only()).filter(|it| *it > 0),
+                out_of_service_nodes: count(&|plan| plan.node.taint(OUT_OF_SERVICE).is_some()),
             },
             load_balancers: load_balancers(view),
+            load_balancer_types: load_balancer_types(view),
             routes: view.routes.as_ref().ok().map(|plan| {
                 let all = plan.rows.iter().map(|row| row.state);
                 let ours = all.filter(|state| !matches!(state, State::LeftAlone | State::NotOurs));
@@ -159,27 +162,22 @@ impl<'a> Screen<'a> {
             None => why.map_or("?".into(), unread),
         };
         let balancers = count(&self.load_balancers, "serving", gap(&view.services.plans));
-        let departing = match self.special.departing_nodes {
-            Some(count @ 1..) => format!(", {count} will stop soon"),
-            _ => String::new(),
-        };
-        let out = self.special.out_of_service_nodes.filter(|count| *count > 0);
-        let out =
-            out.map(|count| format!(", {count} with the taint out-of-service")).unwrap_or_default();
-        let late = view.certificates.iter().map(|seen| doctor::waiting_certificates(seen).len());
-        let late = late.filter(|count| *count > 0);
-        let late = late.map(|count| format!(", {count} without a certificate for 15 min"));
-        let late = late.collect::<String>();
-        let nodes = view.nodes.iter().flatten();
-        let schemes: BTreeSet<&str> =
-            nodes.flat_map(|plan| target_only(std::slice::from_ref(plan))).collect();
-        let targets = self.special.target_only_nodes.map(|count| {
-            let of = schemes.into_iter().collect::<Vec<_>>().join(", ");
-            format!(", {count} of {of} are targets only")
+        let types =
+            self.load_balancer_types.iter().map(|(kind, count)| format!(", {count} {kind}"));
+        let balancers = balancers + &types.collect::<String>();
+        let late = view.certificates.as_ref().ok();
+        let late = late.map(|seen| doctor::waiting_certificates(seen).len());
+        let schemes = view.nodes.as_ref().map(|nodes| schemes(nodes)).unwrap_or_default();
+        let special = [
+            (self.special.departing_nodes, "will stop soon".to_owned()),
+            (self.special.out_of_service_nodes, "with the taint out-of-service".to_owned()),
+            (self.special.target_only_nodes, format!("of {schemes} are targets only")),
+            (late, "without a certificate for 15 min".to_owned()),
+        ];
+        let special = special.into_iter().filter_map(|(count, what)| {
+            Some(format!(", {} {what}", count.filter(|count| *count > 0)?))
         });
-        let targets = targets.unwrap_or_default();
-        let nodes =
-            count(&self.nodes, "ready", gap(&view.nodes)) + &departing + &out + &targets + &late;
+        let nodes = count(&self.nodes, "ready", gap(&view.nodes)) + &special.collect::<String>();
         let rows = [
             ("LEADER", leader),
             ("KUBERNETES", kubernetes),
@@ -248,14 +246,25 @@ fn load_balancers(view: &DoctorView) -> Option<Count> {
     Some(Count::of(serves.into_values()))
 }
 
-/// Returns, for each node of another provider that is matched with a server, the scheme of its provider ID, e.g.
-/// `k3s://`.
-fn target_only(nodes: &[NodePlan]) -> impl Iterator<Item = &str> {
-    let matched = nodes.iter().filter(
-        |plan| matches!(&plan.server, ServerMatch::TargetOnly(found) if found.obstacle.is_none()),
-    );
-    matched.map(|plan| match plan.node.spec.provider_id.find("://") {
-        Some(end) => &plan.node.spec.provider_id[..end + 3],
-        None => "no provider ID",
-    })
+/// Counts the load balancers of Services by their types. The result is empty unless ccm chooses the type of one of them.
+fn load_balancer_types<'a>(view: &'a DoctorView) -> BTreeMap<&'a str, usize> {
+    let plans = view.services.plans.iter().flatten();
+    let plans: Vec<&ServicePlan> = plans.filter(|plan| plan.want == Want::Ensure).collect();
+    let mut types = BTreeMap::new();
+    if plans.iter().any(|plan| plan.cloud.sizing.is_some()) {
+        let found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
+        let all: BTreeMap<u64, &str> = found.map(|found| (found.id, &*found.kind)).collect();
+        all.into_values().for_each(|kind| *types.entry(kind).or_default() += 1);
+    }
+    types
+}
+
+/// Returns the schemes of the provider IDs of all nodes that are targets only, e.g. `k3s://, rke2://`.
+fn schemes(nodes: &[NodePlan]) -> String {
+    let scheme = |plan: &NodePlan| match plan.node.spec.provider_id.split_once("://") {
+        Some((scheme, _)) => format!("{scheme}://"),
+        None => "no provider ID".to_owned(),
+    };
+    let nodes = nodes.iter().filter(|plan| plan.server.is_target_only());
+    Vec::from_iter(nodes.map(scheme).collect::<BTreeSet<_>>()).join(", ")
 }

@@ -185,8 +185,9 @@ impl TopicPage {
         }
     }
 
-    /// Adds a row of a table to the text. A row of two cells becomes `name: text`. A longer row becomes a line with its
-    /// name, and then a line with heading and text for each other cell. The heading `meaning` is left out.
+    /// Adds a row of a table to the text. A row of two cells becomes `name: text`. The first cell of a longer row
+    /// becomes a line of its own. Each of the other cells becomes a line with the heading of its column and its text.
+    /// The heading `meaning` is not printed.
     fn row(&mut self, headings: &[String], row: &[String]) {
         let row: Vec<String> = row.iter().map(|cell| cell.replace('`', "")).collect();
         let Some((name, cells)) = row.split_first() else {
@@ -252,9 +253,10 @@ pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> Stri
         let (left, right) = row.unwrap_or((content, ""));
         let right = right.trim_start();
         let mut column = length(line) - length(right);
-        // Usually, the right side of this row begins in the same column as in the row above. If it begins further to
-        // the left in the source of the text, it is also printed there. When the left side leaves too little space, the
-        // right side is printed on the next line.
+        // A row of the help text has a left side, e.g. a flag, and a right side, e.g. its description. Usually the
+        // right side begins in the same column as in the row above. If it begins further to the left in the source
+        // text, that column is used. If there is no row above and the left side is too long, the right side is printed
+        // on the next line.
         if let Some((_, above)) = last.filter(|(of, _)| *of == indent) {
             column = column.min(above);
         } else if column > FURTHEST {

@@ -14,7 +14,7 @@ struct Build {
     version: &'static str,
     /// The Git commit in 40 hexadecimal digits. `-dirty` follows when the source differed from this commit.
     commit: Option<&'static str>,
-    /// The output of `rustc --version`.
+    /// The compiler, as `rustc --version` names it. `None` when the program was not built by `make build`.
     toolchain: Option<&'static str>,
 }
 

@@ -292,8 +292,8 @@ fn timing(read_timeout: Duration) -> Timing {
 }
 
 /// Returns an error when credentials would leave this machine without TLS, and no setting allows this. With
-/// `--cloud-provider=hcloud`, a warning is logged once instead. hcloud-cloud-controller-manager accepts such clusters,
-/// and ccm must be able to replace it there.
+/// `--cloud-provider=hcloud`, this is no error, and a warning is logged once: hcloud-cloud-controller-manager works in
+/// clusters with such a connection, and ccm must be able to replace it in them.
 fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), String> {
     static WARNING: Once = Once::new();
     if !access.is_unencrypted() || settings.allow_insecure_endpoint.value {

@@ -38,7 +38,8 @@ impl Default for Backoff {
 
 impl Backoff {
     /// Creates a backoff in which the first wait of an object is `first`. Each further wait is twice as long, up to
-    /// `longest`. Each wait ends exactly after its length.
+    /// `longest`. The waits have exactly these lengths. They are not made longer so that several objects are tried at
+    /// the same time.
     pub(super) fn exact(first: Duration, longest: Duration) -> Backoff {
         Backoff { failed: HashMap::new(), first, longest, grid: None, stretch: 1.0 }
     }

@@ -48,7 +48,7 @@ pub struct Proposal {
 
 impl Proposal {
     /// Adds the changes of another proposal for the same object. When both proposals have an `obstacle` (a reason why
-    /// something can't be done) or a `warning`, only the first one is kept.
+    /// something can't be done), only that of `self` is kept. The same is true for `warning`.
     pub fn and(mut self, other: Proposal) -> Proposal {
         self.changes = [self.changes, other.changes].into_iter().collect();
         self.obstacle = self.obstacle.or(other.obstacle);
@@ -64,7 +64,7 @@ pub enum Selection {
     Due,
     /// All objects, even those that need no check yet. A person has asked for them.
     All,
-    /// Only the objects with these names, even those that need no check yet. A person has asked for them.
+    /// Only the objects with these names. A person has named them, so they are checked even if no check is due.
     Names(BTreeSet<String>),
 }
 
@@ -128,8 +128,8 @@ pub struct Report {
     pub outage: Option<Outage>,
 }
 
-/// The outcome for one object that did not fail. When several outcomes are reported for an object, the one whose
-/// variant is declared last counts.
+/// The outcome for one object that did not fail. When several outcomes are reported for an object, the sync pass
+/// reports only the one whose variant is declared last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
     /// The object was already as it should be.
@@ -143,7 +143,8 @@ pub enum Progress {
     Unreached,
 }
 
-/// The number of objects with each outcome of a sync pass.
+/// How many objects a sync pass has changed, found unchanged, could not bring in order, or did not reach before its
+/// end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     pub changed: usize,
@@ -251,7 +252,7 @@ impl Report {
         !self.has(Progress::Unfinished) && !self.has(Progress::Unreached)
     }
 
-    /// Whether the sync pass has ended with this `progress` for any object.
+    /// Whether any object has this `progress`, e.g. `Changed` or `Unreached`, at the end of the sync pass.
     pub fn has(&self, progress: Progress) -> bool {
         self.objects.values().any(|object| *object == progress)
     }

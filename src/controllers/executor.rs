@@ -40,16 +40,17 @@ const LONGEST_ACTION: Duration = Duration::from_secs(120);
 /// delayed because few API calls were left under the rate limit.
 const TRIES_AT_MOST: u32 = 10;
 
-/// The longest time by which a change is delayed because few API calls are left under the rate limit, as a multiple of
-/// [`FIRST_PAUSE`]. A change that would have to wait longer fails.
+/// A change is delayed when few API calls are left under the rate limit. If the delay would be longer than this number
+/// multiplied by [`FIRST_PAUSE`], the change fails.
 const PUT_OFF_AT_MOST: u32 = 8;
 
-/// How many times in a row the question to the cloud which actions have ended can fail. After that, each object with a
-/// running action has failed, and its remaining changes are dropped.
+/// The executor repeatedly asks the cloud which actions have ended. This is how many of these questions in a row can
+/// fail. After the last one, each object with a running action counts as failed, and its remaining changes are dropped.
 const QUESTIONS_AT_MOST: u32 = 5;
 
-/// The longest single wait. Longer waits are split into parts of this length, so that the process notices soon when it
-/// should end. The length is real time, even in tests that simulate the clock.
+/// The longest single wait of the executor for an answer or for the time of the next change. Longer waits are split
+/// into parts of this length, so that the process notices soon when it should end. The length is real time, even in
+/// tests that simulate the clock.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// All executions of one controller. An execution makes the changes of one object, and can continue from one sync pass
@@ -58,7 +59,7 @@ pub(super) struct Executor<T> {
     controller: &'static str,
     executions: Vec<Execution<T>>,
     last_id: u64,
-    /// How many requests for the state of actions have failed since the last one that was answered.
+    /// How many requests that ask for the state of running actions have failed in a row.
     unanswered: u32,
     /// Whether the changes of an object are sent only after all changes of the previous object, see
     /// [`Executor::in_turn`].
@@ -72,9 +73,9 @@ pub(super) struct Execution<T> {
     pub(super) id: u64,
     /// Data that the caller keeps together with the changes, e.g. the plan from which they come.
     pub(super) subject: T,
-    /// Each namespace has a share of the API rate limit. The calls for this object's changes are subtracted from the
-    /// share of one namespace. When that share is used up, the changes that were not sent yet are dropped, unless
-    /// [`Payer::can_stop`] is false. `None` means that no share limits the calls.
+    /// The share of API calls of a namespace from which the calls for this object's changes are subtracted. When the
+    /// share is used up and [`Payer::can_stop`] is true, the changes that were not sent yet are dropped. `None` means
+    /// that no share limits the calls.
     pub(super) payer: Option<Payer>,
     controller: &'static str,
     /// The name of the object, e.g. `service/default/web`.
@@ -96,9 +97,9 @@ pub(super) struct Execution<T> {
 /// The outcome of the changes of one object.
 #[derive(Default)]
 pub(super) struct ExecutionResult {
-    /// The changes that were made in the cloud.
+    /// The changes of the object that were made in the cloud.
     pub(super) made: Vec<Box<dyn Change>>,
-    /// The errors of changes that the cloud refused. The changes after them were still made.
+    /// The errors of changes that the cloud refused. Such an error did not stop the changes that followed in the plan.
     pub(super) refused: Vec<ProviderError>,
     /// Whether the cloud refused to add a target to the load balancer of this object.
     is_target_refused: bool,
@@ -111,7 +112,7 @@ pub(super) struct ExecutionResult {
 /// The reason why no more changes are made for an object.
 #[derive(Debug, Default)]
 pub(super) enum End {
-    /// All changes were made, except those that were refused.
+    /// All changes were made, except those that the cloud refused and whose failure does not stop the other changes.
     #[default]
     AllMade,
     /// A new plan is needed, because the change that was just made has altered the state for which the plan was made.
@@ -239,8 +240,9 @@ impl<T> Executor<T> {
         until: Option<Instant>,
     ) -> Vec<Execution<T>> {
         loop {
-            // Answers are handled even when the time limit `until` is already over. A controller whose reads take the
-            // whole sync pass would otherwise never handle an answer.
+            // The cloud's answers to changes that were sent earlier are handled even when the moment `until`, at which
+            // this function must end, has already passed. In a controller whose reads take the whole sync pass, `until`
+            // has always passed, and without this rule no answer would ever be handled.
             while let Some(response) = requests.next(Duration::ZERO) {
                 self.handle(response);
             }
@@ -303,8 +305,8 @@ impl<T> Executor<T> {
         })
     }
 
-    /// Sends changes until no other change can be sent now, or until the allowed number of requests is in flight. The
-    /// change that could be sent earliest comes first.
+    /// Sends changes until no other change can be sent now, or until as many requests wait for an answer as are allowed
+    /// at the same time. The change that could have been sent earliest is sent first.
     pub(super) fn send(&mut self, requests: &mut Requests) {
         let now = clock::now();
         self.stop(|execution| {
@@ -427,8 +429,9 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Gives up all objects for which `is_given_up` returns `true`, and does not wait for their running actions. The
-    /// cloud still carries out these actions, and the next plan sees their results.
+    /// Gives up the changes of all objects for which `is_given_up` returns `true`, and does not wait for actions of the
+    /// cloud that are still running for these objects. The cloud still carries out these actions, and the next plan
+    /// sees their results.
     fn abandon(&mut self, kind: ErrorKind, why: &str, is_given_up: impl Fn(&Execution<T>) -> bool) {
         for execution in self.executions.iter_mut().filter(|execution| is_given_up(execution)) {
             let running = execution.running.iter().map(|running| &running.change);
@@ -520,6 +523,11 @@ impl<T> Execution<T> {
     /// target of a load balancer, and no new target could be added before, drops all remaining changes and returns
     /// `None`.
     fn next_change(&mut self) -> Option<Box<dyn Change>> {
+        let has_refused = !self.result.refused.is_empty();
+        while has_refused && self.queue.front().is_some_and(|next| next.needs_all_before()) {
+            let left_out = self.queue.pop_front()?;
+            self.result.is_target_refused |= adds_target(&*left_out);
+        }
         let change = self.queue.pop_front()?;
         let has_no_other = self.result.is_target_refused
             && !self.result.made.iter().any(|change| adds_target(&**change));
@@ -641,7 +649,8 @@ impl<T> Execution<T> {
         count_change(self.controller, change.word(), outcome);
     }
 
-    /// Adds the outcome of the object's changes to the report of the sync pass.
+    /// Adds to the report of the sync pass the object's changes that were made and, if the other changes were dropped
+    /// because of an error, this error.
     pub(super) fn note_in(self, report: &mut Report) {
         for made in &self.result.made {
             report.add_changes(&self.object, &made.description());

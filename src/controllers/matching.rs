@@ -32,8 +32,14 @@ pub fn is_uninitialized(node: &KubeNode) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
-/// Whether the node belongs to another provider. A node without a provider ID belongs to none, unless it has the taint
-/// `uninitialized`, because it then waits for its provider ID.
+/// What to do when no server has the name of a node, and when several servers have it.
+const NAME_A_SERVER: &str =
+    "rename its server to the node's name, or set a token of the project that has the server";
+const NAME_ONE_SERVER: &str =
+    "give this name only to the server of this node; hcloud server list shows the servers";
+
+/// Whether the node counts as a node of another provider. This includes a node without a provider ID, unless it has the
+/// taint `uninitialized`. Such a node is new and still waits for its provider ID.
 pub(super) fn is_foreign(node: &KubeNode, provider: &dyn Provider) -> bool {
     let id = &node.spec.provider_id;
     if id.is_empty() {
@@ -93,9 +99,14 @@ impl<'a> Claims<'a> {
         self.nodes.get(&id).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the node to which this server belongs, of the nodes whose provider ID names it. Returns `None` when
-    /// there are several such nodes and none of them is initialised. The node controller decides later which of these
-    /// nodes gets the server.
+    /// Returns a node other than `node` whose provider ID names this server.
+    fn other(&self, id: InstanceId, node: &KubeNode) -> Option<&'a KubeNode> {
+        self.of(id).iter().copied().find(|other| other.name() != node.name())
+    }
+
+    /// Among the nodes whose provider ID names this server, returns the node to which the server belongs. Returns
+    /// `None` when there are several such nodes and none of them is initialised, or when there is no such node. The
+    /// node controller decides later which of several nodes gets the server.
     pub(super) fn keeper(&self, id: InstanceId) -> Option<&'a KubeNode> {
         keeper(self.of(id), None)
     }
@@ -120,16 +131,16 @@ pub struct MatchIndex<'a> {
     pub(super) provider: &'a dyn Provider,
     servers: Servers<'a>,
     by_id: HashMap<InstanceId, &'a Instance>,
-    /// Each server by its name. The value is `None` when several servers have the same name.
-    by_name: HashMap<&'a str, Option<&'a Instance>>,
+    /// The servers by their names. Several servers can have the same name.
+    by_name: HashMap<&'a str, Vec<&'a Instance>>,
     /// The nodes that have neither a provider ID of a server of this cloud nor the name of a server. Each is listed
     /// with the addresses in its status.
     unmatched: Vec<(&'a KubeNode, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a KubeNode>,
     claims: Claims<'a>,
-    /// The addresses that a kubelet or an annotation asks for, e.g. by the kubelet's `--node-ip`. For each such
-    /// address, all nodes that have it in their status or in the annotation `internal-ip`. Two nodes must not get the
-    /// same address.
+    /// The keys are the addresses that the kubelet of any node asks for by its `--node-ip`, or that the annotation
+    /// `internal-ip` of a node asks for. The value lists all nodes that have the address in their status or in this
+    /// annotation. Two nodes must not get the same address.
     asked_for: HashMap<IpAddr, Vec<&'a KubeNode>>,
 }
 
@@ -154,16 +165,19 @@ pub enum MatchOutcome<'a> {
     Unmatched(Finding),
 }
 
-/// What connects a node of another provider with a server. The node writes its own addresses, so an address alone
-/// connects it with no server.
+/// What is known about the server of a node of another provider. The node runs on a server of this cloud when exactly
+/// one server has its name, and the node reports an address of this server. The address alone proves nothing, because
+/// the node itself reports its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignMatch {
     /// The servers that have the node's name.
     pub named: Vec<Instance>,
-    /// An address which the node reports and which belongs to the only server in `named`.
+    /// The address that connects the node with its server: the node reports it, and the server has it. `None` when
+    /// there is no such address. It is always `None` when no server or more than one server is in `named`.
     pub address: Option<IpAddr>,
-    /// The reason why the node does not become a target. `None` when the node is matched with the only server in
-    /// `named`. A server in `named` that is a target already stays one in both cases.
+    /// The reason why the node does not become a target of a load balancer. `None` means that it can, because the node
+    /// surely runs on the only server in `named`. A reason does not remove a target: a server in `named` that is a
+    /// target already stays one.
     pub obstacle: Option<Finding>,
 }
 
@@ -182,10 +196,9 @@ impl<'a> MatchIndex<'a> {
     ) -> MatchIndex<'a> {
         let claims = Claims::new(provider, nodes);
         let nodes = || nodes.iter().map(Borrow::borrow);
-        let mut by_name: HashMap<&str, Option<&Instance>> = HashMap::new();
+        let mut by_name: HashMap<&str, Vec<&Instance>> = HashMap::new();
         for instance in servers.iter() {
-            let once = |entry: &mut Option<&Instance>| *entry = None;
-            by_name.entry(&instance.name).and_modify(once).or_insert(Some(instance));
+            by_name.entry(&instance.name).or_default().push(instance);
         }
         let unmatched = nodes()
             .filter(|node: &&KubeNode| server_of(node, provider).is_none())
@@ -235,38 +248,35 @@ impl<'a> MatchIndex<'a> {
                 },
             };
         }
-        match self.by_name.get(node.name()) {
-            Some(Some(instance)) => MatchOutcome::Matched(instance, MatchedBy::Name),
-            Some(None) => {
+        match (self.named(node.name()), self.servers.error()) {
+            ([instance], _) => MatchOutcome::Matched(instance, MatchedBy::Name),
+            ([], Some(error)) => MatchOutcome::Unclear(error),
+            ([], None) => self.by_address(node),
+            _ => {
                 let message = format!("several servers are named {:?}", node.name());
                 let finding = Finding::warning(Reason::InstanceLookupFailed, message);
-                let fix = "give this name only to the server of this node; hcloud server list shows the servers";
-                MatchOutcome::Unmatched(finding.with_fix(fix))
+                MatchOutcome::Unmatched(finding.with_fix(NAME_ONE_SERVER))
             }
-            None => match self.servers.error() {
-                Some(error) => MatchOutcome::Unclear(error),
-                None => self.by_address(node),
-            },
         }
+    }
+
+    /// Returns all servers with this name.
+    fn named(&self, name: &str) -> &[&'a Instance] {
+        self.by_name.get(name).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Matches a node of another provider with the server that has its name.
     pub(super) fn foreign(&self, node: &KubeNode) -> ForeignMatch {
-        let named = match self.by_name.get(node.name()) {
-            None => Vec::new(),
-            Some(Some(instance)) => vec![*instance],
-            Some(None) => self.servers.iter().filter(|it| it.name == node.name()).collect(),
-        };
-        let reported = reported_ips(node);
-        let address = match named[..] {
+        let (named, reported) = (self.named(node.name()), reported_ips(node));
+        let address = match named {
             [server] => self.address_of(server, &reported),
             _ => None,
         };
-        let obstacle = self.foreign_obstacle(node, &named, address, &reported);
-        ForeignMatch { named: named.into_iter().cloned().collect(), address, obstacle }
+        let obstacle = self.foreign_obstacle(node, named, address, &reported);
+        ForeignMatch { named: named.iter().copied().cloned().collect(), address, obstacle }
     }
 
-    /// Returns the reason why a node of another provider does not become a target, or `None`.
+    /// Returns the reason why a node of another provider does not become a target. `None` means that it becomes one.
     fn foreign_obstacle(
         &self,
         node: &KubeNode,
@@ -281,9 +291,7 @@ impl<'a> MatchIndex<'a> {
         let [server] = *named else {
             return Some(not_one(node, named));
         };
-        let mut claimants = self.claims.of(server.id).iter();
-        let of_another = claimants.find(|it| it.name() != node.name());
-        let (reason, why, fix) = if let Some(other) = of_another {
+        let (reason, why, fix) = if let Some(other) = self.claims.other(server.id, node) {
             let why = format!("the provider ID of node {:?} names it, too", other.name());
             let fix = "delete the node that does not run on the server".to_owned();
             (Reason::ServerClaimedTwice, why, fix)
@@ -331,21 +339,20 @@ impl<'a> MatchIndex<'a> {
     /// Returns the server that has the same name as this node. Returns `None` when several servers have that name, or
     /// when the provider ID of another node names the server.
     pub fn named_as(&self, node: &KubeNode) -> Option<&'a Instance> {
-        let named = self.by_name.get(node.name()).copied().flatten();
-        let is_of_another = |instance: &Instance| {
-            self.claims.of(instance.id).iter().any(|other| other.name() != node.name())
+        let [named] = self.named(node.name()) else {
+            return None;
         };
-        named.filter(|instance| !is_of_another(instance))
+        self.claims.other(named.id, node).is_none().then_some(*named)
     }
 
     pub(super) fn node(&self, name: &str) -> Option<&'a KubeNode> {
         self.by_node_name.get(name).copied()
     }
 
-    /// Returns the server whose addresses are proven to be those of this node: the node's provider ID is ours, no other
-    /// node has this provider ID, and the server of this ID has exactly the node's name. A node that was created with
-    /// the provider ID of another server therefore proves nothing. The error says why there is no such server, and
-    /// whether this can change by itself.
+    /// Returns the server whose addresses are proven to be those of this node. The proof is that the node's provider ID
+    /// names a server of this cloud, that no other node has this provider ID, and that the server has exactly the
+    /// node's name. So a node can't get the addresses of another server by using the provider ID of that server. The
+    /// error says why no server is proven, and whether this can change by itself.
     pub(super) fn proven_server_of(&self, node: &KubeNode) -> Result<&'a Instance, (bool, String)> {
         let id = &node.spec.provider_id;
         if node.metadata.deletion_timestamp.is_some() {
@@ -357,8 +364,11 @@ impl<'a> MatchIndex<'a> {
         let Some(server) = server_of(node, self.provider) else {
             return Err((false, format!("the node's provider ID {id:?} names no server of ours")));
         };
-        let other = self.claims.of(server).iter().find(|other| other.name() != node.name());
-        match (other, self.servers.unknown(server), self.by_id.get(&server)) {
+        match (
+            self.claims.other(server, node),
+            self.servers.unknown(server),
+            self.by_id.get(&server),
+        ) {
             (Some(other), ..) => {
                 Err((false, format!("node {:?} has the same provider ID {id:?}", other.name())))
             }
@@ -386,7 +396,7 @@ impl<'a> MatchIndex<'a> {
         let is_target = |node: &KubeNode| {
             self.provider.matches_foreign_nodes() && is_foreign(node, self.provider)
         };
-        let is_unique = self.by_name.get(instance.name.as_str()) == Some(&Some(instance));
+        let is_unique = self.named(&instance.name) == [instance];
         let namesake =
             namesake.filter(|node| is_new(node) || is_target(node)).filter(|_| is_unique);
         let others = self.claims.of(instance.id).iter().copied().chain(namesake);
@@ -407,10 +417,12 @@ impl<'a> MatchIndex<'a> {
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
 
-    /// Returns an address among `ips` that this node is not allowed to get, because another node has it or the kubelet
-    /// of another node asks for it. Returns `None` when there is no such address. Initialised nodes take precedence
-    /// over new nodes. When two new nodes ask for the same address, neither of them gets it. An initialised node may
-    /// keep an address that it already has. Such an address (`is_kept`) is returned only when there is no other one.
+    /// Returns an address among `ips` that this node is not allowed to get, because another node has it, or because the
+    /// kubelet of another node asks for it. Returns `None` when there is no such address. Initialised nodes take
+    /// precedence over new nodes. When two new nodes ask for the same address, neither of them gets it.
+    ///
+    /// An initialised node keeps an address that it already has, even if another node has this address, too. This
+    /// address is returned with `is_kept`, and only when `ips` contains no address that the node must not get.
     pub fn shared_address(
         &self,
         node: &KubeNode,
@@ -497,19 +509,18 @@ impl<'a> MatchIndex<'a> {
             None => {
                 "; the project has no servers at all: does the token belong to another project?"
             }
-            // The project has servers. The message does not say how many, because it would then change with each new
-            // server, and each changed message would be a new event.
+            // The message mentions the servers of the project only when there are none. The number of servers would
+            // change with each new server, and each changed message would be a new event.
             _ => "",
         };
         let name = node.name();
         let message = format!("no server is named {name:?}, and {addresses}{looked_through}");
-        let fix = "rename its server to the node's name, or set a token of the project that has the server";
-        Finding::warning(Reason::ServerNotFound, message).with_fix(fix)
+        Finding::warning(Reason::ServerNotFound, message).with_fix(NAME_A_SERVER)
     }
 }
 
-/// An address that the kubelet of one node asks for, although another node has the address, or its kubelet asks for it
-/// as well.
+/// A conflict about an address that the kubelet of one node asks for, e.g. by `--node-ip`. Another node already has the
+/// address, or the kubelet of another node asks for it as well.
 pub struct SharedAddress<'a> {
     pub ip: IpAddr,
     /// The name of the other node, which already has the address, or whose kubelet asks for it, too.
@@ -547,8 +558,8 @@ fn rival<'a>(
 }
 
 /// Returns the addresses that a kubelet wants for its node. They come from the annotation for internal IPs and from the
-/// annotation `provided-node-ip`. The addresses in the status of a new node are added, because the kubelet has written
-/// them. For an initialised node, only those addresses in `provided-node-ip` count that are not in its status yet.
+/// annotation `provided-node-ip`. For a new node, the addresses in its status are added, because the kubelet has
+/// written them. For an initialised node, an address in `provided-node-ip` that is already in the status is left out.
 fn asked_ips(node: &KubeNode) -> impl Iterator<Item = IpAddr> {
     let reported = reported_ips(node);
     let (known, asked) =
@@ -574,16 +585,13 @@ fn not_one(node: &KubeNode, named: &[&Instance]) -> Finding {
     if named.is_empty() {
         let message =
             format!("no server is named {name:?}, so the node is no target of load balancers");
-        let fix = "rename its server to the node's name, or set a token of the project that has the server";
-        return Finding::warning(Reason::ForeignNodeNotMatched, message).with_fix(fix);
+        return Finding::warning(Reason::ForeignNodeNotMatched, message).with_fix(NAME_A_SERVER);
     }
     let message = format!(
         "several servers are named {name:?}: the node does not become a target of load balancers, and stays one where \
          it is one"
     );
-    let fix =
-        "give this name only to the server of this node; hcloud server list shows the servers";
-    Finding::warning(Reason::InstanceLookupFailed, message).with_fix(fix)
+    Finding::warning(Reason::InstanceLookupFailed, message).with_fix(NAME_ONE_SERVER)
 }
 
 fn ambiguous(node: &KubeNode, candidates: &[(&Instance, IpAddr)]) -> Finding {

@@ -210,7 +210,8 @@ impl Write for NodeChange {
 
 /// What has become of one node's plan: the writes that were made, and why other writes were not made.
 pub(super) struct AppliedPlan<Facts> {
-    /// The number of writes in the first plan for the node.
+    /// The number of writes in the first plan for the node. After a conflict the node is planned again, and a later
+    /// plan can have another number of writes.
     planned: usize,
     /// The writes that were made, as descriptions for people.
     pub(super) made: Vec<Description>,
@@ -231,7 +232,8 @@ impl<Facts> AppliedPlan<Facts> {
         self.error.as_ref().is_some_and(kube::KubeError::is_refused)
     }
 
-    /// Whether every write of the last plan was made.
+    /// Whether all writes that were planned for the node were made. `false` when a write failed, or when the writes
+    /// were dropped because the node had changed.
     pub(super) fn is_made(&self) -> bool {
         self.error.is_none() && self.outdated.is_none()
     }
@@ -256,9 +258,9 @@ impl<Facts> AppliedPlan<Facts> {
     }
 }
 
-/// Makes the writes of a plan in their order. After a conflict, the node is read and planned again. When `reads_first`
-/// is true, this is also done before the first write. `replan` returns the new plan, or the reason why there is none.
-/// Without a new plan, nothing more is written.
+/// Makes the writes of a plan in their order. When a write is refused because the node has changed (a conflict), the
+/// node is read again, and `replan` makes a new plan for it. With `reads_first`, the node is also read and planned
+/// again before the first write. When `replan` returns a reason instead of a plan, nothing more is written.
 pub(super) fn apply<Facts>(
     apis: &Apis,
     controller: &'static str,
@@ -296,9 +298,9 @@ pub(super) fn apply<Facts>(
     applied
 }
 
-/// Makes the writes of the last plan in `applied`. When this returns a conflict, the caller reads and plans the node
-/// again. The error of a failed deletion is stored in `applied` instead, so that the deletion is not repeated in this
-/// sync pass.
+/// Makes the writes of the plan in `applied`, which is the last plan for the node. Returns a conflict as an error, and
+/// the caller then reads the node and plans it again. The error of a failed deletion is not returned, but stored in
+/// `applied`, so that the deletion is not repeated in this sync pass.
 fn make<Facts>(
     apis: &Apis,
     controller: &'static str,

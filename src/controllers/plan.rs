@@ -1,5 +1,5 @@
-//! The plan for one object. It contains the writes, the findings (messages for the operator), and more data of the
-//! controller. The plans of all controllers have this type.
+//! The plan for one object, e.g. for a node. It contains the writes, the findings (messages for the operator), and the
+//! facts from which the controller made the plan. The plans of all controllers have this type.
 
 use super::controller::Proposal;
 use crate::kube::ObjectReference;

@@ -6,8 +6,9 @@ use super::backoff::Backoff;
 use crate::provider::{Urgency, clock};
 use std::time::{Duration, Instant};
 
-/// The greatest age of the data from which a new plan decides whether a target can be removed now. The earlier plan
-/// wanted to remove this target, but kept it, e.g. because too few other targets were healthy.
+/// The greatest age of the data for a new plan that is made because the last plan kept a target which should be
+/// removed. The target was kept, e.g. because too few other targets were healthy. New data can show that it can be
+/// removed now.
 const KEPT_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// When a controller last compared its objects with the cloud and last wrote to the cloud, and when it must try failed
@@ -23,15 +24,16 @@ pub(super) struct Schedule {
     pub(super) last_write: Option<Instant>,
 }
 
-/// The reason why a plan for an object is made. When several reasons apply, the one whose variant is declared first
-/// counts.
+/// The reason why a plan for an object is made. When there are several reasons, the first of them in the order of this
+/// enum is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
     /// A person has asked for this object or for all objects, e.g. by a command.
     Asked,
     /// The object is new, or has changed since its last plan.
     Changed,
-    /// The last plan is out of date. Either it was not carried out, or other objects on which it depends have changed.
+    /// The last plan is out of date. Either its changes were not all made, or an object on which it depends has
+    /// changed, e.g. a node.
     Overtaken,
     /// The last try failed, and the wait after that failure is over.
     Retried,
@@ -45,7 +47,8 @@ pub(super) enum Why {
 /// How old the data from the cloud may be for a plan, and how urgent the API calls for new data are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reads {
-    /// The greatest age of the data, counted from the API call that requested them. Older data are read again.
+    /// The greatest age of the data from the cloud, counted from the API call that requested them. Older data are read
+    /// again.
     pub(super) max_age: Duration,
     pub(super) urgency: Urgency,
 }

@@ -5,8 +5,8 @@ use crate::provider::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The size of a full share: how many API calls the changes of one namespace's Services may use at once. The Hetzner
-/// Cloud project has 3,600 calls an hour, which all programs share.
+/// How many API calls the changes of one namespace's Services may use at once, when the namespace has used none for
+/// some time (a full share). The Hetzner Cloud project has 3,600 calls an hour, which all programs share.
 const AT_ONCE: u32 = 900;
 
 /// Each namespace can make a limited number of API calls, its share. A used call comes back after this time, so that
@@ -18,7 +18,7 @@ const REFILL: Duration = Duration::from_secs(4);
 /// seem to need the whole share, and no change would ever begin.
 const READS_AT_MOST: f64 = 0.5;
 
-/// The API calls that the Services of one namespace may still use.
+/// The number of API calls that the Services of one namespace can still make now.
 #[derive(Debug)]
 pub(super) struct CallShare {
     bucket: Mutex<ShareBucket>,
@@ -26,11 +26,12 @@ pub(super) struct CallShare {
 
 #[derive(Debug)]
 struct ShareBucket {
-    /// How many API calls of the namespace's share are left. The number can be negative, because calls that are already
-    /// running when the share is used up are still subtracted.
+    /// How many API calls ccm still allows the namespace, i.e. what is left of its share. The number can be negative,
+    /// because calls that are already running when the share is used up are still subtracted.
     left: f64,
     at: Instant,
-    /// How many API calls it took to read the data for the last plan. The next plan is expected to need as many.
+    /// How many API calls it took to read the cloud's data for the last plan of a Service of this namespace. The next
+    /// plan is expected to need as many.
     reads: f64,
 }
 
@@ -40,9 +41,10 @@ struct ShareBucket {
 #[derive(Clone, Debug)]
 pub(super) struct Payer {
     pub(super) share: Arc<CallShare>,
-    /// Whether the changes of the object stop when no calls are left in the share. This is `false` when a Service of
-    /// another namespace has caused the changes, e.g. because both Services use the same load balancer. That
-    /// namespace's share is then charged, but the object must not suffer when this share is used up.
+    /// Whether the changes of the object stop when the namespace of `share` may make no more API calls at present. This
+    /// is `false` when `share` belongs to another namespace than the object, because a Service of that namespace has
+    /// caused the changes, e.g. when both use the same load balancer. The object must not suffer because the other
+    /// namespace has made too many calls.
     pub(super) can_stop: bool,
 }
 
@@ -57,8 +59,8 @@ impl CallShare {
         self.at(now, |bucket| bucket.left -= calls);
     }
 
-    /// Subtracts the API calls that have read the data for a plan from the calls that the namespace may still use. Also
-    /// stores their number, because the next plan will probably need as many.
+    /// Subtracts `calls`, the number of API calls that have read the data for a plan, from the calls that the namespace
+    /// may still use. Also stores this number, because the reads for the next plan will probably need as many calls.
     pub(super) fn charge_reads(&self, calls: u64, now: Instant) {
         let calls = calls as f64;
         self.at(now, |bucket| {
@@ -81,8 +83,9 @@ impl CallShare {
         self.at(now, |bucket| bucket.left >= AT_ONCE.into())
     }
 
-    /// Adds the API calls that the namespace's share has got back by `now`. Then calls `ask` with the state of the
-    /// share, and returns the result.
+    /// Adds the API calls that the namespace may make again, because time has passed since the last call of this
+    /// function. Then calls `ask` with the number of API calls that are left to the namespace, and returns the result
+    /// of `ask`.
     fn at<T>(&self, now: Instant, ask: impl FnOnce(&mut ShareBucket) -> T) -> T {
         let mut bucket = lock(&self.bucket);
         let passed = now.saturating_duration_since(bucket.at);

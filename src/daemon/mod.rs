@@ -61,8 +61,8 @@ pub struct RunningDaemon {
 }
 
 /// Starts a thread for each controller. The thread runs the controller again and again until `stop` is set. `watch`
-/// creates the heartbeat of a thread, by which the thread shows that it is alive. Its argument is the name of the
-/// controller.
+/// gets the name of a controller and creates the heartbeat of its thread, by which the thread shows that it does not
+/// hang.
 pub fn begin(
     apis: &'static Apis,
     controllers: Vec<Box<dyn Controller>>,

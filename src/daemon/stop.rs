@@ -27,8 +27,8 @@ impl Stop {
         self.changed.notify_all();
     }
 
-    /// Wakes all threads that wait in [`wait_until_set_or`](Stop::wait_until_set_or). They check then whether they can
-    /// go on.
+    /// Wakes all threads that wait in [`wait_until_set_or`](Stop::wait_until_set_or). Each of them then calls its
+    /// function `ready` again, and waits on if the result is still `false`.
     pub fn wake(&self) {
         // The lock keeps a waiting thread from missing the notification. Such a thread holds the lock from the check of
         // its condition until its wait has begun, so the notification can't come between the two.

@@ -85,7 +85,8 @@ impl Ticks {
             && !ticking.worked_once
             && !self.is_rotation(&outage.error)
         {
-            // Several controllers can get the same error. Only the first of them logs it.
+            // The API refuses the daemon's calls permanently, e.g. because the token is wrong, so the daemon ends.
+            // Several controllers can find this out at the same time. Only the first of them logs the error.
             if !self.failed.swap(true, Ordering::Relaxed) {
                 log::error!(controller = name; "{name}: {outage}");
             }
@@ -172,8 +173,8 @@ fn measure(name: &str, report: &Report, took: Duration) {
     PLANNED.set(&[name], report.planned as f64);
 }
 
-/// Logs the failures of a run, except those that were already logged as a finding (a message for the operator).
-/// Findings and changes are not logged here, because each of them was logged during the run.
+/// Logs the failures of a sync pass, except those that were already logged as a finding (a message for the operator).
+/// Findings and changes are not logged here, because each of them was logged during the sync pass.
 pub fn log_report(report: &Report) {
     for failure in report.failures.iter().filter(|failure| failure.finding.is_none()) {
         let object = failure.object.as_str();

@@ -40,7 +40,7 @@ pub(super) fn addresses(
     let by_family = by_family(family);
     let takes_ipv4 = matches!(family.value, AddressFamily::Ipv4 | AddressFamily::Dualstack);
     let takes_ipv6 = matches!(family.value, AddressFamily::Ipv6 | AddressFamily::Dualstack);
-    // The hostname of a node on a cloud server is the name of the server. The hostname of a node on a dedicated server
+    // The address of type `Hostname` of a node on a cloud server is the name of the server. On a dedicated server, it
     // is the name of the node, and not the name that the server has in Robot. When these two names differ, the server
     // may be used for another purpose by now.
     let (name, name_field, ipv4_field, ipv6_field) = match instance.id {

@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Api {
     pub(super) http: HttpClient,
     pub(super) budget: CloudBudget,
-    /// The urgency of all writes to the Cloud API. An urgent call is sent even when few calls of the rate limit remain.
+    /// The urgency with which this client sends writes to the Cloud API. An urgent call is sent even when few calls are
+    /// left under the rate limit.
     urgency: Urgency,
 }
 
@@ -39,7 +40,7 @@ pub struct Location {
 
 /// A kind of resource that the API lists, and that can be read by its ID.
 pub(super) trait Resource: DeserializeOwned {
-    /// The name of the list in the API's paths and JSON.
+    /// The name of the list in the API's paths and JSON, e.g. `servers`.
     const LIST: &'static str;
     /// Whether the API accepts the parameter `sort` for this list. Some short lists are always sorted by ID, and the
     /// API refuses the parameter for them.
@@ -85,6 +86,11 @@ pub(super) struct CachedList<T> {
 }
 
 impl<T> CachedList<T> {
+    /// Whether the cached list is older than `age`, or no list is cached.
+    pub(super) fn is_older(&self, age: Duration) -> bool {
+        lock(&self.read).as_ref().is_none_or(|(at, _)| clock::since(*at) >= age)
+    }
+
     /// Returns the cached list, or reads a new list and caches it. `is_good` gets the time since the cached list was
     /// read, and the list. When it returns `false`, `read` reads a new list. While nothing is cached, `first` can
     /// return a list to cache that was read earlier for another purpose, with the time of that read.

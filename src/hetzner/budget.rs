@@ -60,8 +60,8 @@ impl CloudBudget {
         self.admit_after(0, what, urgency, now)
     }
 
-    /// Checks that the rate limit allows this call after `calls` other calls, which the caller will make first.
-    /// Otherwise the error says when to try again.
+    /// Checks that the rate limit allows the call `what` after `calls` other calls, which the caller will make first.
+    /// When it does not, the error says when to try again.
     pub(super) fn admit_after(
         &self,
         calls: u64,

@@ -10,7 +10,7 @@
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of items on each page that the API is asked for. This is the highest number that the API allows.
+/// How many items this program requests on each page of a list. This is the highest number that the API allows.
 pub(super) const PER_PAGE: u32 = 50;
 
 /// The highest number of pages that are read. They hold 20,000 resources, far more than a project can have.
@@ -24,7 +24,7 @@ pub(super) struct Pagination {
     per_page: u64,
     #[serde(deserialize_with = "Option::deserialize")]
     next_page: Option<u32>,
-    /// The number of the last page. It can be null in the answer with the last page.
+    /// The number of the last page. In the answer with the last page, the API can return null here.
     #[serde(deserialize_with = "Option::deserialize")]
     last_page: Option<u32>,
     /// The number of items in the whole list, or `None` when the API does not count them.
@@ -48,8 +48,8 @@ pub(super) fn whole<T, E>(
     if last == 1 {
         keep(first);
     } else {
-        // Page 1 was already read, to find out the number of pages. It is read again at the end, because resources of
-        // page 2 may have moved to it since.
+        // Page 1 was already read, to find out the number of pages. It is read again at the end. If resources of page 1
+        // were deleted in the meantime, resources of page 2 have moved to page 1.
         for number in (1..=last).rev() {
             keep(read(number)?.0);
         }
@@ -81,9 +81,8 @@ pub(super) fn around<T, E>(
     let mut items: BTreeMap<u64, T> = BTreeMap::new();
     let mut open = ids.clone();
     let (mut reads, mut last) = (0, PAGES_AT_MOST);
-    // The difference between the estimate of `place` and the place at which a resource was found on the page that was
-    // read last. Resources are closer to the front of the list than `place` estimates when resources with lower IDs
-    // were deleted.
+    // How many places closer to the front of the list than `place` had estimated the resources on the page that was
+    // read last are. This happens when resources with lower IDs were deleted.
     let mut moved = 0;
     while let Some(wanted) = open.first().copied() {
         let expected = |moved: usize| {
@@ -91,9 +90,9 @@ pub(super) fn around<T, E>(
             u32::try_from(page).unwrap_or(PAGES_AT_MOST)
         };
         let mut number = expected(moved).min(last);
-        // When the next page to be read is directly before the page that was read last, the lowest ID on the page that
-        // was read last. If the next page ends below a wanted ID, and this lowest ID is above it, the wanted ID does
-        // not exist. In all other cases, the value is `None`.
+        // Only set when the next page to be read is the one just before the page that was read last. The value is then
+        // the lowest ID on the page that was read last. A wanted ID between the end of the next page and this ID does
+        // not exist.
         let mut next_low = None;
         let mut steps = 0;
         while open.contains(&wanted) {
@@ -124,10 +123,10 @@ pub(super) fn around<T, E>(
                 (next_low, number) = (None, number.saturating_add(1).min(last));
             } else {
                 let previous = number.saturating_sub(1).max(1);
-                // The resource `wanted` is on an earlier page than this one. Usually the page directly before this one
-                // is read next. Only after the second read, several pages can be skipped. Deletions move resources to
-                // the front of the list. The search assumes that they have moved `wanted` as far as the resources on
-                // this page.
+                // The resource `wanted` must be on an earlier page than the one just read. Usually the page directly
+                // before is read next. Only after the second read of this search can the search jump back over several
+                // pages. For this jump, it assumes that deletions have moved `wanted` towards the front of the list by
+                // as many places as the first resource on this page.
                 let jump = if steps == 1 { expected(moved_here) } else { previous };
                 next_low = (jump >= previous).then_some(low);
                 number = jump.min(previous);
@@ -156,8 +155,8 @@ impl Pagination {
         let before = u64::from(number - 1).saturating_mul(self.per_page);
         let expected = match (self.next_page, self.total_entries) {
             (Some(_), _) => self.per_page,
-            // The total can be smaller than the number of items on the pages before this one. The expected number of
-            // items on this page is then 0.
+            // `total` is the number of items in the whole list. When items were deleted, it can be smaller than the
+            // number of items on the pages before this one, and no items are expected on this page.
             (None, Some(total)) => total.saturating_sub(before),
             (None, None) => items.min(self.per_page),
         };
@@ -167,7 +166,8 @@ impl Pagination {
         let last = match (self.next_page, self.last_page) {
             (None, None) => return Ok(number),
             (None, Some(last)) if last == number => last,
-            // Resources were deleted, so that the list has become shorter, and this page is now behind the last page.
+            // The page that was read is behind the last page and empty, because resources were deleted and the list has
+            // become shorter. This is no error, and the result is the last page that the API names.
             (None, Some(last)) if last < number && items == 0 => last.max(1),
             (Some(next), Some(last)) if next == number + 1 && next <= last => last,
             (next, last) => {
@@ -179,8 +179,8 @@ impl Pagination {
             }
         };
         match self.total_entries {
-            // For an empty list, the API answers that page 1 is the last page, so the number of pages is at least 1
-            // here.
+            // For an empty list, the API answers that page 1 is the last page. The number of pages that is computed
+            // from the number of items would be 0 then, so 1 is used.
             Some(total) if total.div_ceil(self.per_page).max(1) != u64::from(last) => Err(format!(
                 "answered that page {last} is the last, and that there are {total} items"
             )),
@@ -211,8 +211,8 @@ mod tests {
     const PER_PAGE: usize = 3;
     const RUNS: u64 = 20_000;
 
-    /// A list of resources, which is returned in pages. Each item has the ID of the resource, and the number of the
-    /// read that returned the item.
+    /// A list of resources that an API returns in pages, while resources are created and deleted. In the answers, each
+    /// item has the ID of the resource and a number that says in which read it was returned.
     struct Model {
         ids: Vec<u64>,
         next_id: u64,

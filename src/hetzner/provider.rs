@@ -135,6 +135,7 @@ impl Hetzner {
             defaults: self.settings.load_balancers.clone().unwrap_or_default(),
             network,
             api: Arc::clone(&self.api),
+            types: Arc::clone(&self.polls.types),
         }
     }
 
@@ -263,7 +264,8 @@ impl Provider for Hetzner {
 }
 
 impl Hetzner {
-    /// Asks the API which permission the token has, and looks up the private Network.
+    /// Asks for what `ccm doctor` reports about the cloud: which permission the token has, whether the private Network
+    /// in the settings exists, and whether this machine is attached to it.
     fn asked(&self) -> Checkup {
         let network = self.find_network(false);
         let attached = match (&network, &self.settings.metadata) {
@@ -473,9 +475,9 @@ impl Instances for Hetzner {
     }
 
     /// Returns the addresses by which a node is recognised as running on this cloud server. These are the server's
-    /// public addresses, and in profile `ccm-from-scratch` also its private address. hcloud-cloud-controller-manager
-    /// does not compare private addresses, so profile `hcloud` does not either. A dedicated server is recognised only
-    /// by its name, so the result is empty.
+    /// public addresses. With `--cloud-provider=ccm-from-scratch`, its private address is one of them, too. With
+    /// `--cloud-provider=hcloud` it is not, because hcloud-cloud-controller-manager does not compare private addresses.
+    /// A dedicated server is recognised only by its name, so the result is empty.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet> {
         if instance.id.dedicated().is_some() {
             return Vec::new();
@@ -513,7 +515,8 @@ fn renamed(instance: &Instance, node: &Node) -> Finding {
     Finding::warning(Reason::PossibleNodeDeletion, message).by_provider()
 }
 
-/// Returns the public addresses of the server, and its addresses in this Network.
+/// Returns the public addresses of the server, and its private addresses in the Network with this ID. When `network` is
+/// `None`, only the public addresses are returned.
 fn addresses_in(instance: &Instance, network: Option<u64>) -> Vec<IpNet> {
     let private = instance.private.iter().filter(|private| Some(private.network) == network);
     let private = private.map(|private| IpNet::from(private.ip));

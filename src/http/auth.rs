@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// The user agent, which is sent with every request, to a proxy too.
+/// The user agent. It is sent with every request to an API, and with every request to a proxy.
 pub(super) const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"));
 
 /// The object that issues the credentials for every call.
@@ -123,8 +123,8 @@ impl SecretSource {
         SecretSource::new(Some(path), first)
     }
 
-    /// Makes this a source of another kind of secret than a token. `what` is the word for the secret in messages, and
-    /// `check` is the check that the secret must pass.
+    /// Returns this source, changed for another kind of secret than a token, e.g. a password. `what` is the word for
+    /// the secret in messages, and `check` is the check that the secret must pass.
     pub fn of(self, what: &'static str, check: SecretCheck) -> SecretSource {
         SecretSource { what, check, ..self }
     }

@@ -30,7 +30,7 @@ impl PartialEq for ClientIdentity {
     }
 }
 
-/// A PEM text, and the name by which messages call the text.
+/// A text in PEM, and its origin (e.g. a file or a field of a kubeconfig), with which error messages begin.
 pub struct Pem {
     pub bytes: Vec<u8>,
     pub origin: String,
@@ -120,7 +120,8 @@ pub struct Chain {
     pub certificates: usize,
     /// The SHA-256 hash of all certificates together, in hexadecimal digits.
     pub digest: String,
-    /// When the server's own certificate, which is the first of the chain, becomes valid.
+    /// When the first certificate of the chain becomes valid. This is the certificate for the host names. The other
+    /// certificates of the chain belong to authorities.
     pub not_before: Timestamp,
     pub not_after: Timestamp,
 }

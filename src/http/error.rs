@@ -96,7 +96,8 @@ impl HttpError {
         self
     }
 
-    /// Returns the HTTP status when the API (or a proxy) answered with an error.
+    /// Returns the status of an error answer of the API, or of a proxy before it. `None` when the call failed in
+    /// another way, e.g. without an answer.
     pub fn status(&self) -> Option<u16> {
         match (&self.kind, &self.head) {
             (HttpErrorKind::Status(_), Some(head)) => Some(head.status),

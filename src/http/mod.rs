@@ -44,7 +44,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use transport::{hold_deadline, is_deadline_over};
 
-/// A method of [`Gate`] that is called before a write, and that allows or refuses the write.
+/// The function that is called before a write, and that allows or refuses the write. It is one of the methods of
+/// [`Gate`].
 pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 
 /// The parameters of a write, except its body.

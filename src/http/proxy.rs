@@ -22,7 +22,7 @@ pub enum Proxies {
     Never,
     /// This proxy of a kubeconfig's `proxy-url` is used, whatever the environment says.
     Only(Proxy),
-    /// The environment decides, for each address, whether a proxy is used.
+    /// The environment variables (e.g. `HTTPS_PROXY`) decide, for each host that is called, whether a proxy is used.
     ByEnvironment(ProxyEnvironment),
 }
 
@@ -54,7 +54,8 @@ impl Proxies {
 /// The proxies that environment variables set. The variables are read only once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxyEnvironment {
-    /// The proxy for `https` URLs, and the variable that names the proxy.
+    /// The proxy for `https` URLs, and the name of the environment variable that sets it. `None` when no variable sets
+    /// it.
     https: Option<(Proxy, &'static str)>,
     http: Option<(Proxy, &'static str)>,
     no_proxy: NoProxy,

@@ -22,8 +22,8 @@ use std::time::Duration;
 use ureq::unversioned::transport::Connector;
 
 /// How long a write may take, from the moment when the [`Gate`] allows the write until the last byte of the answer. The
-/// daemon's gate allows a write only if the daemon's Lease is valid for longer than this time. A write that this gate
-/// has allowed must therefore have no longer time limit.
+/// daemon's gate allows a write only if the daemon's Lease is valid for longer than this time. So the write ends before
+/// the Lease expires.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The settings from which a client is made.
@@ -50,7 +50,7 @@ pub struct HttpSettings {
     pub watch: fn(&str, Method, &str, TryStage),
 }
 
-/// Which reads are tried again when another try may help.
+/// Says which failed reads are sent again. Only failures after which another try may succeed are considered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     All,
@@ -115,7 +115,8 @@ impl<T: DeserializeOwned> Parse for PhantomData<T> {
     }
 }
 
-/// The options of a read besides its path.
+/// The options of a read: which format the answer should have, whether an answer with known content is parsed, and how
+/// long the answer may be.
 #[derive(Clone, Copy)]
 pub struct Reading<'a> {
     /// The value of the header `Accept`, which says in which format the API should answer.
@@ -146,7 +147,7 @@ pub(super) struct HttpCall<'a> {
 }
 
 impl Method {
-    /// Returns the name in lower case, as metrics have it.
+    /// Returns the name of the HTTP method in lower case, as the labels of metrics have it.
     pub fn lower_name(self) -> String {
         self.name().to_ascii_lowercase()
     }

@@ -70,7 +70,7 @@ const REDACTED: &str = "[redacted]";
 /// The shortest base64 text of a secret that is searched for. A shorter text could occur in other texts by chance.
 const BASE64_CHARACTERS: usize = 16;
 
-/// Up to this many backslashes before a character are read as one escape of that character. This is enough for an
+/// How many backslashes before a character are taken for the escape of that character, at most. This is enough for an
 /// escape in a JSON text that is nested in two other JSON texts.
 const BACKSLASHES_AT_MOST: usize = 8;
 

@@ -27,8 +27,8 @@ pub struct Tls {
     /// The authorities of `SSL_CERT_FILE`. They are trusted whenever the built-in authorities are trusted. All clones
     /// share them, because there can be hundreds of them.
     pub more_authorities: Arc<[CertificateDer<'static>]>,
-    /// The value of `tls-server-name`. The server's certificate must have this name instead of the URL's host.
-    /// Everything else, such as the address and the header `Host`, still comes from the URL.
+    /// The value of the kubeconfig field `tls-server-name`. The server's certificate must have this name instead of the
+    /// URL's host. The address and the header `Host` still come from the URL. `None` when the field is not set.
     pub server_name: Option<ServerName<'static>>,
 }
 
@@ -48,7 +48,7 @@ pub struct TlsSource {
     pub tls: Tls,
     /// How many times the TLS settings have changed since this `TlsSource` was created.
     pub(super) changes: u64,
-    /// A function that reads the settings from their files again. `None` means that the settings never change.
+    /// A function that reads the TLS settings from their files again. `None` means that the TLS settings never change.
     read: Option<Arc<ReadTls>>,
     read_at: Instant,
 }

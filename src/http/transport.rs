@@ -34,8 +34,9 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// The moment when the thread set its deadline. Deadlines can be nested, and this is then the moment when the
-    /// outermost one was set. From this moment on, the monotonic clock is compared with the wall clock.
+    /// The moment when the deadline was set. For a deadline within another one, it is the moment when the outer one was
+    /// set. From this moment on, the monotonic clock is compared with the wall clock. When they differ, e.g. because
+    /// the machine was suspended, the deadline counts as over.
     begun: Moment,
 }
 
@@ -66,8 +67,9 @@ fn capped(deadline: Instant) -> Instant {
     DEADLINE.get().map_or(deadline, |held| held.end.min(deadline))
 }
 
-/// Runs `work` as if this thread had no deadline. In a test that simulates several processes in one thread, `work` can
-/// make the calls of another process. The deadline of this process does not apply to them.
+/// Runs `work` without the deadline of this thread, after which calls to the APIs send and receive nothing. A test can
+/// simulate several processes in one thread, and `work` then makes the calls of another process, to which this deadline
+/// does not apply.
 pub fn apart<T>(work: impl FnOnce() -> T) -> T {
     let _held = HeldDeadline { before: DEADLINE.take() };
     work()
@@ -161,8 +163,8 @@ struct Socket {
     /// Whether bytes were sent, and no bytes were received since then. When such a socket is closed, its connection is
     /// reset.
     is_unanswered: bool,
-    /// The kind of the first error of this socket. All later steps fail with the same kind of error; see
-    /// [`Socket::step`].
+    /// The kind of the first error of this socket. After it, each further step (sending or receiving) fails with an
+    /// error of the same kind, see [`Socket::step`].
     failure: Option<ErrorKind>,
 }
 

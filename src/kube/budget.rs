@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, HashMap};
 /// however large other Services are.
 const ALWAYS_KEPT: usize = 1 << 10;
 
-/// How many bytes the Services of one namespace may take together, without the first [`ALWAYS_KEPT`] bytes of each
-/// Service. 130 Services of the largest size that is read fit into this limit.
+/// How many bytes the Services of one namespace may take together. The first [`ALWAYS_KEPT`] bytes of each Service are
+/// not counted. 130 Services of the largest size that is read fit into this limit.
 const OF_NAMESPACE: usize = 4 << 20;
 
 /// How many bytes all Services together may take, without the first [`ALWAYS_KEPT`] bytes of each Service. While the
@@ -44,12 +44,12 @@ pub(super) struct ServiceBudget {
     total: LimitShare,
 }
 
-/// One limit on the memory that Services take, either for a namespace or for all namespaces, and the Services that
-/// count towards this limit.
+/// A limit on the memory that Services take, and the Services whose sizes are added up for it. There is one such limit
+/// for each namespace, and one for all namespaces together.
 #[derive(Clone, Debug, Default)]
 struct LimitShare {
-    /// The Services that keep all their fields in memory, the oldest first. Their sizes are added up and compared with
-    /// the limit.
+    /// The Services whose annotations and other large fields are kept in memory, the oldest first. The sum of their
+    /// sizes is compared with the limit.
     kept: BTreeMap<Age, CountedService>,
     bytes: usize,
     /// The creation time and UID of the oldest Service that does not fit into the memory limit. All younger Services
@@ -65,7 +65,8 @@ struct CountedService {
 }
 
 impl Above {
-    /// Returns a message for the user that says what is wrong with the Service, and what to do.
+    /// Returns a message for the user. It says that the Services together exceed this memory limit, so the Service's
+    /// annotations are not read and its load balancer stays unchanged, and what to do.
     pub fn message(self, namespace: &str) -> String {
         let (whose, limit) = match self {
             Above::Namespace => (format!("the Services of namespace {namespace}"), OF_NAMESPACE),

@@ -5,7 +5,7 @@ use super::budget::ServiceBudget;
 use super::config::Access;
 use super::error::KubeError;
 use super::labels::ServiceScope;
-use super::node_table::{Detail, NodeRow, TablePage};
+use super::node_table::{Detail, NodeRow, NodeTableRow, TablePage};
 use super::types::{KubeNode, ListPage, PageForm};
 pub(super) use crate::http::percent_encoded;
 use crate::http::{self, Method, Proxies, TryStage};
@@ -52,7 +52,8 @@ pub(super) const SERVICE_LIST: &str = "ServiceList";
 /// The `kind` of a list that contains only the metadata of its objects.
 pub(super) const PARTIAL: &str = "PartialObjectMetadataList";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
-/// The kind of list that is the table of certificate requests. The API server calls every table `Table`.
+/// The name that this program uses for the table of certificate requests, to treat it differently from other lists. The
+/// API server's own name for the kind of every table is only `Table`.
 pub(super) const SIGNING_TABLE: &str = "CertificateSigningRequestTable";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
@@ -126,7 +127,8 @@ pub struct KubeClient {
     large_lists: Mutex<BTreeMap<String, u32>>,
 }
 
-/// A list to read. `query` contains further query parameters that select the items, each with `&` at its beginning.
+/// A list to read from the API server. `query` contains the query parameters that select the items, each with `&` at
+/// its beginning.
 #[derive(Clone, Copy)]
 pub(super) struct ListOf<'a> {
     pub(super) path: &'a str,
@@ -261,7 +263,7 @@ impl KubeClient {
             Detail::Cells => "&includeObject=None",
             Detail::Metadata => "&includeObject=Metadata",
         };
-        self.list_new::<TablePage>(NODES, form, "Table", ReadFrom::Cache, print)
+        self.list_new::<TablePage<NodeTableRow>>(NODES, form, "Table", ReadFrom::Cache, print)
     }
 
     /// Returns a node as it is now. Returns `None` when the API server answers that the node does not exist. A 404 that
@@ -380,9 +382,9 @@ impl KubeClient {
         list.map(Option::unwrap_or_default)
     }
 
-    /// Reads a list like [`list`](KubeClient::list). `print` is the hash of the items of an earlier list. Returns
-    /// `None` when the items have the same hash now, because then no item has changed. Otherwise `print` becomes the
-    /// new hash.
+    /// Reads a list from the API server, if the list has changed. `print` is the hash of the items of an earlier list.
+    /// When the items have the same hash now, no item has changed, and the result is `None`. Otherwise the items are
+    /// returned, and `print` becomes their hash.
     pub(super) fn list_new<P: PageForm>(
         &self,
         path: &str,
@@ -499,8 +501,8 @@ impl KubeClient {
     }
 
     /// Reads one page of a list. The function `token` gets the parsed answer. It returns the token of the next page, or
-    /// an error that says why the answer is not a page. It returns `None` when the answer was read as `null`, usually
-    /// because the answer equals an earlier one. Then the result is `None` as well.
+    /// an error that says why the answer is not a page. When the answer was read as `null`, usually because it equals
+    /// an earlier answer, `token` returns `None`, and this function returns `None`, too.
     pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,
@@ -556,7 +558,8 @@ pub(super) fn folder(api: &str, namespace: &str, resource: &str) -> String {
     format!("/{api}/namespaces/{}/{resource}", percent_encoded(namespace))
 }
 
-/// Counts a try of a call in the metrics: by the resource in the path, and as client-go does, by the API server's host.
+/// Counts a finished try of a call in the metrics. One metric has the resource in the path as a label. Another one is
+/// the metric of client-go, whose label is the API server's host.
 fn count(base: &str, method: Method, path: &str, stage: TryStage) {
     let TryStage::Ended(outcome, _) = stage else {
         return;

@@ -67,7 +67,8 @@ struct CollectedEndpoints<'a> {
     /// EndpointSlice can write any name there.
     nodes: &'a HashSet<&'a str>,
     found: BTreeMap<String, PodsOnNode>,
-    /// The Services with an endpoint that names no node, as a mask (each bit stands for a Service).
+    /// The Services that have at least one endpoint without a node name, as a mask (each bit stands for a Service). It
+    /// is not known on which nodes such endpoints run.
     unplaced: u64,
 }
 
@@ -75,8 +76,8 @@ impl Collect for CollectedEndpoints<'_> {
     type Item = Slice;
     const KIND: &'static str = "EndpointSliceList";
 
-    /// Nothing has to be prepared when a page is read, or read again after a failed try. An endpoint only sets a bit
-    /// for its Service, and setting the same bit again changes nothing.
+    /// Does nothing. A page can be read again after a failed try, but its items need not be removed first: an endpoint
+    /// only sets a bit for its Service, and setting the same bit again changes nothing.
     fn begin_page(&mut self) {}
 
     fn end_page(&mut self) {}
@@ -108,8 +109,8 @@ impl Collect for CollectedEndpoints<'_> {
 
 impl KubeClient {
     /// Returns on which of these nodes the pods of these Services run. EndpointSlices with IPv6 addresses are ignored.
-    /// At most [`SERVICES_WITH_PODS`] Services are allowed. `print` is the hash of an earlier answer about the same
-    /// Services and nodes. When the new answer has the same hash, the result is `None`.
+    /// At most [`SERVICES_WITH_PODS`] Services are allowed. `print` is the hash of the API server's earlier answer
+    /// about the same Services and nodes. `None` means that the new answer has the same hash, so nothing has changed.
     pub fn endpoints(
         &self,
         services: &[ServiceName],

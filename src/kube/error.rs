@@ -54,8 +54,8 @@ impl KubeError {
         self.is(410, "Expired")
     }
 
-    /// Returns an error text when the API server did not send the answer in the requested form, for example as a
-    /// `Table`. Returns `None` when the call failed for another reason.
+    /// Returns the text of the error when the API server has answered, but did not send the requested form of the data,
+    /// for example a `Table`. Returns `None` for every other error.
     pub fn no_such_form(&self) -> Option<String> {
         match self {
             KubeError::Unreadable { why, .. } => Some(why.clone()),

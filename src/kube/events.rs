@@ -40,7 +40,7 @@ impl Event {
     }
 }
 
-/// An event that was written earlier, with one of our components as its author.
+/// An event that a component of this program has written earlier.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PastEvent {
@@ -62,7 +62,8 @@ pub struct PastEvent {
     /// How many times the event happened. 0 means that the author of the event does not count repetitions.
     #[serde(default, deserialize_with = "null_as_default")]
     pub count: u32,
-    /// When the event happened most recently. Controllers that do not count repetitions leave the field out.
+    /// When the event happened most recently. The field is missing in an event whose author does not count how often
+    /// the event happens.
     #[serde(default, rename(serialize = "lastSeen"))]
     last_timestamp: Option<String>,
 }
@@ -169,8 +170,8 @@ fn namespace_of_events(namespace: &str) -> &str {
     }
 }
 
-/// Writes the event. When an equal event exists already, raises the count of that event instead, unless
-/// `only_new` is set.
+/// Writes the event. When an event with the same object, reason and message exists already, no second event is written.
+/// In this case the count of the existing event is raised, unless `only_new` is set.
 pub(super) fn write(client: &KubeClient, event: &Event) -> Result<(), KubeError> {
     let Event { component, object, message, only_new, .. } = event;
     let reason = event.reason.name();
@@ -262,7 +263,7 @@ mod tests {
             ("a", "a", "theirs", "ours", false),
             ("a", "a", "", "", false),
             ("a", "b", "ours", "ours", false),
-            // An event about a node.
+            // A node has no namespace. An event about a node is in the namespace `default`.
             ("", "default", "ours", "ours", true),
             ("", "b", "ours", "ours", false),
             ("b", "default", "ours", "ours", false),

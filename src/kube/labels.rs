@@ -183,7 +183,7 @@ impl Annotations {
         Ok(Annotations { pairs: pairs.into(), is_too_large, more_unknown: 0 })
     }
 
-    /// Returns a message for the user when the annotations are too many or too large.
+    /// Returns a message for the user when the annotations are too many or too large, and otherwise `None`.
     pub fn too_large(&self) -> Option<String> {
         self.is_too_large.then(|| {
             format!(

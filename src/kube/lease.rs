@@ -28,8 +28,8 @@ const IDENTITY: &str = "ccm-from-scratch/identity";
 /// the Service `default/kubernetes` has had over time, which need about half of this length.
 const IDENTITY_BYTES: usize = 1024;
 
-/// The Service `default/kubernetes` gets another UID when it is deleted and created again. This many of its UIDs are
-/// remembered besides the first one.
+/// How many UIDs of the Service `default/kubernetes` are stored in the Lease besides the first one. The Service gets
+/// another UID when it is deleted and created again.
 const FORMER_AT_MOST: usize = 10;
 
 /// The length of the longest UID that is accepted, in characters. The UID that identifies the cluster is also stored as
@@ -60,8 +60,9 @@ pub struct Identities {
 /// The JSON value of the annotation [`IDENTITY`]: the UIDs that identify the cluster, and the UID of the Lease.
 #[derive(Serialize, Deserialize)]
 struct IdentityNote {
-    /// The UID of the Lease into which the annotation was written. When the Lease is restored from a backup in another
-    /// cluster, it has another UID there, and the annotation does not apply to that cluster.
+    /// The UID of the Lease into which this annotation was written. A Lease that is restored from a backup into another
+    /// cluster has another UID. The annotation then does not apply, because it identifies the cluster of the first
+    /// Lease.
     lease: String,
     #[serde(flatten)]
     known: Identities,
@@ -126,9 +127,9 @@ impl Lease {
         self.annotated(LOGIN_REFUSED, at)
     }
 
-    /// Returns the UIDs that the Service `default/kubernetes` has had over time, as [`Lease::noting_identities`] has
-    /// written them into an annotation. Returns `None` when the Lease has no such annotation. The error says why the
-    /// annotation is ignored.
+    /// Returns the UIDs in an annotation of the Lease, which identify the cluster. They are the present and the former
+    /// UIDs of the Service `default/kubernetes`, which gets a new UID when it is deleted and created again. Returns
+    /// `None` when the Lease has no such annotation. The error says why the annotation can't be used.
     pub fn identities(&self) -> Result<Option<Identities>, String> {
         let annotations = self.metadata("annotations");
         let Some(note) = annotations.and_then(|all| all.get(IDENTITY)) else {
@@ -155,8 +156,8 @@ impl Lease {
 
     /// Returns the Lease with an annotation that lists the present and earlier UIDs of the Service
     /// `default/kubernetes`. They identify this cluster in the labels of load balancers. The next leader reads them
-    /// from the Lease, because Kubernetes does not keep the earlier UIDs. A Lease that itself has no UID is returned
-    /// unchanged.
+    /// from the Lease, because Kubernetes does not keep the earlier UIDs. The annotation also contains the UID of the
+    /// Lease itself. A Lease that has no UID, because it is only about to be created, is returned unchanged.
     pub fn noting_identities(self, known: &Identities) -> Lease {
         let Some(lease) = self.uid().map(str::to_owned) else {
             return self;
@@ -194,8 +195,8 @@ impl Lease {
         self
     }
 
-    /// Returns the Lease as JSON with these fields of leader election. The rest of the object stays as it was read,
-    /// including `resourceVersion`.
+    /// Returns the Lease as JSON, with the fields of `spec` (the holder, the times and so on) in place of its old ones.
+    /// All other fields stay as they were read, including `resourceVersion`.
     fn with(self, spec: &LeaseSpec) -> Value {
         let mut object = self.0;
         let fields = object.entry("spec").or_insert_with(|| json!({}));
@@ -277,9 +278,9 @@ impl KubeClient {
             });
             return self.write(PASS, Method::Post, &leases(key), JSON, &lease);
         };
-        // A write without a holder releases the Lease, which a process does while it ends. Other writes are not allowed
-        // then. `PASS_AT_END` makes the [`Gate`](crate::provider::Gate), the check before each write, allow this write
-        // nevertheless. The `resourceVersion` makes the release fail when another process has changed the Lease.
+        // A process releases its Lease while it ends, by a write without a holder. At that time, the
+        // [`Gate`](crate::provider::Gate) (the check before each write) allows no other writes. With `PASS_AT_END` it
+        // allows this one. The `resourceVersion` makes the release fail when another process has changed the Lease.
         let pass = if spec.holder.is_empty() { PASS_AT_END } else { PASS };
         self.write(pass, Method::Put, &path(key), JSON, &read.with(spec))
     }
@@ -409,7 +410,8 @@ mod tests {
         assert_eq!(known.identity, "u0");
         let last: Vec<String> = (3..=12).map(|number| format!("u{number}")).collect();
         assert_eq!(known.former, last);
-        // An annotation of the greatest possible length can be read again after it was written.
+        // An annotation with the greatest number of UIDs, each of the greatest length, is written and read back.
+        // Nothing is lost.
         known.identity = "x".repeat(UID_LENGTH);
         known.former = vec!["y".repeat(UID_LENGTH); FORMER_AT_MOST];
         let metadata = json!({ "uid": "z".repeat(UID_LENGTH) });

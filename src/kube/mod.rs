@@ -43,7 +43,7 @@ pub use services::{
 pub use serving_request::{AltName, NODES_GROUP, ServingRequest};
 pub use signing_requests::{
     KUBELET_SERVING, NODE_USER, REQUESTS_AT_MOST, SIGNING_REQUEST, SigningRequest, SigningRow,
-    SigningState, without_signing_rights,
+    SigningState, signing_error,
 };
 pub use types::{
     Condition, KubeNode, ListMeta, NODE, NodeSpec, NodeStatus, ObjectMeta, ObjectReference,

@@ -1,14 +1,15 @@
 //! Nodes as a table, which is what `kubectl get` shows. A table has a sixtieth of the bytes of a list of nodes. A table
 //! is enough to see which nodes are new, deleted, ready or not ready. When its rows contain the metadata of the nodes,
-//! it also shows which labels have changed. A write is never based on a table.
+//! it also shows which labels have changed. A write is never based on a table. Tables of other objects are read in the
+//! same way.
 
 use super::labels::Labels;
 use super::types::{ListMeta, PageForm};
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// Which data about each node the rows of a table of nodes contain.
+/// Which data about a node the API server puts into each row of a table of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// A row has only its cells (the texts of the columns), which are about 200 bytes for each node.
@@ -24,7 +25,7 @@ pub struct NodeRow {
     pub name: String,
     pub is_ready: bool,
     pub is_cordoned: bool,
-    /// The metadata of the node. `None` when the table was requested with [`Detail::Cells`].
+    /// The metadata of the node. `None` when the table was requested with [`Detail::Cells`], i.e. without metadata.
     pub meta: Option<RowMeta>,
 }
 
@@ -42,32 +43,50 @@ fn is_set<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
     Ok(Option::<IgnoredAny>::deserialize(d)?.is_some())
 }
 
-/// One page of a table, as the API server sends it.
+/// One page of a table with rows `R`, as the API server sends it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct TablePage {
+pub(super) struct TablePage<R> {
     kind: String,
     #[serde(default)]
     metadata: ListMeta,
     #[serde(default)]
     column_definitions: Vec<Column>,
     /// The rows of the page. They are `None` when the API server, a Go program, has written an empty slice as `null`.
-    rows: Option<Vec<Row>>,
+    rows: Option<Vec<R>>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Column {
-    pub(super) name: String,
+struct Column {
+    name: String,
 }
 
-/// The first two columns of every table of nodes. Only these columns are read. The other columns make up most of a
-/// table and are skipped.
-const COLUMNS: [&str; 2] = ["Name", "Status"];
+/// A row of a table, as the API server sends it.
+pub(super) trait RowForm: DeserializeOwned {
+    type Item;
+    /// The first columns of the table. Only these columns are read.
+    const COLUMNS: &'static [&'static str];
+    /// When there are more rows than this number, no further page is read.
+    const ROWS_AT_MOST: usize = usize::MAX;
 
-/// A row of the table, or the reason why the row cannot be used.
+    /// Returns the data of the row, or the reason why the row cannot be used.
+    fn read(self) -> Result<Self::Item, String>;
+}
+
+/// A row of the table of nodes, or the reason why the row cannot be used.
 #[derive(Deserialize)]
 #[serde(from = "SentRow")]
-struct Row(Result<NodeRow, String>);
+pub(super) struct NodeTableRow(Result<NodeRow, String>);
+
+impl RowForm for NodeTableRow {
+    type Item = NodeRow;
+    /// The other columns make up most of a table and are skipped.
+    const COLUMNS: &'static [&'static str] = &["Name", "Status"];
+
+    fn read(self) -> Result<NodeRow, String> {
+        self.0
+    }
+}
 
 #[derive(Deserialize)]
 struct SentRow {
@@ -80,30 +99,31 @@ struct RowObject {
     metadata: RowMeta,
 }
 
-impl PageForm for TablePage {
-    type Item = NodeRow;
+impl<R: RowForm> PageForm for TablePage<R> {
+    type Item = R::Item;
 
-    fn add_to(self, items: &mut Vec<NodeRow>, _kind: &str) -> Result<String, String> {
+    fn add_to(self, items: &mut Vec<R::Item>, _kind: &str) -> Result<String, String> {
         if self.kind != "Table" {
             return Err(format!("it is a {:?}", self.kind));
         }
         let columns = self.column_definitions.iter().map(|column| &column.name);
-        if !columns.take(COLUMNS.len()).eq(COLUMNS) {
-            return Err(format!("its first columns are not {}", COLUMNS.join(", ")));
+        if !columns.take(R::COLUMNS.len()).eq(R::COLUMNS) {
+            return Err(format!("its first columns are not {}", R::COLUMNS.join(", ")));
         }
         for row in self.rows.unwrap_or_default() {
-            items.push(row.0?);
+            items.push(row.read()?);
         }
-        Ok(self.metadata.continue_token)
+        let is_enough = items.len() > R::ROWS_AT_MOST;
+        Ok(if is_enough { String::new() } else { self.metadata.continue_token })
     }
 }
 
-impl From<SentRow> for Row {
-    fn from(row: SentRow) -> Row {
+impl From<SentRow> for NodeTableRow {
+    fn from(row: SentRow) -> NodeTableRow {
         let mut cells = row.cells.into_iter();
         let (Some(Value::String(name)), Some(Value::String(status))) = (cells.next(), cells.next())
         else {
-            return Row(Err("a row has no text in one of its first columns".to_owned()));
+            return NodeTableRow(Err("a row has no text in one of its first columns".to_owned()));
         };
         // The status of a cordoned node is `Ready,SchedulingDisabled`. Only the part before the comma says whether the
         // node is ready.
@@ -111,11 +131,11 @@ impl From<SentRow> for Row {
         let is_ready = match states.next().unwrap_or_default() {
             "Ready" => true,
             "NotReady" | "Unknown" => false,
-            other => return Row(Err(format!("node {name:?} has the status {other:?}"))),
+            other => return NodeTableRow(Err(format!("node {name:?} has the status {other:?}"))),
         };
         let is_cordoned = states.any(|state| state == "SchedulingDisabled");
         let meta = row.object.map(|object| object.metadata);
-        Row(Ok(NodeRow { name, is_ready, is_cordoned, meta }))
+        NodeTableRow(Ok(NodeRow { name, is_ready, is_cordoned, meta }))
     }
 }
 
@@ -135,10 +155,12 @@ mod tests {
     }
 
     fn nodes(page: &str) -> Result<Vec<NodeRow>, String> {
-        let page: TablePage = serde_json::from_str(page).unwrap();
+        let page: TablePage<NodeTableRow> = serde_json::from_str(page).unwrap();
         let mut rows = Vec::new();
         page.add_to(&mut rows, "Table").map(|_| rows)
     }
+
+    const COLUMNS: &[&str] = NodeTableRow::COLUMNS;
 
     #[test]
     fn rows_are_read_by_their_first_columns() {
@@ -169,7 +191,7 @@ mod tests {
         });
         assert_eq!(rows, expected);
         for none in [json!([]), json!(null)] {
-            let none = read(&table(&COLUMNS, none));
+            let none = read(&table(COLUMNS, none));
             assert_eq!(none, Ok(Vec::new()));
         }
     }
@@ -177,14 +199,14 @@ mod tests {
     #[test]
     fn what_can_t_be_read_is_reported_with_its_reason() {
         let row = |cells: Value| json!([{ "cells": cells }, { "cells": ["b", "Ready", "", "1s"] }]);
-        let mut list = table(&COLUMNS, json!([]));
+        let mut list = table(COLUMNS, json!([]));
         list["kind"] = json!("NodeList");
         let cases = [
             (table(&["Name", "Age", "Status"], json!([])), "not Name, Status"),
             (table(&[], json!([])), "not Name, Status"),
-            (table(&COLUMNS, row(json!(["a", true, "", "1s"]))), "no text in one"),
-            (table(&COLUMNS, row(json!(["a"]))), "no text in one"),
-            (table(&COLUMNS, row(json!(["a", "Bereit", "", "1s"]))), "the status \"Bereit\""),
+            (table(COLUMNS, row(json!(["a", true, "", "1s"]))), "no text in one"),
+            (table(COLUMNS, row(json!(["a"]))), "no text in one"),
+            (table(COLUMNS, row(json!(["a", "Bereit", "", "1s"]))), "the status \"Bereit\""),
             (list, "NodeList"),
         ];
         for (table, expected) in cases {

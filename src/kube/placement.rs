@@ -8,10 +8,12 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-/// How many names of a list of objects are kept. The other objects are only counted.
+/// How many names are kept of the objects (pods, DaemonSets or volumes) that depend on a node's labels. Further objects
+/// are only counted.
 pub const NAMES_AT_MOST: usize = 20;
 
-/// A kind of objects that have rules for their nodes.
+/// A kind of objects that can restrict to which nodes they belong, e.g. by a node affinity: volumes, DaemonSets and
+/// pods.
 #[derive(Clone, Copy)]
 pub struct PlacedKind(ListOf<'static>);
 
@@ -20,7 +22,7 @@ impl PlacedKind {
         PlacedKind::new("/api/v1/persistentvolumes", "PersistentVolumeList", "");
     pub const DAEMON_SETS: PlacedKind =
         PlacedKind::new("/apis/apps/v1/daemonsets", "DaemonSetList", "");
-    /// The pods that have not ended.
+    /// The pods, except those that have ended (phase `Succeeded` or `Failed`).
     pub const PODS: PlacedKind = PlacedKind::new("/api/v1/pods", "PodList", RUNNING);
 
     const fn new(path: &'static str, kind: &'static str, query: &'static str) -> PlacedKind {
@@ -31,7 +33,8 @@ impl PlacedKind {
 /// The query parameter that leaves out pods that have ended.
 const RUNNING: &str = "&fieldSelector=status.phase!%3DSucceeded,status.phase!%3DFailed";
 
-/// An object with rules for its nodes. A node must fulfil all of them. Without rules, every node does.
+/// A Kubernetes object (a pod, a DaemonSet or a PersistentVolume) whose rules say on which nodes it can be. A node is
+/// allowed when it fulfils all of the rules. An object without rules allows every node.
 #[derive(Deserialize)]
 pub struct PlacedObject {
     metadata: PlacedMeta,
@@ -41,14 +44,15 @@ pub struct PlacedObject {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PlacedMeta {
-    /// `None` for a PersistentVolume.
+    /// The namespace of the object. `None` for a PersistentVolume, which has no namespace.
     namespace: Option<String>,
     name: String,
     labels: Option<BTreeMap<String, String>>,
     owner_references: Option<Vec<PlacedReference>>,
 }
 
-/// A reference to the owner of an object, or to the claim of a volume.
+/// A reference in an object to another object: to its owner (`ownerReferences`), or from a volume to the
+/// PersistentVolumeClaim that uses it (`claimRef`).
 #[derive(Deserialize)]
 struct PlacedReference {
     #[serde(default)]
@@ -66,7 +70,7 @@ struct PlacedSpec {
     affinity: Option<Affinity>,
     /// The template of the pods of a DaemonSet.
     template: Option<Template>,
-    /// The affinity of a PersistentVolume.
+    /// The node affinity of a PersistentVolume, i.e. the nodes on which the volume can be used.
     node_affinity: Option<NodeAffinity>,
     claim_ref: Option<PlacedReference>,
 }
@@ -82,7 +86,8 @@ struct Affinity {
     node_affinity: Option<NodeAffinity>,
 }
 
-/// A node affinity. Only the required one is a rule. Pods and volumes have different names for the field.
+/// The node affinity of a pod or a PersistentVolume. Only its required part is read, because a preferred affinity
+/// excludes no node. Pods and volumes have different names for the required part.
 #[derive(Deserialize)]
 struct NodeAffinity {
     #[serde(alias = "requiredDuringSchedulingIgnoredDuringExecution")]
@@ -112,7 +117,8 @@ struct NodeRequirement {
     values: Option<Vec<String>>,
 }
 
-/// An operator that this program does not know makes the whole list unreadable, so that nothing is decided from it.
+/// An operator in a requirement for the labels of a node. When an object contains any other operator, the whole list of
+/// objects can't be parsed, so that nothing is decided from it.
 #[derive(Deserialize)]
 enum Operator {
     In,
@@ -129,7 +135,8 @@ const ZONES_OF_VOLUME: [&str; 2] =
     ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
 
 impl PlacedObject {
-    /// Whether a node with this name and these labels fulfils the rules.
+    /// Whether the object's node selector, its required node affinity and the zone of its volume allow a node with this
+    /// name and these labels.
     pub fn allows<'a>(&self, name: &str, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         let spec = self.spec.template.as_ref().map_or(&self.spec, |template| &template.spec);
         let has = |(key, value): (&String, &String)| label(key) == Some(value.as_str());
@@ -146,7 +153,9 @@ impl PlacedObject {
             && ZONES_OF_VOLUME.iter().all(|key| self.is_in_zone(key, label(key)))
     }
 
-    /// Whether a PersistentVolume has no label with this key, or one that lists the zone.
+    /// Whether a PersistentVolume can be used on a node that has the value `zone` in the label `key`. This is so when
+    /// the volume has no label with this key, or lists the value in it. `None` means that the node has no such label,
+    /// so the result is `true` only for a volume without the label.
     fn is_in_zone(&self, key: &str, zone: Option<&str>) -> bool {
         let labels = self.metadata.labels.as_ref().filter(|_| self.metadata.namespace.is_none());
         let zones = labels.and_then(|labels| labels.get(key));
@@ -157,7 +166,8 @@ impl PlacedObject {
         items(&self.metadata.owner_references).iter().any(|owner| owner.kind == "DaemonSet")
     }
 
-    /// Returns the name of the object for messages. The name of a volume is followed by its claim.
+    /// Returns the name of the object for messages. The name of a PersistentVolume is followed by the
+    /// PersistentVolumeClaim that uses it.
     fn full_name(&self) -> String {
         let name = &self.metadata.name;
         match (&self.metadata.namespace, &self.spec.claim_ref) {
@@ -190,9 +200,9 @@ fn items<T>(list: &Option<Vec<T>>) -> &[T] {
 }
 
 impl KubeClient {
-    /// Returns the names of the objects of this kind that `is_wanted` accepts, at most [`NAMES_AT_MOST`], and the number
-    /// of all these objects. Pods of DaemonSets do not count. The list is read in pages, as it is now, and nothing else
-    /// of it is kept. Returns an error when the list is not complete.
+    /// Returns the names of those objects of this kind that `is_wanted` accepts, at most [`NAMES_AT_MOST`] names, and
+    /// the number of all accepted objects. Pods of DaemonSets are never accepted. The present list is read page by
+    /// page, and only the names are kept in memory. Returns an error when the list is not complete.
     pub fn placed(
         &self,
         PlacedKind(list): PlacedKind,
@@ -240,7 +250,8 @@ mod tests {
             .unwrap()
     }
 
-    /// Whether the rules allow node `n` with these labels.
+    /// Whether the object's rules (node selector, node affinity, or zone of a volume) allow a node with the name `n`
+    /// and these labels.
     fn allows(object: &PlacedObject, labels: &[(&str, &str)]) -> bool {
         object.allows("n", |key| {
             labels.iter().find(|(other, _)| *other == key).map(|(_, value)| *value)

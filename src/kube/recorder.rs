@@ -34,8 +34,9 @@ const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 /// time, because the API server does not become faster when a test makes the program's clock run faster.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
-/// While [`Recorder::first`] runs a function that makes many writes, events wait. They wait no longer when there are
-/// more of them than this number. The queue is only a quarter full then, so no event has to be dropped.
+/// While [`Recorder::first`] runs a function that makes many writes, no events are written. But when more events wait
+/// than this number, they are written all the same. The queue is only a quarter full at that time, so no event has to
+/// be dropped.
 const WAIT_FOR_WORK_AT_MOST: usize = OTHERS_AT_MOST / 4;
 
 /// The greatest number of warnings that wait in the queue. Each warning has at most 5 kB, so all of them have at most 1
@@ -86,7 +87,7 @@ struct Queue {
 
 enum NextEvent {
     Event(Event),
-    /// Events wait, but none of them may be written before this moment.
+    /// At least one event waits, but no event may be written before this moment.
     At(Instant),
     Nothing,
 }
@@ -359,9 +360,10 @@ pub struct Reported {
 #[derive(Clone, Copy)]
 struct Entry {
     at: Instant,
-    /// The hash of the name of the controller that reported this success or problem.
+    /// The hash of the name of the controller that reported the success or problem to which this entry belongs.
     controller: u32,
-    /// The hash of the kind of the Kubernetes object that the success or problem is about.
+    /// The hash of the kind of the Kubernetes object that the success or problem of this entry is about, e.g. of
+    /// `Service`.
     kind: u32,
     reason: Reason,
 }
@@ -509,7 +511,8 @@ mod tests {
         assert!(
             matches!(queue.next(begun + SECOND * 14), NextEvent::At(then) if then == begun + SECOND * 15)
         );
-        // The limit for warnings does not delay an event that reports a change.
+        // This event reports a change and is no warning. The limit for warnings does not apply to it, so it is written
+        // at once.
         queue.push(good("a", "other", "done"), begun);
         assert_eq!(written(&mut queue, begun + SECOND * 14), ["done"]);
         queue.is_ending = true;
@@ -696,6 +699,7 @@ mod tests {
         let mut reported = Reported::default();
         let begun = Instant::now();
         // Each step reports a new problem of the object `one`, and a problem of an object that was never seen before.
+        // The number of remembered problems must stay limited, both in total and for the object `one`.
         for n in 0..3 * ENTRIES_AT_MOST {
             let now = begun + Duration::from_secs(n as u64);
             let message = n.to_string();

@@ -73,7 +73,8 @@ pub struct ServiceMeta {
     pub uid: String,
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
-    /// The labels. They are needed only to decide whether this program manages the Service, and are dropped then.
+    /// The labels of the Service. They are used only to decide whether this program manages the Service. After that
+    /// decision they are removed from memory.
     #[serde(default, deserialize_with = "labels_of_service")]
     pub labels: Annotations,
     #[serde(default)]
@@ -227,8 +228,9 @@ impl KubeService {
         }
     }
 
-    /// Returns a message for the user when the Service has more finalizers than were read. The finalizers of such a
-    /// Service must not be written, because the patch would delete the finalizers that were not read.
+    /// Returns a message for the user when the Service has more finalizers than were read, and otherwise `None`. The
+    /// finalizers of such a Service must not be written, because the patch would delete the finalizers that were not
+    /// read.
     pub fn too_many_finalizers(&self) -> Option<String> {
         let why = self.metadata.finalizers.too_many("finalizers")?;
         Some(self.above.map_or(why, |above| above.message(&self.metadata.namespace)))
@@ -337,8 +339,9 @@ impl Collect for Collected<'_> {
                 let finalizers = &mut service.metadata.finalizers;
                 finalizers.keep(|finalizer| finalizer == LOAD_BALANCER_FINALIZER);
             }
-            // `Total` is only a preliminary value. The right limit is known when all Services were read, and
-            // `Collected::end` sets it.
+            // The Service has lost its large fields because of a memory limit: that of its namespace, or that of all
+            // Services. Which limit it is can be known only after all Services were read. Until `Collected::end` then
+            // sets the right value, the value is `Total`.
             service.above = Some(Above::Total);
         }
     }
@@ -358,7 +361,7 @@ impl Collected<'_> {
     }
 
     /// Returns the Services of the finished list, and which memory limits they have used up. When a single Service is
-    /// later read by its name, this decides whether that Service keeps its annotations and other large fields.
+    /// later read by its name, these limits decide whether it keeps its annotations and other large fields.
     fn end(mut self) -> (Vec<Arc<KubeService>>, ServiceBudget) {
         for place in 0..self.services.len() {
             let service = &self.services[place];
@@ -390,8 +393,9 @@ pub fn limit_manifests<'a>(services: impl Iterator<Item = &'a mut KubeService>) 
 }
 
 impl KubeClient {
-    /// Returns all Services of type LoadBalancer, or an error when the list is not complete. A Service that equals its
-    /// version in `known` uses the memory of that version.
+    /// Returns all Services of type LoadBalancer, or an error when the list is not complete. `known` is an earlier
+    /// list. A Service that has not changed since then is not stored a second time: the result points to the object in
+    /// `known`.
     pub fn load_balancer_services(
         &self,
         from: ReadFrom,

@@ -15,7 +15,8 @@ use untrusted::{Input, Reader};
 const PEM_BYTES_AT_MOST: usize = 16 << 10;
 /// How many alternative names a request may have.
 const NAMES_AT_MOST: usize = 16;
-/// The longest text, in bytes. A node's name has up to 253, and its user has 12 more.
+/// The longest text, in bytes, that is accepted as a name in a request. A node's name has up to 253 bytes. The name of
+/// its user, which is `system:node:` and the node's name, has 12 more.
 const TEXT_BYTES_AT_MOST: usize = 265;
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----\n";
@@ -24,7 +25,7 @@ const END: &str = "-----END CERTIFICATE REQUEST-----\n";
 /// The organisation of each kubelet's certificate.
 pub const NODES_GROUP: &str = "system:nodes";
 
-// The tags of DER.
+// The tags of DER: the first byte of each value, which says of what kind the value is.
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 const OCTET_STRING: u8 = 0x04;
@@ -37,7 +38,8 @@ const ATTRIBUTES: u8 = 0xa0;
 const DNS_NAME: u8 = 0x82;
 const IP_ADDRESS: u8 = 0x87;
 
-/// The beginning of each subject: a set of one attribute, the organisation (2.5.4.10), whose text is [`NODES_GROUP`].
+/// The first bytes of the subject of every request that a kubelet makes, in DER. They encode a set of one attribute,
+/// the organisation (OID 2.5.4.10), whose text is [`NODES_GROUP`]. The common name follows after them.
 const ORGANISATION: &[u8] = b"\x31\x15\x30\x13\x06\x03\x55\x04\x0a\x13\x0csystem:nodes";
 
 const COMMON_NAME: &[u8] = b"\x55\x04\x03";
@@ -48,7 +50,8 @@ const EXTENSION_REQUEST: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x0e";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingRequest {
     pub common_name: String,
-    /// The alternative names, in the order of the request.
+    /// The names and IPs for which the certificate is requested (subject alternative names), in the order of the
+    /// request.
     pub names: Vec<AltName>,
 }
 
@@ -68,13 +71,15 @@ impl fmt::Display for AltName {
     }
 }
 
-/// What was read, or the form that was expected and not found.
+/// The value that was read from a certificate request, or an error text. The text says how the request differs from the
+/// requests that kubelets create.
 type Form<T> = Result<T, &'static str>;
 
 const ENDS_ELSEWHERE: &str = "a value does not fill the field that contains it";
 
 impl ServingRequest {
-    /// Reads a request from its PEM text. The error says which form was expected.
+    /// Reads a certificate request from its PEM text. The error says how it differs from the requests that kubelets
+    /// create.
     pub fn read(pem: &[u8]) -> Form<ServingRequest> {
         let der = decoded(pem)?;
         only(Input::from(&der), SEQUENCE)?.read_all(ENDS_ELSEWHERE, |request| {
@@ -106,13 +111,15 @@ fn decoded(pem: &[u8]) -> Form<Vec<u8>> {
     STANDARD.decode(body).map_err(|_| "the PEM block of the request is not in base64")
 }
 
-/// Reads a value with this tag. Its length must be written in the shortest way.
+/// Reads the next value of a DER encoding, and returns its content. Returns an error when the value does not have the
+/// type `tag`, or when its length is not written in the shortest form.
 fn value<'a>(reader: &mut Reader<'a>, tag: u8) -> Form<Input<'a>> {
     let (found, content) = any_value(reader)?;
     if found == tag { Ok(content) } else { Err("a field has another type than kubelets write") }
 }
 
-/// Reads the next value, and returns its tag and its content. A length has at most two bytes after the first, which is
+/// Reads the next value of the DER encoding (a tag, a length and the content), and returns its tag and its content. The
+/// length is one byte, or a byte that says how many bytes of length follow, which can be one or two here. Two are
 /// enough for [`PEM_BYTES_AT_MOST`].
 fn any_value<'a>(reader: &mut Reader<'a>) -> Form<(u8, Input<'a>)> {
     let short = |_| "the request ends in the middle of a value";
@@ -128,12 +135,14 @@ fn any_value<'a>(reader: &mut Reader<'a>) -> Form<(u8, Input<'a>)> {
     Ok((tag, reader.read_bytes(length).map_err(short)?))
 }
 
-/// Reads the one value that fills the input.
+/// Reads the only value in `input`, which has the DER encoding (a tag, a length and the content). Returns its content.
+/// It is an error when the value has another tag than `tag`, or when something follows the value.
 fn only(input: Input, tag: u8) -> Form<Input> {
     input.read_all(ENDS_ELSEWHERE, |reader| value(reader, tag))
 }
 
-/// Reads an object identifier, which must be `id`, and the value after it, which must be the last one.
+/// Reads an object identifier and the value that follows it, and returns this value. The identifier must be `id`. The
+/// value must have the type `tag`, and the input must end after it.
 fn named<'a>(input: Input<'a>, id: &[u8], tag: u8) -> Form<Input<'a>> {
     input.read_all(ENDS_ELSEWHERE, |reader| {
         if value(reader, OID)?.as_slice_less_safe() == id {
@@ -170,8 +179,8 @@ fn algorithm_and_bits(reader: &mut Reader) -> Form<()> {
     }
 }
 
-/// Reads the subject, which has the organisation [`NODES_GROUP`], a common name, and nothing else. Returns the common
-/// name.
+/// Parses the subject of a certificate request and returns its common name. A subject that has more or less than the
+/// organisation [`NODES_GROUP`] and one common name is an error.
 fn subject(name: Input) -> Form<String> {
     let rest = name.as_slice_less_safe().strip_prefix(ORGANISATION);
     let rest = rest.ok_or("the subject does not begin with the organisation system:nodes alone")?;
@@ -179,7 +188,8 @@ fn subject(name: Input) -> Form<String> {
     text(named(part, COMMON_NAME, PRINTABLE_STRING)?)
 }
 
-/// Returns a text of the characters that the names of kubelets have.
+/// Returns the content as text. It is an error when the content has a character that no name of a kubelet's node has,
+/// or when it is empty or too long.
 fn text(content: Input) -> Form<String> {
     let bytes = content.as_slice_less_safe();
     let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || b":.-".contains(byte);
@@ -188,7 +198,8 @@ fn text(content: Input) -> Form<String> {
     text.map(str::to_owned).ok_or("a name has characters that no node's name has, or is too long")
 }
 
-/// Reads the attributes, which must be the request for one extension, `subjectAltName`.
+/// Reads the alternative names of a certificate request. The attributes of the request must ask for exactly one
+/// extension, which is `subjectAltName`.
 fn alternative_names(attributes: Input) -> Form<Vec<AltName>> {
     let extensions = named(only(attributes, SEQUENCE)?, EXTENSION_REQUEST, SET)?;
     let extension = only(only(extensions, SEQUENCE)?, SEQUENCE)?;

@@ -3,9 +3,9 @@
 
 use super::client::{JSON, KubeClient, PASS, ReadFrom, SIGNING_TABLE, percent_encoded};
 use super::error::KubeError;
-use super::node_table::Column;
+use super::node_table::{RowForm, TablePage};
 use super::serving_request::ServingRequest;
-use super::types::{ListMeta, ListPage, ObjectReference, PageForm, null_as_default, timestamp};
+use super::types::{ListPage, ObjectReference, timestamp};
 use crate::http::Method;
 use crate::provider::clock;
 use crate::text::shell_command;
@@ -31,7 +31,8 @@ pub const SIGNING_REQUEST: &str = "CertificateSigningRequest";
 
 const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-/// A row of the table of requests. Rows are ordered by the time of their creation.
+/// A certificate request, as a row of the API server's table of requests shows it. Rows are ordered by the time at
+/// which the requests were created.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SigningRow {
     pub created: Timestamp,
@@ -42,7 +43,7 @@ pub struct SigningRow {
     pub state: SigningState,
 }
 
-/// How far a request has come.
+/// The state of a certificate request: whether it was approved or denied, and whether the certificate was issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SigningState {
     Pending,
@@ -53,24 +54,14 @@ pub enum SigningState {
     Denied,
 }
 
-/// A whole request, as JSON. An approval sends it back as a whole, because it replaces the metadata, too.
+/// A whole CertificateSigningRequest, as JSON. It is kept whole, because the write that approves the request replaces
+/// the whole object, including its metadata.
 pub struct SigningRequest(Value);
 
-/// One page of the table.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SigningTable {
-    kind: String,
-    #[serde(default)]
-    metadata: ListMeta,
-    column_definitions: Vec<Column>,
-    #[serde(deserialize_with = "null_as_default")]
-    rows: Vec<SigningTableRow>,
-}
-
+/// A row of the table, as the API server sends it.
 #[derive(Deserialize)]
 struct SigningTableRow {
-    /// The cells of [`COLUMNS`].
+    /// The cells of the columns.
     cells: (String, IgnoredAny, String, String, IgnoredAny, String),
     object: SigningObject,
 }
@@ -88,32 +79,25 @@ struct SigningMeta {
     creation_timestamp: Option<Timestamp>,
 }
 
-const COLUMNS: [&str; 6] =
-    ["Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"];
-
-impl PageForm for SigningTable {
+impl RowForm for SigningTableRow {
     type Item = SigningRow;
+    const COLUMNS: &'static [&'static str] =
+        &["Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"];
+    const ROWS_AT_MOST: usize = REQUESTS_AT_MOST;
 
-    /// Adds the rows. When there are more than [`REQUESTS_AT_MOST`], no further page is read.
-    fn add_to(self, items: &mut Vec<SigningRow>, _kind: &str) -> Result<String, String> {
-        let columns = self.column_definitions.iter().map(|column| &column.name);
-        if self.kind != "Table" || !columns.eq(COLUMNS) {
-            return Err(format!("it is no table with the columns {}", COLUMNS.join(", ")));
-        }
-        for SigningTableRow { cells: (name, _, signer, user, _, condition), object } in self.rows {
-            let state = match condition.split(',').collect::<Vec<_>>()[..] {
-                _ if signer != KUBELET_SERVING => return Err("a row is of another signer".into()),
-                ["Pending"] => SigningState::Pending,
-                ["Approved", "Issued"] => SigningState::Signed,
-                ["Approved", ..] => SigningState::Approved,
-                _ => SigningState::Denied,
-            };
-            let created = object.metadata.creation_timestamp.ok_or("a row has no creation time")?;
-            let node = user.strip_prefix(NODE_USER).map(str::to_owned);
-            items.push(SigningRow { created, name, uid: object.metadata.uid, node, state });
-        }
-        let is_enough = items.len() > REQUESTS_AT_MOST;
-        Ok(if is_enough { String::new() } else { self.metadata.continue_token })
+    fn read(self) -> Result<SigningRow, String> {
+        let (name, _, signer, user, _, condition) = self.cells;
+        let metadata = self.object.metadata;
+        let state = match condition.split(',').collect::<Vec<_>>()[..] {
+            _ if signer != KUBELET_SERVING => return Err("a row is of another signer".into()),
+            ["Pending"] => SigningState::Pending,
+            ["Approved", "Issued"] => SigningState::Signed,
+            ["Approved", ..] => SigningState::Approved,
+            _ => SigningState::Denied,
+        };
+        let created = metadata.creation_timestamp.ok_or("a row has no creation time")?;
+        let node = user.strip_prefix(NODE_USER).map(str::to_owned);
+        Ok(SigningRow { created, name, uid: metadata.uid, node, state })
     }
 }
 
@@ -145,12 +129,13 @@ impl SigningRequest {
         SigningRequest(document)
     }
 
-    /// Returns the fields of the request, of which the API server itself has set the user and the groups.
+    /// Returns the `spec` of the request. The fields `username` and `groups` in it can be trusted, because the API
+    /// server sets them.
     pub fn spec(&self) -> &Value {
         &self.0["spec"]
     }
 
-    /// Returns what the request asks for. The error says which form was expected.
+    /// Returns what the request asks for. The error says how the request differs from those that kubelets create.
     pub fn content(&self) -> Result<ServingRequest, &'static str> {
         let pem = self.spec()["request"].as_str().and_then(|text| STANDARD.decode(text).ok());
         ServingRequest::read(&pem.unwrap_or_default())
@@ -165,12 +150,13 @@ impl SigningRequest {
 }
 
 impl KubeClient {
-    /// Returns the requests for serving certificates of kubelets, from the API server's cache. When there are more than
-    /// [`REQUESTS_AT_MOST`], more than that are returned, but not all of them.
+    /// Returns the requests for serving certificates of kubelets, from the API server's cache. The list is read page by
+    /// page, and no further page is read when more than [`REQUESTS_AT_MOST`] requests were read. So a longer result is
+    /// not complete.
     pub fn signing_requests(&self) -> Result<Vec<SigningRow>, KubeError> {
         let signer = format!("spec.signerName={KUBELET_SERVING}");
         let query = format!("&includeObject=Metadata&fieldSelector={}", percent_encoded(&signer));
-        self.list::<SigningTable>(PATH, &query, SIGNING_TABLE, ReadFrom::Cache)
+        self.list::<TablePage<SigningTableRow>>(PATH, &query, SIGNING_TABLE, ReadFrom::Cache)
     }
 
     /// Returns the whole request of this row as it is now, or `None` when it does not exist. It is read as a list, so
@@ -180,7 +166,9 @@ impl KubeClient {
         let query = format!("&fieldSelector={}", percent_encoded(&name));
         let kind = "CertificateSigningRequestList";
         let found = self.list::<ListPage<Value>>(PATH, &query, kind, ReadFrom::Latest)?;
-        // Without a version, the approval would be a write without a precondition.
+        // An item without a resource version is not accepted. The approval sends the version, so that the API server
+        // refuses it when the request has changed. Without the version, a request that was changed after the check
+        // could be approved.
         let is_it = |item: &Arc<Value>| {
             let metadata = &item["metadata"];
             metadata["uid"] == *row.uid && metadata["resourceVersion"].as_str() > Some("")
@@ -210,9 +198,12 @@ impl KubeClient {
     }
 }
 
-/// Returns the message for the user when this program is not allowed to list or approve requests. The message says how
-/// to allow it.
-pub fn without_signing_rights(error: &KubeError) -> String {
+/// Returns the text of an error of a call about requests. When this program is not allowed to list or approve requests,
+/// the text says how to allow it.
+pub fn signing_error(error: &KubeError) -> String {
+    if !error.is_forbidden() {
+        return error.to_string();
+    }
     let apply = shell_command("kubectl apply -k", &[&"manifests/components/kubelet-certificates"]);
     format!(
         "{error}: run {apply}, or set kubeletCertificates.enabled: true in the values of the chart"

@@ -238,7 +238,7 @@ impl PodCidrs {
         self.0.is_empty()
     }
 
-    /// Returns each entry as an IP range. An entry that is not an IP range is returned as an error with its text.
+    /// Returns each pod CIDR as an IP range. A text that is no IP range is returned as an error.
     pub fn iter(&self) -> impl Iterator<Item = Result<IpNet, &str>> {
         let texts = self.0.split(',').filter(|text| !text.is_empty());
         texts.map(|text| text.parse::<IpNet>().map(|net| net.trunc()).map_err(|_| text))

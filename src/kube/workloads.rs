@@ -20,10 +20,11 @@ pub struct Workload {
     pub pods: Option<(u64, u64)>,
 }
 
-/// The flags and variables that a container is started with, if their values are in the workload object.
+/// The flags and environment variables with which a container is started. Values that are not in the workload object,
+/// e.g. those in a Secret, are not known here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Container {
-    /// The arguments of the command line, after the program.
+    /// The arguments of the container's command line, without the program at its beginning.
     pub words: Vec<String>,
     /// The names and values of the environment variables.
     pub variables: Vec<(String, String)>,
@@ -215,8 +216,8 @@ impl Container {
     }
 
     /// Replaces `$(NAME)` by the value of the variable `NAME`, as the kubelet does. Returns an error when the text
-    /// contains `$$`, or a variable whose value is not known here. The error is a text for messages that says where the
-    /// value is.
+    /// contains `$$`, or a variable whose value is not known here. Messages use the text of this error to say where the
+    /// value comes from.
     fn expanded(&self, text: &str) -> Result<String, &'static str> {
         let expand = |text: String, (name, value): &(String, String)| {
             text.replace(&format!("$({name})"), value)

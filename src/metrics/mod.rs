@@ -32,7 +32,7 @@ macro_rules! metrics {
 metrics! {
     // The metrics of the Hetzner Cloud API have the same names and labels as those of the library hcloud-go, so that
     // dashboards made for hcloud-go can be used.
-    /// Answers of the Hetzner Cloud API by method, path with IDs as -, and HTTP status.
+    /// Number of answers of the Hetzner Cloud API by HTTP method, path and status. IDs in the path are replaced by -.
     HCLOUD_REQUESTS: Counter "hcloud_api_requests_total" ["method", "api_endpoint", "code"];
 
     /// How long an answer of the Hetzner Cloud API took, in seconds.
@@ -41,122 +41,140 @@ metrics! {
     /// Requests to the Hetzner Cloud API that wait for an answer.
     HCLOUD_IN_FLIGHT: Gauge "hcloud_api_in_flight_requests" [];
 
-    /// Limit of the project in calls an hour, from the last answer.
+    /// Rate limit of the project in calls an hour, as the API reported it in its last answer.
     HCLOUD_LIMIT: Gauge "ccm_hcloud_rate_limit" [];
 
-    /// Calls left of the project's limit, from the last answer; one call is added each second.
+    /// How many calls the project's rate limit still allowed at the last answer. One call is added each second.
     HCLOUD_REMAINING: Gauge "ccm_hcloud_rate_limit_remaining" [];
 
     // The metrics of Robot have the same labels as the metrics of the Hetzner Cloud API.
-    /// Answers of the Robot web service by method, path with numbers as -, and HTTP status.
+    /// Number of answers of the Robot web service by HTTP method, path and status. Numbers in the path are replaced by
+    /// -.
     ROBOT_REQUESTS: Counter "robot_api_requests_total" ["method", "api_endpoint", "code"];
 
     /// How long an answer of the Robot web service took, in seconds.
     ROBOT_DURATION: Histogram "robot_api_request_duration_seconds" ["method"];
 
-    /// Calls of the Robot web service left of ccm's own budget by endpoint (server, reset), at the last call; the web
-    /// service itself allows more.
+    /// How many calls of the Robot web service ccm's own limit still allowed at the last call, by endpoint (server or
+    /// reset). The web service itself allows more.
     ROBOT_REMAINING: Gauge "ccm_robot_budget_remaining" ["endpoint"];
 
     // The value is the time at which ccm calls Robot again. A metric with the number of seconds until then would be
     // wrong, because a metric of Robot changes only at a call to Robot, and ccm makes no call until then.
-    /// When ccm calls the Robot web service again, in seconds since 1970, by the reason for the pause: login
-    /// (credentials were refused), rate_limit. 0: no pause.
+    /// Time at which ccm calls the Robot web service again, in seconds since 1970, by the reason for the pause. The
+    /// reason is login (credentials were refused) or rate_limit. A value of 0 or a time in the past means that there is
+    /// no pause.
     ROBOT_BLOCKED: Gauge "ccm_robot_blocked_until_timestamp_seconds" ["reason"];
 
-    /// Answers of the Kubernetes API by method, resource and HTTP status.
+    /// Number of answers of the Kubernetes API by HTTP method, resource and status.
     KUBERNETES_REQUESTS: Counter "ccm_kubernetes_requests_total" ["method", "resource", "code"];
 
-    /// Requests without an answer by API (hcloud, robot, kubernetes) and reason (unreachable, timeout, tls, other).
+    /// Number of requests that got no answer, by API (hcloud, robot, kubernetes) and reason (unreachable, timeout, tls,
+    /// other).
     UNANSWERED: Counter "ccm_unanswered_requests_total" ["api", "reason"];
 
-    /// Ticks by controller and result: ok, failed (an object could not be synced), outage (an API did not answer).
+    /// Number of runs (ticks) by controller and result. The result is ok, failed (an object could not be synced) or
+    /// outage (an API did not answer).
     TICKS: Counter "ccm_ticks_total" ["controller", "result"];
 
-    /// How long a tick took, in seconds.
+    /// How long one run (tick) of a controller took, in seconds.
     TICK_DURATION: Histogram "ccm_tick_duration_seconds" ["controller"];
 
-    /// Changes that the last tick planned.
+    /// How many changes the last run of the controller planned.
     PLANNED: Gauge "ccm_planned_changes" ["controller"];
 
-    /// Writes by controller, kind and result: ok, failed, conflict (the object changed, was deleted or was busy;
-    /// planned again).
+    /// Number of writes by controller, kind and result. The result is ok, failed or conflict. In a conflict, the object
+    /// had changed, was deleted or was busy, and ccm plans the change again.
     CHANGES: Counter "ccm_changes_total" ["controller", "kind", "result"];
 
-    /// Findings reported, by controller and reason; a finding that lasts is reported again every ten minutes.
+    /// Number of reported problems and facts (findings), by controller and reason. Most findings that last are reported
+    /// again every ten minutes.
     FINDINGS: Counter "ccm_findings_total" ["controller", "reason"];
 
-    /// Events by result: written, failed (the API server did not accept it), dropped (too many to write).
+    /// Number of Kubernetes events by result. The result is written, failed (the API server did not accept the event)
+    /// or dropped (there were too many to write).
     EVENTS: Counter "ccm_events_total" ["result"];
 
     // Each node is counted in one state only. If several states fit, the state that comes first in the help text is
     // counted.
-    /// Nodes by state: foreign (a provider ID that is not ours), unmatched (could not be initialised yet),
-    /// uninitialized, out_of_service (it has the taint out-of-service), shutdown (its server is off), ready, not_ready.
+    /// Number of nodes by state. The states are foreign (the provider ID is not one of ccm), unmatched (the node could
+    /// not be initialised yet), uninitialized, out_of_service (it has the taint out-of-service), shutdown (its server
+    /// is off), ready and not_ready.
     NODES: Gauge "ccm_nodes" ["state"];
 
-    /// Certificate requests of kubelets by state: unproven (the newest of its node, and the cloud does not prove it),
-    /// pending (no decision yet), approved. The API server deletes them one hour after the approval.
+    /// Number of certificate requests of kubelets by state. The states are unproven (the newest request of its node,
+    /// which the cloud does not prove), pending (not decided yet) and approved. The API server deletes a request one
+    /// hour after its approval.
     KUBELET_CERTIFICATES: Gauge "ccm_kubelet_certificate_requests" ["state"];
 
-    /// Load balancers by state: managed (its Service has an address), pending (no address yet), leaving (its Service
-    /// needs no load balancer any more), orphaned (its Service does not exist).
+    /// Number of load balancers by state. The states are managed (its Service has an address), pending (its Service has
+    /// no address yet), leaving (its Service needs no load balancer any more) and orphaned (its Service does not
+    /// exist).
     LOAD_BALANCERS: Gauge "ccm_load_balancers" ["state"];
 
-    /// Load balancers of Services by how many of their targets are healthy, as of the last read: all, some, none,
-    /// unknown (no target was checked yet). A target that was added just now counts only if there are no others.
+    /// Number of load balancers of Services, as of the last read, by how many of their targets are healthy. The states
+    /// are all, some, none and unknown (no target was checked yet). A target that was added just now counts only if
+    /// there are no others.
     LOAD_BALANCERS_HEALTH: Gauge "ccm_load_balancers_health" ["state"];
 
-    /// Load balancers of Services by their use, as of the last read: own, shared (by several Services), external,
-    /// released.
+    /// Number of load balancers of Services by their use, as of the last read. The uses are own (of one Service),
+    /// shared (by several Services), external (made by another owner) and released (not managed by ccm any more).
     LOAD_BALANCERS_USE: Gauge "ccm_load_balancers_use" ["use"];
 
-    /// Nodes that are left out of the targets of load balancers, by reason: departing (the node will stop soon), limit
-    /// (the type of the load balancer takes no more targets).
+    /// The share of the month's included traffic that the load balancer of a Service has used, as of the last read. Of
+    /// all load balancers of Services, this is the largest share. 1 means all of it; further traffic costs money.
+    LOAD_BALANCERS_TRAFFIC: Gauge "ccm_load_balancers_traffic_ratio" [];
+
+    /// Number of nodes that are left out of the targets of load balancers, by reason. The reason is departing (the node
+    /// will stop soon) or limit (the type of the load balancer takes no more targets).
     TARGETS_LEFT_OUT: Gauge "ccm_targets_left_out" ["reason"];
 
-    /// When the health of these load balancers was last read, in seconds since 1970.
+    /// Time at which the health of the load balancers of Services was last read, in seconds since 1970.
     LOAD_BALANCERS_READ: Gauge "ccm_load_balancers_health_timestamp_seconds" [];
 
     // There is one value for all certificates, the time at which the first of them expires. A label with the name of
     // the certificate is not possible, because labels must not contain names of objects. Also, the value of a replaced
     // certificate would be shown for ever.
-    /// When the next certificate that load balancers of Services use expires, in seconds since 1970, as of the last
-    /// read; 0: no certificate is known.
+    /// Time at which the next certificate that load balancers of Services use expires, in seconds since 1970, as of the
+    /// last read. The value 0 means that no certificate is known.
     CERTIFICATE_EXPIRY: Gauge "ccm_certificate_expiry_timestamp_seconds" [];
 
-    /// Routes of the private Network by state: ok, missing, wrong_gateway, blackhole, unwanted, stale, left_alone,
-    /// not_ours, see ccm route list --help; only where the route controller runs.
+    /// Number of routes of the private Network by state. The states are ok, missing, wrong_gateway, blackhole,
+    /// unwanted, stale, left_alone and not_ours: see ccm route list --help. The metric exists only where the route
+    /// controller runs.
     ROUTES: Gauge "ccm_routes" ["state"];
 
-    /// 1 while this process does the work, 0 while another process holds the Lease.
+    /// The value is 1 while this process does the work, and 0 while another process holds the Lease.
     LEADER: Gauge "ccm_leader" [];
 
     // The next metrics have the names, labels and buckets of Kubernetes' own components, so that dashboards and alerts
     // made for another cloud-controller-manager can be used.
-    /// The same as ccm_leader, by the name of the Lease; only with leader election.
+    /// The value is 1 while this process holds the Lease of this name, and 0 while another process holds it. The metric
+    /// exists only with leader election.
     LEADER_STATUS: Gauge "leader_election_master_status" ["name"];
 
     /// Seconds from the creation of a node until it was initialised.
     NODE_SYNC_DELAY: Histogram "node_controller_initial_node_sync_delay_seconds" [] in DELAY_BUCKETS;
 
-    /// The same, because the patch that initialises a node also removes the taint uninitialized.
+    /// Seconds from the creation of a node until it lost the taint uninitialized.
     TAINT_REMOVAL_DELAY: Histogram "node_controller_cloud_provider_taint_removal_delay_seconds" [] in DELAY_BUCKETS;
 
-    /// Comparisons of the Network's routes with the nodes, by outcome: changed (a route was added or deleted), noop,
-    /// error; and by trigger: node_change (a node or server changed, or the last comparison failed), periodic.
+    /// Number of comparisons of the Network's routes with the nodes, by outcome and trigger. The outcome is changed (a
+    /// route was added or deleted), noop (nothing was changed) or error. The trigger is node_change (a node or server
+    /// changed, or the last comparison failed) or periodic.
     ROUTE_SYNCS: Counter "route_controller_route_sync_total" ["outcome", "trigger"];
 
-    /// Requests to the Kubernetes API by HTTP status (`<error>` without an answer), method, and host with port.
+    /// Number of requests to the Kubernetes API by HTTP status, method, and host with port. A request without an answer
+    /// has the status `<error>`.
     REST_REQUESTS: Counter "rest_client_requests_total" ["code", "method", "host"];
 
-    /// Always 1; version of the program and profile (--cloud-provider).
+    /// The value is always 1. The labels name the version of the program and its profile (--cloud-provider).
     BUILD: Gauge "ccm_build_info" ["version", "profile"];
 
     /// Start of the process, in seconds since 1970.
     PROCESS_START: Gauge "process_start_time_seconds" [];
 
-    /// Processor time used, in seconds.
+    /// Processor time that the process used, in seconds.
     PROCESS_CPU: Counter "process_cpu_seconds_total" [];
 
     /// Memory in use, in bytes.

@@ -62,7 +62,8 @@ pub trait Surroundings {
     /// stdout.
     fn print(&self, is_stderr: bool, text: &[u8]);
 
-    /// Installs the logger of the simulated process, instead of a global logger.
+    /// Sets the logger of the simulated process. A test can simulate several processes, so each of them has a logger of
+    /// its own, and the global logger of the crate `log` is not used.
     fn log_with(&self, logger: Box<dyn Log>);
 
     /// Runs a simulated thread, which calls `work` again and again. `work` returns the pause before the next call, or
@@ -282,7 +283,8 @@ pub fn exchange(authority: &str, request: &[u8], until: Instant) -> io::Result<V
 
 /// Returns a random number.
 pub fn random() -> u64 {
-    // The standard library gives each `RandomState` random keys, so even the hash of nothing is a random number.
+    // The standard library gives each `RandomState` random keys. Even when nothing is hashed with them, the hash is a
+    // random number.
     let of_machine = || RandomState::new().build_hasher().finish();
     simulation().map_or_else(of_machine, |simulation| simulation.random())
 }
@@ -405,7 +407,8 @@ mod tests {
             (7_000, 6_996, Some(7_000)),
             (7_000, 9_000, Some(9_000)),
             (7_000, 5_000, Some(7_000)),
-            // The machine was suspended, so much more time passed by the wall clock. The result is `None`.
+            // The machine was suspended for a while, so the wall clock measured much more time than the monotonic
+            // clock. The true time is not known, and the result is `None`.
             (7_000, 9_001, None),
             (0, 60_000, None),
             (0, 365 * 86_400_000, None),
@@ -436,9 +439,9 @@ mod tests {
             (0.02, 50_000, 1_000, Some(50_000)),
             (0.02, 50_000, 1_010, Some(50_500)),
             (0.02, 50_500, 1_000, Some(50_500)),
-            // In these cases, the program's clock runs 50 times as fast as real time. The times that passed by the
-            // program's monotonic clock and by the wall clock are allowed to differ by two real seconds, which are 100
-            // seconds of the program's clock.
+            // The factor 0.02 means that the program's clock runs 50 times as fast as real time. The times that passed
+            // by the program's monotonic clock and by the wall clock are allowed to differ by two real seconds, which
+            // are 100 seconds of the program's clock.
             (0.02, 50_000, 3_000, Some(150_000)),
             (0.02, 50_000, 3_001, None),
             (0.02, 150_000, 1_000, Some(150_000)),
@@ -482,8 +485,8 @@ mod tests {
             assert_eq!(multiplied(ms(program), factor), ms(machine));
             assert_eq!(multiplied(ms(machine), factor.recip()), ms(program));
         }
-        // The test set the speed at the moment `begun`. An earlier moment is converted to `begun`, so the program's
-        // clock never runs backwards.
+        // The program's clock begins to run with another speed at the moment `begun`. Every moment before `begun` is
+        // converted to `begun` itself, so the program's clock never runs backwards.
         let pace = Pace { begun, factor: 0.5 };
         assert_eq!(pace.moment(begun - ms(7)), begun);
     }

@@ -71,6 +71,14 @@ impl Description {
         }
     }
 
+    /// Adds a text to the end of the last part.
+    pub fn because(mut self, text: &str) -> Description {
+        if let Some(part) = self.0.last_mut() {
+            part.detail.push_str(text);
+        }
+        self
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

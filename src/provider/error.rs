@@ -10,7 +10,7 @@ use std::time::Duration;
 pub enum Urgency {
     /// The urgency of a call that refreshes cached data. Nothing waits for the answer.
     CanWait,
-    /// A call for a Service or a route that has changed, or that the daemon is about to change.
+    /// The urgency of a call for a Service or a route that has changed, or that the daemon is about to change.
     Changed,
     /// The urgency of a call that asks whether the server of a node still exists.
     Gone,

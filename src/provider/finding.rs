@@ -31,7 +31,8 @@ pub enum Severity {
 /// A property of the reason of a finding, e.g. whether such findings become events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReasonTrait {
-    /// The finding becomes a normal event of the object.
+    /// A finding (a message for the operator) with this reason becomes a Kubernetes event of type `Normal` at the
+    /// object.
     NormalEvent,
     WarningEvent,
     /// The finding is only logged and never becomes an event.
@@ -41,7 +42,7 @@ enum ReasonTrait {
     LoggedByItsWrite,
     /// The finding is reported only once, and is not repeated while the problem lasts.
     Once,
-    /// The finding says that the object is as it should be, e.g. that a load balancer is synced.
+    /// The reason stands for a success: the object is as it should be, e.g. a load balancer is synced.
     Success,
     /// The finding says that the object is not as it should be, e.g. that the sync of a load balancer failed.
     Failure,
@@ -50,8 +51,8 @@ use ReasonTrait::{Failure, LogOnly, LoggedByItsWrite, NormalEvent, Once, Success
 
 macro_rules! reasons {
     ($($about:literal { $($(#[doc = $meaning:literal])+ $name:ident: $($of:ident)+;)* })*) => {
-        /// The reason of a finding. Reasons that become events have the same names as in
-        /// hcloud-cloud-controller-manager, so that existing alerts still work.
+        /// The reason of a finding (a message for the operator), e.g. `SyncLoadBalancerFailed`. Reasons that become
+        /// events have the same names as in hcloud-cloud-controller-manager, so that existing alerts still work.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         pub enum Reason {
             $($($(#[doc = $meaning])+ $name,)*)*
@@ -82,96 +83,106 @@ reasons! {
     "Nodes" {
         /// The node was initialised.
         Synced: NormalEvent LoggedByItsWrite Success;
-        /// No server has the node's name or one of its addresses. Rename the server, or use the token of its project,
-        /// or the Robot login of its account.
+        /// No server has the node's name or one of its addresses, or the server in its provider ID does not exist. Give
+        /// the server the name of its node, or use the token of its project, or the Robot login of its account.
         ServerNotFound: WarningEvent Failure;
         /// The provider ID names a server that does not exist, and another server has the node's name. A provider ID
         /// can't be changed, so delete the node: `kubectl delete node NODE`. Its kubelet registers again (restart the
         /// kubelet if it does not).
         ServerReplaced: WarningEvent;
-        /// Several servers match, or the match is not safe. Give the server the name of its node.
+        /// It is not certain which server the node has, e.g. because several servers match, or an API does not answer.
+        /// Give the name of the node only to its own server.
         InstanceLookupFailed: WarningEvent Failure;
-        /// Information: no server has the node's name, but one server has its address and is used.
+        /// This is only information: no server has the node's name, but one server has its address, and ccm uses this
+        /// server.
         MatchedByAddress: LogOnly;
-        /// Several nodes name one server, and this node does not have the server: another node is older and
+        /// Several nodes name the same server, and this node does not get it, e.g. because another node is older and
         /// initialised, or has the server's name. Find out which node runs on the server, and delete the other Node
         /// object.
         ServerClaimedTwice: LogOnly;
-        /// The provider ID of a new node names a server with another name, and no other node names that server. The
-        /// node is initialised. If you did not expect it, see `ccm node inspect NAME` and find out who registered the
-        /// node.
+        /// The provider ID of a new node names a server that has another name than the node. No other node names this
+        /// server, so the node is initialised. If you did not expect this, run `ccm node inspect NAME`, and find out
+        /// who registered the node.
         ServerNameDiffers: LogOnly;
-        /// An initialised node has another zone label than `HCLOUD_INSTANCES_ZONE_LABEL` gives to a new node. ccm does
-        /// not change it by itself: `ccm node relabel` does. A value that a person set stays.
+        /// The zone label of an initialised node differs from the label that `HCLOUD_INSTANCES_ZONE_LABEL` gives to a
+        /// new node. ccm does not change it by itself, but `ccm node relabel` does. A value that a person set stays.
         ZoneLabelDiffers: LogOnly Once;
-        /// The provider ID belongs to another provider or profile. The node is ignored. Check `--cloud-provider`.
+        /// The provider ID belongs to another provider, or to the other profile (`--cloud-provider`), so ccm ignores
+        /// the node. Check this flag if ccm should manage the node.
         UnknownProviderIDPrefix: WarningEvent Once;
-        /// Information: with `HCLOUD_LOAD_BALANCERS_FOREIGN_NODES=match`, a node of another provider can be a target,
-        /// because one server has its name and an address that it reports. ccm writes nothing to the node.
+        /// This is only information: with `HCLOUD_LOAD_BALANCERS_FOREIGN_NODES=match`, a node of another provider can
+        /// be a target of load balancers, because one server has its name and an address that it reports. ccm writes
+        /// nothing to the node.
         ForeignNodeMatched: LogOnly Once;
-        /// With `HCLOUD_LOAD_BALANCERS_FOREIGN_NODES=match`, a node of another provider becomes no target, because no
-        /// server has its name, or because it reports no address of that server. Where it is a target, it stays one
-        /// while a server has its name. The message says what is missing.
+        /// With `HCLOUD_LOAD_BALANCERS_FOREIGN_NODES=match`, a node of another provider does not become a target of
+        /// load balancers, because no server has its name, or because it reports no address of that server. A node that
+        /// is a target already stays one while a server has its name. The message says what is missing.
         ForeignNodeNotMatched: WarningEvent Once;
-        /// The provider ID has the prefix of this profile, but no server ID follows; or it names a dedicated server,
-        /// and `ROBOT_ENABLED=true` or the Robot login is missing. The node is ignored.
+        /// The provider ID begins like the IDs of ccm, but has no server ID. Or it names a dedicated server, but
+        /// `ROBOT_ENABLED=true` or the Robot login is missing. ccm ignores the node.
         UnknownProviderID: LogOnly Once;
         /// The node has no provider ID and no taint, because its kubelet runs without `--cloud-provider=external`. Set
         /// the flag, drain the node, delete it, and let it join again.
         NotExternal: LogOnly Once;
-        /// The kubelet's `--node-ip` is private, and `HCLOUD_NETWORK` is unset. Set it.
+        /// The kubelet's `--node-ip` is a private address, and `HCLOUD_NETWORK` is not set, or names another Network.
+        /// Set it to the Network of this address. At a Service: the node of a dedicated server has no `InternalIP` in a
+        /// vSwitch subnet of the Network.
         InternalIPNotConfigured: WarningEvent Failure;
-        /// The kubelet's `--node-ip` is not an address of the server. Correct the flag or `HCLOUD_NETWORK`; for an
-        /// address of a VPN set `HCLOUD_INSTANCES_INTERNAL_IP_FROM=kubelet`.
+        /// The kubelet's `--node-ip` is not an address of the server. Correct the flag or `HCLOUD_NETWORK`. For an
+        /// address of a VPN, set `HCLOUD_INSTANCES_INTERNAL_IP_FROM=kubelet`.
         InvalidProvidedNodeIP: WarningEvent Failure;
-        /// The annotation `instance.hetzner.cloud/external-ipv6` is no address of the server's IPv6 network.
+        /// The annotation `instance.hetzner.cloud/external-ipv6` is not a global unicast IPv6 address. Correct or
+        /// remove the annotation.
         InvalidExternalIPv6: WarningEvent Failure;
-        /// The annotation `instance.hetzner.cloud/internal-ip` is no IP address of a machine, or another node has it,
-        /// or it is an `ExternalIP`, or it is outside of `HCLOUD_INSTANCES_INTERNAL_IP_RANGES`. The addresses stay
-        /// unchanged. The reason is also used when another node has the address of `--node-ip`. Correct or remove the
-        /// annotation or the flag.
+        /// The annotation `instance.hetzner.cloud/internal-ip` can't be used: it is not the IP address of a machine,
+        /// another node has the address, the address is an `ExternalIP`, or it is outside of
+        /// `HCLOUD_INSTANCES_INTERNAL_IP_RANGES`. The addresses of the node stay unchanged. The reason is also used
+        /// when another node has the address of `--node-ip`. Correct or remove the annotation or the flag.
         InvalidInternalIP: WarningEvent Failure;
-        /// A label of the server can't be a label or taint of its node, or there are too many; the message says why.
-        /// Correct the label of the server: `ccm help nodes`.
+        /// A label of the server can't become a label or taint of its node, or there are too many such labels. The
+        /// message says why. Correct the labels of the server: see `ccm help nodes`.
         InvalidServerLabel: WarningEvent Once;
         /// The server is being migrated or rebuilt, has its rescue system enabled, or is locked. Wait until this has
-        /// ended. To end rescue: `hcloud server disable-rescue ID`, then reboot.
+        /// ended. To end the rescue system, run `hcloud server disable-rescue ID`, then reboot the server.
         ServerImpaired: WarningEvent Once Failure;
-        /// An `InternalIP` that the kubelet of a dedicated server reported is a public address, or of a family that
-        /// `HCLOUD_INSTANCES_ADDRESS_FAMILY` leaves out: it is dropped. Correct `--node-ip` of the kubelet.
+        /// The kubelet of a dedicated server reported an `InternalIP` that is a public address, or that is of a family
+        /// that `HCLOUD_INSTANCES_ADDRESS_FAMILY` leaves out. The node does not get this address. Correct `--node-ip`
+        /// of the kubelet.
         MisconfiguredInternalIP: WarningEvent;
-        /// The annotation `instance.hetzner.cloud/external-ipv6` has no effect with this
-        /// `HCLOUD_INSTANCES_ADDRESS_FAMILY`.
+        /// The annotation `instance.hetzner.cloud/external-ipv6` has no effect, because
+        /// `HCLOUD_INSTANCES_ADDRESS_FAMILY` allows no IPv6 address.
         IgnoredExternalIPv6: WarningEvent;
-        /// The server has no public address of the wanted family, and none in the Network. Change
-        /// `HCLOUD_INSTANCES_ADDRESS_FAMILY`, or attach the server.
+        /// The server has no public address of the family in `HCLOUD_INSTANCES_ADDRESS_FAMILY`, and no address in
+        /// `HCLOUD_NETWORK`. Change the family, or attach the server to the Network.
         NoAddress: LogOnly Failure;
-        /// The node would be deleted, but a proof is missing. The message says which. When the machine is
-        /// gone forever: `kubectl delete node NODE`. When a dedicated server has another name: give it its
-        /// node's name in Robot.
+        /// The server of the node seems to be gone, but a proof is missing, so ccm does not delete the node. The
+        /// message says which proof. If the machine is gone forever, run `kubectl delete node NODE`. If a dedicated
+        /// server has another name in Robot, give it the name of its node there.
         PossibleNodeDeletion: WarningEvent Failure;
-        /// The server does not exist: the node is deleted.
+        /// The server does not exist any more, so ccm deletes the node.
         DeletingNode: NormalEvent;
-        /// The cluster refused the deletion; it is tried again.
+        /// The cluster refused the deletion of the node. ccm tries it again.
         DeletingNodeFailed: WarningEvent Failure;
-        /// The taint `shutdown` or `out-of-service` could not be set or removed; it is tried again.
+        /// The taint `shutdown` or `out-of-service` of the node could not be set or removed. ccm tries it again.
         TaintingNodeFailed: WarningEvent Failure;
-        /// The server has been off for the time of `--node-out-of-service-after`: the node got the taint
-        /// `out-of-service`, and its pods and their volumes move to other nodes. Switch the server on, or delete it:
+        /// The server has been off for the time of `--node-out-of-service-after`, so the node got the taint
+        /// `out-of-service`. Its pods and their volumes move to other nodes. Switch the server on, or delete it: see
         /// `ccm help nodes`.
         NodeOutOfService: WarningEvent;
-        /// Information: the server has been off for the time of `--node-out-of-service-after`, and the node does not
-        /// get the taint `out-of-service` yet. The message names the rule that is not fulfilled.
+        /// This is only information: the server has been off for the time of `--node-out-of-service-after`, but the
+        /// node does not get the taint `out-of-service` yet. The message names the rule that is not fulfilled.
         OutOfServiceHeld: LogOnly;
     }
     "Certificates of kubelets" {
-        /// A request of the node's kubelet for a serving certificate was approved: the cloud proves all its names.
+        /// ccm approved a request of the node's kubelet for a serving certificate, because the cloud proves all names
+        /// and addresses in it.
         KubeletCertificateApproved: NormalEvent LoggedByItsWrite Success;
-        /// The cloud does not prove a name or an address in the request, so it stays pending. The message says which.
-        /// Correct the node's addresses, or approve it yourself: `kubectl certificate approve NAME`. See `ccm help
-        /// nodes`.
+        /// The cloud does not prove a name or an address in the certificate request of a kubelet, so the request stays
+        /// pending. The message names it. Correct the node's addresses, or approve the request yourself: `kubectl
+        /// certificate approve NAME`. See `ccm help nodes`.
         KubeletCertificateNotProven: WarningEvent Failure;
-        /// No request can be approved: a right is missing, or more than 10,000 requests exist. The message says which.
+        /// No certificate request of a kubelet can be approved, because a right is missing, or because more than 10,000
+        /// requests exist. The message says why.
         KubeletCertificatesBlocked: LogOnly Failure;
     }
     "Load balancers" {
@@ -185,71 +196,74 @@ reasons! {
         DeletingLoadBalancer: NormalEvent LoggedByItsWrite;
         /// The load balancer was deleted.
         DeletedLoadBalancer: NormalEvent LoggedByItsWrite Success;
-        /// The sync failed. The message has the reason, e.g. a wrong annotation, or the answer of the API.
+        /// The load balancer could not be synced with its Service. The message has the reason, e.g. a wrong annotation,
+        /// or the answer of the API.
         SyncLoadBalancerFailed: WarningEvent Failure;
-        /// Targets could not be changed; the message has the answer of the API.
+        /// The targets of the load balancer could not be changed. The message has the answer of the API.
         UpdateLoadBalancerFailed: WarningEvent Failure;
-        /// The load balancer could not be deleted. The finalizer stays until it is deleted.
+        /// The load balancer could not be deleted. The Service keeps its finalizer until the load balancer is deleted.
         DeleteLoadBalancerFailed: WarningEvent Failure;
-        /// The load balancer has delete protection. Remove the protection: `hcloud load-balancer
+        /// The load balancer has delete protection, so it stays. To remove the protection, run `hcloud load-balancer
         /// disable-protection ID delete`.
         LoadBalancerProtected: WarningEvent;
-        /// The change waits, because Services of its namespace have used up their share of the project's calls: 900 at
-        /// once, 900 an hour. ccm makes it later. If a program changes these Services all the time, stop it.
-        /// `ccm lb sync NAMESPACE/NAME` does not wait.
+        /// The change waits, because the Services of its namespace have used up their part of the project's API calls:
+        /// 900 at once, and 900 an hour. ccm makes the change later. If a program changes these Services all the time,
+        /// stop the program. `ccm lb sync NAMESPACE/NAME` does not wait.
         CallLimitReached: WarningEvent Failure;
         /// The Service adopted an existing load balancer.
         LoadBalancerAdopted: NormalEvent;
-        /// The load balancer was not deleted. Either only our ports, targets and labels were removed, and the message
-        /// says why; or it is unchanged, because its management ended. After `ccm lb release`, `ccm lb adopt ID
-        /// NAMESPACE/NAME` takes it back; a Service that did not match `--load-balancer-class` or
-        /// `--service-selector` gets it back when it matches again.
+        /// The load balancer was not deleted. Either ccm removed only its own ports, targets and labels, and the
+        /// message says why. Or the load balancer is unchanged, because ccm does not manage it any more. After `ccm lb
+        /// release`, `ccm lb adopt ID NAMESPACE/NAME` takes it back. A Service that did not match
+        /// `--load-balancer-class` or `--service-selector` gets it back when it matches again.
         LoadBalancerReleased: NormalEvent Success;
-        /// A load balancer of this name exists and is not ours. The event has the command that allows the adoption; see
-        /// `ccm help services`.
+        /// A load balancer of this name exists, but does not belong to the Service. The event has the command that
+        /// allows the Service to take it over (adopt it): see `ccm help services`.
         LoadBalancerNotAdopted: WarningEvent Failure;
-        /// Another Service, or another owner, has this port on the shared or external load balancer. The port is not
-        /// added; the other ports work. Choose another port.
+        /// Another Service, or another owner, already has this port on the shared or external load balancer. The port
+        /// is not added, but the other ports work. Choose another port.
         PortConflict: WarningEvent;
-        /// The Service moves to another load balancer, so its addresses change: `share`, `external` or their removal
-        /// asks for it. The old load balancer serves it until its status has the new addresses. Change DNS records
-        /// then.
+        /// The Service moves to another load balancer, because its annotation `share` or `external` was set, changed or
+        /// removed. Its addresses change. The old load balancer serves the Service until its status has the new
+        /// addresses. Change DNS records then.
         LoadBalancerChanges: WarningEvent;
-        /// The nodes become targets of all ports of the external load balancer, also of the ports of other owners. The
-        /// annotation `external-targets` with `"false"` prevents this.
+        /// The nodes become targets of an external load balancer, so they get the traffic of all its ports, also of the
+        /// ports of other owners. The annotation `external-targets` with `"false"` prevents this.
         TargetsShared: WarningEvent Once;
-        /// Another load balancer has the name. Choose another name in the annotation `name`.
+        /// Another load balancer has the name in the annotation `name`. Choose another name.
         LoadBalancerNameTaken: WarningEvent;
-        /// No type is set, so an `lb11` is created. The annotation `type` sets another type.
+        /// No load balancer type is set, so the cheapest type that is offered is created. The annotation `type` sets
+        /// another type.
         LoadBalancerTypeUnconfigured: NormalEvent;
-        /// Hetzner removes this type. Choose another one.
+        /// Hetzner will remove the type of the load balancer. Choose another type in the annotation `type`.
         LoadBalancerTypeDeprecated: WarningEvent;
         /// The Service has a UDP or SCTP port, but load balancers support only TCP. Use `hostPort` or a `NodePort`.
         UnsupportedProtocolConfigured: WarningEvent;
-        /// `loadBalancerSourceRanges` has no effect. Restrict traffic behind the load balancer.
+        /// The field `loadBalancerSourceRanges` of the Service has no effect. Restrict the traffic behind the load
+        /// balancer.
         LoadBalancerSourceRangesIgnored: WarningEvent;
-        /// A field of the Service has no effect; the message names it and the alternative.
+        /// A field of the Service has no effect. The message names the field and the alternative.
         FieldIgnored: LogOnly;
-        /// There is no such annotation; the message names the most similar one.
+        /// The Service has an annotation that ccm does not know. The message names the most similar one.
         UnknownAnnotation: WarningEvent;
-        /// The annotation has no effect here; the message says why.
+        /// The annotation has no effect here. The message says why.
         AnnotationWithoutEffect: WarningEvent;
-        /// A node will stop soon and stays a target, although `departing-delay` is over; the message says why. See `ccm
-        /// help services`.
+        /// A node will stop soon, but stays a target although its `departing-delay` is over. The message says why. See
+        /// `ccm help services`.
         DepartingNodeKept: LogOnly;
-        /// EndpointSlices can't be read, so nodes with pods can't be preferred (`prefer-nodes-with-pods`); present targets
-        /// stay. The message says what is missing.
+        /// ccm can't read EndpointSlices, so it can't prefer nodes with pods as targets (`prefer-nodes-with-pods`). The
+        /// present targets stay. The message says what is missing.
         EndpointsUnreadable: WarningEvent;
-        /// No node can be a target. Check `node-selector` and the nodes.
+        /// No node can be a target of the load balancer. Check the annotation `node-selector` and the nodes.
         UnAvailableLoadBalancer: WarningEvent;
-        /// The load balancer's type allows no more targets. The event says which nodes are left out. Choose a larger
-        /// `type`, or use `node-selector`.
+        /// The type of the load balancer allows no more targets. The event says which nodes are left out. Choose a
+        /// larger `type`, or use `node-selector`.
         MaxTargetsReached: WarningEvent;
-        /// A node can't be a target, or a target is not ours; the message says why.
+        /// A node can't be a target, or ccm leaves a target unchanged that it does not manage. The message says why.
         TargetIgnored: LogOnly;
-        /// A port waits for its managed certificate. The other ports work.
+        /// A port waits until its managed certificate is issued. The other ports work.
         CertificatePending: WarningEvent;
-        /// A certificate can't be issued or renewed, or the Service may not use it, or a Secret can't be used; the
+        /// A certificate can't be issued or renewed, or the Service may not use it, or a Secret can't be used. The
         /// message has the reason. The port keeps the certificate that it has.
         CertificateFailed: WarningEvent;
         /// No target is healthy on every port of the Service. The event says whether no traffic reaches the Service at
@@ -257,38 +271,38 @@ reasons! {
         /// outage: a daemon that starts during the outage does not change the event, and an outage that ends while no
         /// daemon runs gets no `HealthyTarget`.
         NoHealthyTarget: WarningEvent;
-        /// After `NoHealthyTarget`, a target of the Service is healthy again.
+        /// A target of the Service is healthy again, after the event `NoHealthyTarget`.
         HealthyTarget: NormalEvent;
-        /// The Primary IP is deleted with the load balancer. To keep it: `hcloud primary-ip update
-        /// --auto-delete=false ID`.
+        /// Hetzner will delete the Primary IP together with the load balancer. To keep the Primary IP, run `hcloud
+        /// primary-ip update --auto-delete=false ID`.
         AddressNotKept: WarningEvent;
-        /// The load balancer has no Service any more: `ccm lb sync --delete-orphans` deletes it. Or its Service exists,
-        /// but has another type and no finalizer, e.g. after a backup was restored: delete the load balancer yourself,
-        /// or set the Service's type to LoadBalancer and back.
+        /// The load balancer has no Service any more, and `ccm lb sync --delete-orphans` deletes it. Or its Service
+        /// exists, but has another type and no finalizer, e.g. after a backup was restored: then delete the load
+        /// balancer yourself, or set the Service's type to LoadBalancer and back.
         OrphanedLoadBalancer: LogOnly Once;
-        /// The object has more findings than are reported one by one. Fix those that are reported first.
+        /// The object has more problems than are reported one by one. Fix those that are reported first.
         MoreFindings: WarningEvent;
     }
     "Routes" {
-        /// The route can't be made; the message says why. Attach the server to the Network, or fix
-        /// what the message names.
+        /// The route to the pods of the node can't be created. The message says why. Attach the server to the Network,
+        /// or fix what the message names.
         FailedToCreateRoute: WarningEvent Failure;
-        /// `--cluster-cidr` is outside the Network's range, or overlaps a subnet; or the pods of a node are outside
-        /// `--cluster-cidr`. Set a range within the Network's range and outside of its subnets, the same as for
-        /// kube-controller-manager.
+        /// A range of `--cluster-cidr` is outside the Network's range, or overlaps one of its subnets. Or the pods of a
+        /// node are outside `--cluster-cidr`. Set a range within the Network's range and outside of its subnets, the
+        /// same as for kube-controller-manager.
         ClusterCIDRMisconfigured: WarningEvent Failure;
-        /// 90 of the 100 routes of the Network are used. A node beyond the limit gets no route: delete routes that are
-        /// not needed, or use an overlay network.
+        /// 90 or more of the 100 possible routes of the Network are in use. A node beyond the limit gets no route.
+        /// Delete routes that are not needed, or use an overlay network.
         RouteLimitNear: LogOnly Once;
-        /// A route leads to a server without a node. ccm does not delete such a route: delete it by hand (`hcloud
-        /// network remove-route`) when it is not needed.
+        /// A route leads to a server that belongs to no node. ccm does not delete such a route. If it is not needed,
+        /// delete it by hand with `hcloud network remove-route`.
         StaleRoute: LogOnly;
-        /// A Network takes no routes to dedicated servers (behind a vSwitch): the network plugin has to connect their
+        /// A Network takes no routes to dedicated servers (behind a vSwitch), so the network plugin must connect their
         /// pods. Routes of cloud servers are not affected.
         DedicatedNodeWithoutRoute: LogOnly Once;
-        /// A Network has no IPv6: such pod CIDRs get no routes.
+        /// A Network supports only IPv4, so the IPv6 ranges of pods get no routes.
         IPv6RouteIgnored: LogOnly Once;
-        /// No node's server is in the Network. Check `HCLOUD_NETWORK` and `--context`.
+        /// The server of no node is in the Network. Check `HCLOUD_NETWORK` and `--context`.
         NoNodeInNetwork: LogOnly;
     }
 }

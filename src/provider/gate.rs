@@ -22,7 +22,7 @@ pub trait Gate: Send + Sync {
     }
 }
 
-/// The gate that allows every write. Commands that a user runs have this gate.
+/// The gate (the check before each write) that allows every write. Commands that a user runs have this gate.
 pub struct OpenGate;
 
 impl Gate for OpenGate {

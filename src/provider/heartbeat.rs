@@ -23,14 +23,15 @@ thread_local! {
     static OWN: RefCell<Option<Arc<Heartbeat>>> = const { RefCell::new(None) };
 }
 
-/// Sets the heartbeat of the calling thread, which [`beat`] then updates. When the thread ends, it drops its reference
-/// to the heartbeat. A watcher that has only a `Weak` reference then sees that the thread has ended.
+/// Sets the heartbeat of the calling thread, i.e. the record of its last progress, which [`beat`] then updates. When
+/// the thread ends, it drops its reference to the heartbeat. A watcher that has only a `Weak` reference then sees that
+/// the thread has ended.
 pub fn install(heartbeat: Arc<Heartbeat>) {
     OWN.set(Some(heartbeat));
 }
 
-/// Returns the heartbeat of the calling thread, or `None` when it has none. A helper thread can install the same
-/// heartbeat, so that its progress counts, too.
+/// Returns the heartbeat of the calling thread, or `None` when it has none. A thread that starts a helper thread can
+/// install this heartbeat for the helper. The progress of the helper then counts as progress of the first thread.
 pub fn installed() -> Option<Arc<Heartbeat>> {
     OWN.with_borrow(Option::clone)
 }
@@ -40,16 +41,16 @@ pub fn beat() {
     pause(Duration::ZERO);
 }
 
-/// Announces that the calling thread will do nothing for this long. The watcher then does not take the pause for a
-/// hang.
+/// Announces that the calling thread will do nothing for this long. The liveness probe then does not take the pause for
+/// a hang.
 pub fn pause(time: Duration) {
     if let Some(heartbeat) = installed() {
         heartbeat.hear(time);
     }
 }
 
-/// Takes a lock that other threads hold only for a moment. A poisoned lock is taken, too, because the process ends
-/// anyway after a panic.
+/// Takes a lock that other threads hold only for a moment. A lock that was poisoned by a panic is taken like any other
+/// lock, because a panic ends the whole process.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

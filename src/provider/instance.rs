@@ -36,15 +36,16 @@ pub trait Instances: Send + Sync {
         urgency: Urgency,
     ) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Returns an error when an action runs now that names this cloud server, or when it is not known whether one runs.
+    /// Returns an error when Hetzner is carrying out an action on this cloud server, or when it is not known whether
+    /// this is so.
     fn check_is_idle(&self, number: u64) -> Result<(), ProviderError>;
 
     /// Returns the addresses and labels that the node on this server should have. The error is a finding (a message for
     /// the operator) that says why the addresses and labels are not known. Makes no API call.
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
 
-    /// Returns the zone label that a new node on this server would get, and the values that it could get. Makes no API
-    /// call.
+    /// Returns the zone label that a new node on this server would get. Also returns the two values between which a
+    /// setting chooses, which are the data center and the location of the server. Makes no API call.
     fn zone(&self, instance: &Instance) -> ZoneValues;
 
     /// Returns the addresses and networks by which this server is recognised. A node that reports one of these
@@ -102,8 +103,9 @@ pub enum ProviderId {
     /// A provider ID with the prefix of this cloud, but without a usable server ID. The text says why. Such a node is
     /// never deleted, and gets no taints, labels or routes.
     Unknown(String),
-    /// A provider ID of a server of this cloud, but a setting turns the API of such servers off. The text names the
-    /// setting. Such a node is treated like a node with an unknown provider ID.
+    /// The provider ID of a server of this cloud, when the API of this kind of server (Cloud API or Robot) is turned
+    /// off by a setting. The text names the setting. A node with this provider ID is treated like a node with an
+    /// unknown one.
     Disabled(String),
 }
 
@@ -149,7 +151,8 @@ pub struct Instance {
     /// this network.
     pub public_ipv6: Option<Ipv6Net>,
     pub private: Vec<PrivateAddress>,
-    /// The labels of the server that the node is allowed to get, see [`Instances::allows_label`].
+    /// Those labels of the server that are copied to its node, because [`Instances::allows_label`] returns `true` for
+    /// them. The other labels of the server are left out.
     pub labels: BTreeMap<Interned, Interned>,
 }
 
@@ -178,15 +181,18 @@ pub struct Metadata {
     pub findings: Vec<Finding>,
 }
 
-/// The values of the zone label for the nodes on one server.
+/// The value that a node on this server should have in its zone label, and the two values that this program could have
+/// written there (the server's data center and its location).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneValues {
     /// The value that a new node gets. `None` means that a new node gets no zone label.
     pub wanted: Sourced<Option<String>>,
-    /// All values that this program gives to a node on this server, depending on its settings. A text is empty when the
-    /// place of the server is not known.
+    /// The two values between which the settings choose for the zone label of a node on this server: its datacenter and
+    /// its location. Both are listed, whatever the settings are. A text is empty when the place of the server is not
+    /// known.
     pub possible: [String; 2],
-    /// Whether a setting has chosen one of these values. Otherwise the profile decides.
+    /// Whether the setting `HCLOUD_INSTANCES_ZONE_LABEL` decides which of the possible zone labels a new node gets.
+    /// When this setting is unset, the value of `--cloud-provider` decides.
     pub is_chosen: bool,
 }
 

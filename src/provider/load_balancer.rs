@@ -100,6 +100,12 @@ pub trait Snapshot: Send + Sync {
     /// Whether this snapshot of the cloud contains all data that a plan for this Service needs. Makes no API call.
     fn covers(&self, service: &Service) -> bool;
 
+    /// Returns the same snapshot with a new list of load balancer types. Calls the API, unless the list was read lately.
+    /// `None` when the cloud has no such list.
+    fn with_new_types(&self, _urgency: Urgency) -> Option<Arc<dyn Snapshot>> {
+        None
+    }
+
     /// Returns how many API calls are needed to read the data of this snapshot of the cloud again.
     fn calls(&self) -> u32;
 
@@ -186,6 +192,8 @@ pub struct Needs {
     /// one of the cluster's nodes in the project. No proof is needed when a load balancer has a label with the UID of
     /// the Service, or with the name of the group of Services that share it.
     pub project: bool,
+    /// Whether the list of load balancer types must be read again, because the plan chooses a type from it.
+    pub types: bool,
 }
 
 /// A planned write in the cloud.
@@ -204,8 +212,8 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether the change can be sent while the action of the previous change still runs. When the cloud then answers
-    /// `ErrorKind::Busy`, the change is sent again later.
+    /// Whether the change can be sent while the action of the previous change still runs. If the cloud refuses such a
+    /// change with `ErrorKind::Busy`, the change is sent again later.
     fn may_follow_at_once(&self) -> bool {
         false
     }
@@ -214,6 +222,17 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
     /// not prevent the other targets.
     fn may_fail_alone(&self) -> bool {
         false
+    }
+
+    /// Whether the change is made only when all changes before it were made, because one of them makes room for it.
+    fn needs_all_before(&self) -> bool {
+        false
+    }
+
+    /// Returns the text that announces the change in an event before it is made. `None` when it is announced without
+    /// details.
+    fn announcement(&self) -> Option<&str> {
+        None
     }
 
     /// Returns the smaller change that is made when the API refuses a part of this change. For example, it creates a
@@ -236,9 +255,10 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the target that this change removes although Services still want its node as a target, and the load
-    /// balancer. There are two reasons for such a removal: the node will stop soon, or a node with pods becomes a
-    /// target instead and the load balancer has no room for both. Returns `None` for any other change.
+    /// Returns the target that this change removes from a load balancer, although Services still use the load balancer
+    /// and still want the target's node as a target. There are two reasons for such a removal: the node will stop soon,
+    /// or a node with pods becomes a target instead and the load balancer has no room for both nodes. Returns `None`
+    /// for any other change.
     fn soft_removal(&self) -> Option<SoftRemoval<'_>> {
         None
     }
@@ -250,8 +270,9 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
     }
 }
 
-/// How many targets of one load balancer can be replaced in a minute, each because a node with pods needs its place.
-/// [`EXCHANGES_AT_MOST`] is the limit for all load balancers together.
+/// How many targets of one load balancer can be exchanged in a minute. In an exchange, a target whose node runs no pods
+/// is removed, so that a node with pods can become a target instead. [`EXCHANGES_AT_MOST`] is the limit for all load
+/// balancers together.
 pub const EXCHANGES_OF_BALANCER: usize = 5;
 pub const EXCHANGES_AT_MOST: usize = 10;
 
@@ -270,14 +291,15 @@ pub struct SoftRemoval<'a> {
 /// The kind of a planned change in the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// The change adds or removes a target. It changes which nodes get traffic from the load balancer.
+    /// The change adds or removes a target, so it changes which nodes get traffic from the load balancer.
     Targets,
     /// The change deletes the load balancer.
     Removal,
     /// The change removes the Service from a load balancer that is not deleted, or ends the management of the load
     /// balancer.
     Release,
-    /// Any other change, e.g. the creation of a load balancer, or of a port.
+    /// The change does not add or remove a target, does not delete the load balancer, and does not remove the Service
+    /// from it. It is, for example, the creation of a load balancer, or a change of a port.
     Settings,
 }
 
@@ -306,8 +328,8 @@ pub struct LoadBalancerPlan {
     /// plan removes the labels of the Service's ports. Otherwise a port whose label was removed would still count as a
     /// port of the Service, because the status names the load balancer.
     pub status: Option<Vec<Ingress>>,
-    /// The objects besides `found` that the plan changes or creates. While this plan is executed, no other plan is
-    /// allowed to change or create these objects.
+    /// The objects in the cloud that the plan changes or creates, except the load balancer in `found`. While this plan
+    /// is executed, no other plan is allowed to change or create these objects.
     pub claims: Vec<Claim>,
     /// The data that must be read from the APIs again before the changes are made. The plan itself was made from cached
     /// data, which can be older.
@@ -322,9 +344,34 @@ pub struct LoadBalancerPlan {
     /// The nodes that are wanted as targets and run pods of the Services in `pods_of`, sorted by name. These Services
     /// prefer nodes with pods. The list is empty while the EndpointSlices of these Services were not read.
     pub with_pods: Vec<NodeWithPods>,
+    /// What the load balancer must have room for. `None` when this program does not choose its type.
+    pub sizing: Option<Sizing>,
 }
 
-/// A node that is wanted as a target and runs pods of the Services on the load balancer.
+/// The numbers by which the type of a load balancer is chosen with `type: auto`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sizing {
+    /// The nodes that are wanted as targets, ready or not, and the targets of others.
+    pub targets: usize,
+    pub ports: usize,
+    pub certificates: usize,
+    /// A type that fits and costs less than the present type. `None` when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cheaper: Option<CheaperType>,
+}
+
+/// A type of load balancer that costs less than the present one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheaperType {
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The monthly price without taxes.
+    pub monthly_price: f64,
+}
+
+/// A node that Services want as a target of a load balancer, and on which pods of these Services run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeWithPods {
@@ -336,15 +383,15 @@ pub struct NodeWithPods {
     pub is_target: bool,
 }
 
-/// A node that the Services want as a target, although there is a reason against it. Either the node is left out of the
-/// targets, or it is still a target although it will stop soon or runs no pods of these Services.
+/// A node that the Services want as a target, but that is not one, or may soon not be one any more. For example, the
+/// load balancer's type allows no more targets, or the node will stop soon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOutNode {
     pub node: String,
     pub state: LeftOutState,
 }
 
-/// What happens to a node that is left out of the targets, or may be left out later.
+/// The reason why a node is not a target, or will soon not be a target any more, and what the plan does about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LeftOutState {
@@ -362,13 +409,13 @@ pub enum LeftOutState {
     /// The node runs no pods of the load balancer's Services. It is removed from the targets, and a node with such pods
     /// becomes a target instead.
     Exchanged,
-    /// The node runs no pods of the load balancer's Services, and a node with such pods needs its place. It
-    /// nevertheless stays a target, for the reason in this variant.
+    /// The node runs no pods of the load balancer's Services. It should make room for a node with such pods, because
+    /// the load balancer's type allows no more targets. It nevertheless stays a target, for the reason in this variant.
     Stays(WhyKept),
 }
 
 impl LeftOutState {
-    /// Returns the state as text for people.
+    /// Returns a text for users that says whether the node is a target of the load balancer, and why.
     pub fn text(self) -> String {
         match self {
             LeftOutState::Limit => {
@@ -423,8 +470,8 @@ pub enum PlanOutcome {
     /// Nothing is changed, because the Service can't be synced. `why` is the finding (a message for the operator) to
     /// report. When this message is about several problems, `problems` has a text for each of them.
     Refused { why: Finding, problems: Vec<String> },
-    /// Nothing is changed, because a label of the load balancer says that its management for this Service was ended.
-    /// The Service gets no finalizer.
+    /// Nothing is changed, because a label of the load balancer says that this program does not manage it any more for
+    /// this Service. The Service gets no finalizer.
     Released,
     /// Nothing is changed. The Service has no load balancer, and none can be created now. A finding (a message for the
     /// operator) says why.
@@ -445,8 +492,8 @@ pub enum Then {
     /// The Service is planned again soon, although nothing failed. A part of the desired state is not possible yet,
     /// e.g. because a managed certificate is not issued yet. The present plan ends without waiting for that.
     Again,
-    /// These changes are made last. They remove the Service from load balancers that send no traffic to it. The Service
-    /// does not move to another load balancer.
+    /// The Service does not move to another load balancer. These changes only remove it from load balancers that send
+    /// no traffic to it, and are made last.
     Leave(Vec<Box<dyn Change>>),
     /// The Service moves to a new load balancer. These changes are made last, and remove the Service from its previous
     /// load balancers, which have served it until now. The list is empty while the new load balancer can't serve the
@@ -587,10 +634,10 @@ impl LoadBalancerPlan {
         self
     }
 
-    /// Whether a target is kept for now although it should be removed. It should be removed because its node will stop
-    /// soon, or because a node with pods should become a target instead. The Service is then planned again soon. A
-    /// target that only has to wait for a fixed time does not count. This time is the Service's `departing-delay`, or
-    /// the minute after the target's node last ran pods.
+    /// Whether the plan keeps a target that should be removed, because its node will stop soon or because a node with
+    /// pods should take its place. The Service is then planned again soon. The result is `false` when the target only
+    /// has to wait for a fixed time. This time is the Service's `departing-delay`, or the minute after the target's
+    /// node last ran pods.
     pub fn keeps_targets(&self) -> bool {
         let is_kept = |state| match state {
             LeftOutState::Kept(_) => true,
@@ -637,17 +684,18 @@ pub enum Claim {
     Certificate(String),
 }
 
-/// A certificate or load balancer that is kept although its Service does not exist any more. No controller deletes such
-/// an object.
+/// A certificate or load balancer whose Service does not exist any more, and which stays because that Service asked to
+/// keep it. No controller deletes such an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeptObject {
     /// The kind of the object, `Certificate` or `LoadBalancer`.
     pub kind: &'static str,
     pub id: u64,
     pub name: String,
-    /// The domain names of a certificate. The list is empty for a load balancer.
+    /// The domain names of the certificate. The list is empty when this object is a load balancer.
     pub domains: Vec<String>,
-    /// The addresses of a load balancer. The list is empty for a certificate.
+    /// The addresses of the object, if it is a load balancer. The list is empty if it is a certificate, which has no
+    /// addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<std::net::IpAddr>,
 }
@@ -678,12 +726,12 @@ pub struct Balancer {
     pub targets: Vec<Target>,
     #[serde(flatten)]
     pub consumption: Consumption,
-    /// The certificates of the HTTPS ports. Certificates that were not read from the API are missing.
+    /// The certificates of the HTTPS ports. A certificate that was not read from the API is not in this list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<ShownCertificate>,
 }
 
-/// How many targets are healthy on every port, and how many targets there are.
+/// The number of targets that are healthy on every port of the load balancer, and the number of all targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HealthyTargets {
     pub healthy: usize,
@@ -696,7 +744,7 @@ pub struct HealthyTargets {
 pub struct Consumption {
     /// The monthly price without taxes, in the currency of the Hetzner account.
     pub monthly_price: Option<f64>,
-    /// The outgoing traffic of the present month, in bytes.
+    /// The outgoing traffic of the present month, in bytes. `None` when the cloud does not report it.
     pub outgoing_traffic: Option<u64>,
     pub ingoing_traffic: Option<u64>,
     /// The outgoing traffic of a month that the price includes, in bytes.
@@ -704,6 +752,14 @@ pub struct Consumption {
     /// The present usage, e.g. open connections. Only the command `lb inspect` reads it, and elsewhere it is `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+}
+
+impl Consumption {
+    /// Returns which share of the included traffic of the present month was used. `None` when it is not known.
+    pub fn traffic_ratio(&self) -> Option<f64> {
+        let (used, included) = self.outgoing_traffic.zip(self.included_traffic)?;
+        (included > 0).then(|| used as f64 / included as f64)
+    }
 }
 
 /// A certificate that ports of a load balancer use.
@@ -749,7 +805,8 @@ pub struct PortOwner {
     pub uid: Option<String>,
     /// The Service that owns the port, as `namespace/name`. `None` when this cluster has no such Service.
     pub service: Option<String>,
-    /// The port on the targets to which the load balancer sends the traffic. It is usually a node port.
+    /// The port on the targets to which the load balancer sends the traffic. It is usually a node port. `None` when the
+    /// cloud does not report it.
     #[serde(rename = "destinationPort")]
     pub destination: Option<u16>,
 }
@@ -781,7 +838,7 @@ pub struct TargetHealth {
     pub port: u16,
     /// The status that the API reports, e.g. `healthy`.
     pub status: Interned,
-    /// The reason that the API gives for the status, if there is one.
+    /// The reason that the API gives for the target's `status`. `None` when it gives no reason.
     pub detail: Option<Interned>,
     pub http_status: Option<u16>,
     /// Whether the load balancer checks the target by a request to kube-proxy on the node. Otherwise it checks another
@@ -824,7 +881,8 @@ pub struct Field {
     /// The name of the field, e.g. `type` or `port 443 health check interval`.
     pub field: String,
     pub have: Option<String>,
-    /// The desired value. `None` when any value is right, so the field is not changed.
+    /// The value that the field should have. `None` when any value is right, so that the plan does not change the
+    /// field.
     pub want: Option<String>,
     pub source: Source,
 }
@@ -839,7 +897,8 @@ pub struct Orphan {
     /// The UID of the Service for which the load balancer was created. A load balancer that several Services share has
     /// no such UID, and this field then has the name of their group.
     pub service_uid: String,
-    /// Whether the Service still exists, but has another type than LoadBalancer and no finalizer.
+    /// Whether the Service still exists. It then has another type than LoadBalancer and no finalizer, so it needs no
+    /// load balancer any more. `false` means that the Service was deleted.
     pub service_exists: bool,
     /// The change that deletes the load balancer, or the reason why this program never deletes it. Just before the
     /// deletion, the change reads the load balancer again. When the load balancer has changed in the meantime, it is
@@ -872,7 +931,8 @@ pub enum Applied {
 pub struct ActionId(pub u64);
 
 impl ShownCertificate {
-    /// Returns where the certificate comes from, as text for display.
+    /// Returns where the certificate comes from, as text for display: from a Secret, from the cloud, which manages it,
+    /// or from its owner, who uploaded it.
     pub fn origin(&self) -> String {
         match &self.secret {
             Some(secret) => format!("from Secret {}", secret.replacen('.', "/", 1)),
@@ -958,9 +1018,9 @@ pub struct TargetCounts {
     /// The number of targets that get traffic, because they are healthy on at least one port of the Service or, when
     /// all Services are considered, on at least one port of any Service.
     pub serving: usize,
-    /// The number of targets that are unhealthy on at least one port of the Service or, when all Services are
-    /// considered, on at least one port of any Service. A target without a failed health check is not counted here. It
-    /// is not counted as healthy either, if the cloud has no result for one of these ports yet.
+    /// The number of targets that are unhealthy on at least one of the considered ports, which are the ports of one
+    /// Service or all ports of the load balancer. When the cloud has no result of the health check for a port yet, its
+    /// targets are neither healthy nor unhealthy there.
     pub unhealthy: usize,
     pub total: usize,
 }
@@ -989,8 +1049,10 @@ impl fmt::Display for TargetCounts {
 /// The health of one load balancer, once for all Services together and once for each Service.
 pub struct SeenHealth {
     pub use_of: BalancerUse,
-    /// The numbers of healthy and unhealthy targets, counted on the ports of all Services together.
+    /// The numbers of healthy and unhealthy targets, judged by the health checks of the ports of all Services.
     pub counts: TargetCounts,
+    /// The share of the included traffic of the month that was used, see [`Consumption::traffic_ratio`].
+    pub traffic_ratio: Option<f64>,
     /// The UID of each Service, and the numbers of healthy and unhealthy targets, counted on the ports of this Service
     /// only.
     pub of_services: Vec<(String, TargetCounts)>,
@@ -1017,9 +1079,9 @@ impl Balancer {
         counts
     }
 
-    /// Whether the Service with this UID, which must be a Service that uses this load balancer, has a port on it.
-    /// Labels name the owners of ports. When no port has such a label, the Service is the only one on the load
-    /// balancer, and the result is `true`.
+    /// Whether the Service with this UID has a port on this load balancer. The Service must be one that uses the load
+    /// balancer. Labels name the owners of the ports. When no label names an owner, only one Service uses the load
+    /// balancer, so the result is `true`.
     pub fn has_port_of(&self, uid: &str) -> bool {
         let mut owners = self.ports.iter().filter_map(|owner| owner.uid.as_deref()).peekable();
         owners.peek().is_none() || owners.any(|owner| owner == uid)

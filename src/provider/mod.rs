@@ -39,10 +39,10 @@ pub use instance::{
 pub use interned::{Interned, NodeLabels};
 pub use load_balancer::{
     ActionId, Actions, Applied, Balancer, BalancerHealth, BalancerUse, Cause, CauseKind, Change,
-    ChangeKind, Claim, Consumption, EXCHANGES_AT_MOST, EXCHANGES_OF_BALANCER, Field,
+    ChangeKind, CheaperType, Claim, Consumption, EXCHANGES_AT_MOST, EXCHANGES_OF_BALANCER, Field,
     HealthyTargets, KeptObject, LeftOutNode, LeftOutState, LoadBalancerPlan, LoadBalancers, Needs,
     NodeWithPods, Orphan, PlanOutcome, PortOwner, SeenHealth, ServiceInput, ShownCertificate,
-    Snapshot, SoftRemoval, Target, TargetCounts, TargetHealth, Then, Usage, WhyKept,
+    Sizing, Snapshot, SoftRemoval, Target, TargetCounts, TargetHealth, Then, Usage, WhyKept,
 };
 pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{
@@ -152,7 +152,8 @@ pub struct Checkup {
     /// The seconds by which the API's clock is ahead of this machine's clock. A difference of one or two seconds can
     /// come from the delay of the network. `None` when no answer of the API has shown the time of its clock.
     pub clock_ahead_s: Option<i64>,
-    /// The private network that the settings name, as text for display. `None` when the settings name no network.
+    /// The private network that the settings name, as text for display, or the error because of which it is not known.
+    /// `None` when the settings name no network.
     pub network: Option<Result<String, ProviderError>>,
     /// Whether the private network announces its routes to dedicated servers (`expose_routes_to_vswitch`). `None` when
     /// this is not known, or when no dedicated servers are connected to the network.

@@ -42,7 +42,8 @@ named! {
 }
 
 named! {
-    /// The value of `HCLOUD_INSTANCES_ZONE_LABEL`. It decides which name of its place a node gets as its zone label.
+    /// The value of `HCLOUD_INSTANCES_ZONE_LABEL`. It decides whether the zone label of a node names the data center or
+    /// the location of its server.
     #[derive(Deserialize)]
     #[serde(rename_all = "lowercase")]
     ZoneLabel {
@@ -59,7 +60,8 @@ named! {
 pub struct ZoneSettings {
     /// Whether nodes get a zone label (`HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`).
     pub is_enabled: bool,
-    /// The value of `HCLOUD_INSTANCES_ZONE_LABEL`. When it is `None`, the profile decides.
+    /// The value of `HCLOUD_INSTANCES_ZONE_LABEL`. When it is unset, this is `None`, and the value of
+    /// `--cloud-provider` decides which zone label a node gets.
     pub label: Option<ZoneLabel>,
 }
 
@@ -126,7 +128,7 @@ named! {
         #[default]
         RoundRobin = "round_robin",
         LeastConnections = "least_connections",
-        /// An algorithm of the API that this version of the program does not know.
+        /// An algorithm which the API has, and which this version of the program does not know.
         #[serde(other)]
         Unknown = "unknown",
     }
@@ -231,12 +233,12 @@ impl CertificateDomains {
 /// The settings in `permitted` limit what Services can ask for. A field is `None` when its setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancerDefaults {
-    /// `HCLOUD_LOAD_BALANCERS_TYPE`: the load balancer type, e.g. `lb11`.
+    /// `HCLOUD_LOAD_BALANCERS_TYPE`: the load balancer type, e.g. `lb11`, or the word `auto`.
     pub kind: Option<Sourced<String>>,
     /// `HCLOUD_LOAD_BALANCERS_LOCATION`: the location of new load balancers. It can't be
     /// set together with `network_zone`.
     pub location: Option<Sourced<String>>,
-    /// `HCLOUD_LOAD_BALANCERS_NETWORK_ZONE`: the network zone of new load balancers.
+    /// `HCLOUD_LOAD_BALANCERS_NETWORK_ZONE`: the network zone of new load balancers. `None` when it is not set.
     pub network_zone: Option<Sourced<String>>,
     /// `HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE`: the algorithm that chooses the target of a new connection.
     pub algorithm: Option<Sourced<Algorithm>>,
@@ -262,14 +264,14 @@ pub struct NetworkDefaults {
     /// `HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK`: whether the public interface of load balancers is turned off.
     pub disable_public_network: Option<Sourced<bool>>,
     /// `HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS`: whether the load balancer's private IP is left out of the
-    /// Service's status.
+    /// Service's status. `None` when it is not set.
     pub disable_private_ingress: Option<Sourced<bool>>,
     /// `HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP`: whether load balancers reach targets by their private IP.
     pub use_private_ip: Option<Sourced<bool>>,
     /// `HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE`: the subnet to which load balancers are attached.
     pub private_subnet: Option<Sourced<Ipv4Net>>,
     /// `HCLOUD_LOAD_BALANCERS_DISABLE_IPV6`: whether the load balancer's IPv6 address is left out of the Service's
-    /// status.
+    /// status. `None` when the variable is not set.
     pub disable_ipv6: Option<Sourced<bool>>,
 }
 
@@ -294,6 +296,8 @@ pub struct HealthCheckDefaults {
 /// certificates. A field is `None` when its setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PermittedUse {
+    /// `HCLOUD_LOAD_BALANCERS_TYPE_MAX`: the largest type that load balancers can get.
+    pub largest_type: Option<Sourced<String>>,
     /// `HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES`: the ranges of the private addresses that Services can ask for.
     pub private_ipv4_ranges: Option<Sourced<Vec<Ipv4Net>>>,
     /// `HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR`: the label selector for the Primary IPs that Services can use.

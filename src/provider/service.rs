@@ -146,6 +146,8 @@ pub struct OfferedNode {
     /// The public IPv4 address of a dedicated server. `None` when the server has no such address, or when the
     /// credentials for the API of dedicated servers are missing.
     pub dedicated_ipv4: Option<Ipv4Addr>,
+    /// The location of the node's server, e.g. `fsn1`, according to the list of servers. Empty when it is not known.
+    pub location: Interned,
     pub departure: Departure,
 }
 
@@ -164,8 +166,9 @@ pub enum Reach {
     /// The list of servers was not read, so it is not known how the server can be reached.
     #[default]
     Unknown,
-    /// It is not certain that the node runs on this server, although the server has the node's name. The server stays a
-    /// target where it is one, and is not added elsewhere. Only nodes of other providers are matched by their names.
+    /// The server has the name of the node, but it is not certain that the node runs on this server. Only a node of
+    /// another provider is matched with its server by name. Where the server is a target already, it stays. It is not
+    /// added as a new target.
     Doubtful,
     /// The list of servers is complete, but does not have this server.
     Missing {
@@ -212,7 +215,8 @@ pub type ServiceName = (String, String);
 pub struct PodNodes {
     /// The Services whose EndpointSlices were read. There are at most 64, because a mask has one bit for each.
     pub services: Vec<ServiceName>,
-    /// The nodes with a pod of one of the Services, by name. Other nodes have no pods of these Services.
+    /// The nodes that run a pod of at least one Service in `services`, by the name of the node. Nodes that are not in
+    /// the map run no pods of these Services.
     pub nodes: BTreeMap<String, PodsOnNode>,
     /// The Services with an endpoint that names no node, as a mask (each bit stands for a Service). It is not known
     /// which nodes run their pods.
@@ -286,8 +290,6 @@ pub struct Cluster {
     pub groups: Groups,
     /// The defaults that Namespaces have for their Services.
     pub namespaces: Arc<NamespaceDefaults>,
-    /// The locations of the servers of the nodes that can become targets, as far as the servers were listed.
-    pub locations: HashMap<InstanceId, Interned>,
     /// The names of the nodes that run on cloud servers. The key is the ID of the server. Nodes that can't become
     /// targets are included.
     pub servers: HashMap<InstanceId, String>,
@@ -300,23 +302,26 @@ pub struct Cluster {
     /// The addresses in `dedicated` that the cloud's API reports. The other addresses in `dedicated` come from
     /// kubelets, which can report any address. A target with an address that only a kubelet reports is never removed.
     pub proven: HashSet<IpAddr>,
-    /// The name and the provider ID of each node whose provider ID has a prefix that this program does not use. Nodes
-    /// in `target_only` whose name a server has are left out.
+    /// The name and the provider ID of each node whose provider ID has a prefix that this program does not use, e.g.
+    /// `k3s://`. A node that can be a target (it is in `target_only`) is not listed here when a server has its name.
     pub foreign_nodes: Vec<(String, String)>,
     /// The names of the nodes of other providers that can be targets (`HCLOUD_LOAD_BALANCERS_FOREIGN_NODES`). Their
-    /// servers are in `servers`, too. They do not prove to which cluster a load balancer belongs.
+    /// servers are in `servers`, too. Such a node as a target does not prove that a load balancer belongs to this
+    /// cluster, because these nodes are matched with servers only by their names and addresses.
     pub target_only: HashSet<String>,
-    /// The servers with which nodes in `target_only` are certainly matched. A server with the name of such a node is
-    /// missing here when something contradicts the match.
+    /// The servers on which nodes in `target_only` (nodes of other providers that can be targets) certainly run. A
+    /// server that only has the same name as such a node is not included, e.g. when the node reports none of the
+    /// server's addresses.
     pub matched: HashSet<InstanceId>,
-    /// The Secrets that the planned Services use.
+    /// The Secrets of type `kubernetes.io/tls` whose certificates the planned Services use.
     pub tls_secrets: TlsSecrets,
-    /// Earlier removals of targets, and the nodes on which pods run. Both help to decide which nodes become targets.
+    /// Which targets were removed within the last hour, and on which nodes pods run. The plan uses both to choose the
+    /// nodes that become targets.
     pub history: TargetHistory,
 }
 
-/// Earlier removals of targets, and the nodes on which pods run. A plan needs to know both to decide which nodes become
-/// targets.
+/// What a plan must know about earlier targets to decide which nodes become targets: which targets were removed often,
+/// how many have lost their places to nodes with pods, and on which nodes pods run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetHistory {
     /// The targets that must not be removed now, because they were removed too often within the last hour. Only two
@@ -326,8 +331,8 @@ pub struct TargetHistory {
     /// How many targets of each load balancer have lost their places to nodes with pods within the last minute. The key
     /// is the ID of the load balancer.
     pub exchanged: HashMap<u64, usize>,
-    /// The nodes on which pods run. Only the pods of Services that want nodes with pods as their targets first are
-    /// considered.
+    /// The nodes on which pods of Services run. This is read only for the Services that prefer nodes with their pods as
+    /// targets.
     pub pods: Arc<PodNodes>,
 }
 
@@ -381,13 +386,14 @@ impl From<HashMap<String, Vec<Service>>> for Groups {
 }
 
 impl Groups {
-    /// Returns the Services of the group (the Services that share a load balancer) with this key, with the oldest
-    /// Service first.
+    /// Returns the Services of the group (the Services that share a load balancer) with the name `key`, with the oldest
+    /// Service first. The result is empty when there is no such group.
     pub fn of_key(&self, key: &str) -> &[Service] {
         self.by_key.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the Service with this UID, if it shares a load balancer with other Services. Otherwise returns `None`.
+    /// Returns the Service with this UID from the Services that share a load balancer. `None` when no Service that
+    /// shares a load balancer has this UID.
     pub fn of_uid(&self, uid: &str) -> Option<&Service> {
         let (key, place) = self.places.get(uid)?;
         self.of_key(key).get(*place)
@@ -420,7 +426,8 @@ impl Cluster {
         names.filter(|name| !dedicated.contains(name)).collect::<HashSet<_>>().len()
     }
 
-    /// Whether a node of this cluster certainly runs on this server, also when it is a node of another provider.
+    /// Whether it is certain that a node of this cluster runs on this server. The node can also be a node of another
+    /// provider.
     pub fn has_server(&self, id: InstanceId) -> bool {
         self.has_claimed(id) || self.matched.contains(&id)
     }

@@ -22,10 +22,10 @@ impl<T> Sourced<T> {
 pub enum Source {
     /// An annotation of the Service or node for which the value is used.
     Annotation(String),
-    /// An annotation of the Namespace of the Service, which is a default for the Services in this Namespace. The text is
-    /// the key of the annotation and the name of the Namespace.
+    /// An annotation of a Namespace. The value is used for the Services in it. The text is the key of the annotation and
+    /// the name of the Namespace.
     Namespace(String),
-    /// A label of the node for which the value is used.
+    /// A label of a node. The value is used for this node.
     Label(String),
     /// The value of an environment variable. The text is the name of the variable.
     Environment(String),
@@ -67,6 +67,16 @@ impl Source {
         }
     }
 
+    /// Returns the same source with a further text in brackets behind the name of an annotation or variable.
+    pub fn with_detail(&self, detail: &str) -> Source {
+        match self {
+            Source::Annotation(name) => Source::Annotation(format!("{name} ({detail})")),
+            Source::Namespace(name) => Source::Namespace(format!("{name} ({detail})")),
+            Source::Environment(name) => Source::Environment(format!("{name} ({detail})")),
+            other => other.clone(),
+        }
+    }
+
     /// Whether a person has set the value, in an annotation, a label, a variable or a flag.
     pub fn is_set(&self) -> bool {
         use Source::{Annotation, Environment, Flag, Label, Namespace};
@@ -77,7 +87,8 @@ impl Source {
         self.setting().is_some()
     }
 
-    /// Returns the name of the setting whose default is used. `None` when the value has another source.
+    /// When the value is the default of a setting, returns the name of this setting. `None` when the value comes from
+    /// elsewhere, e.g. from an annotation.
     pub fn setting(&self) -> Option<&str> {
         match self {
             Source::Default(setting) => Some(setting),

@@ -15,7 +15,7 @@ static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 /// A wait of this process, e.g. for the answer to an API call, that has not ended yet.
 #[derive(Clone, Debug)]
 pub struct Open {
-    /// A number that identifies this wait among all waits of the process.
+    /// A number that identifies this entry. No other wait of this process has the same number.
     number: u64,
     /// A description of what the process waits for. For an API call this is the method and the URL.
     pub what: String,

@@ -78,7 +78,7 @@ struct ArgsParser {
     args: Args,
 }
 
-/// The kind of a flag that the present command accepts.
+/// A known flag, by what is done with it: it prints a text (`--help`, `--version`), sets a setting, or is ignored.
 #[derive(Clone, Copy)]
 enum FlagKind {
     Help,
@@ -181,8 +181,9 @@ impl ArgsParser {
             Some(setting) if setting.is_for(self.command) => self.ours(setting, typed),
             _ => {
                 // An unknown short flag, e.g. `-x` in `-xab`. The rest of its word is skipped, because it is not known
-                // whether this rest is the value of the flag or more flags. If the word ends with the flag, a command
-                // without words of its own, e.g. `run`, takes the next word for the value.
+                // whether this rest is the value of the flag or more flags. When nothing follows in the same word, as
+                // in `-x abc`, the next word may be the value. It is skipped for a command like `run`, which accepts
+                // only flags.
                 self.drop_value(self.command.reads_daemon_arguments());
                 let only = setting.map(|setting| self.only_for(setting.commands));
                 self.problem(typed, only.unwrap_or_else(|| self.see_help()));
@@ -225,9 +226,9 @@ impl ArgsParser {
         let known = ours.chain(["help"]).chain(drop_in.map(|(flag, _)| *flag));
         let meant = nearest(name, known);
         let is_secret = names_a_secret(name);
-        // The value of the unknown flag must be skipped, too. Otherwise one mistake would cause two messages, and the
-        // second message could repeat a secret. If the known flag that the user probably meant takes a value, the next
-        // word is taken for the value.
+        // The known flag that the user probably meant, or `None`. When this flag takes a value, the next word is taken
+        // for the value of the unknown flag and skipped. Otherwise one mistake would cause two messages, and the second
+        // message could repeat a secret.
         let known = meant.and_then(|meant| flag(self.command, meant));
         let takes_value = known.is_some_and(FlagKind::takes_value);
         self.drop_value(is_secret || takes_value || is_daemon);

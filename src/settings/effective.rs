@@ -94,7 +94,7 @@ pub(super) struct Candidate {
     setting: &'static Setting,
     text: String,
     source: Source,
-    /// Whether the text comes from the command line of this process. A problem with the text is then a usage error.
+    /// Whether the text was given on the command line of this process. If so, a mistake in it is a usage error.
     is_usage: bool,
     /// The file from which the text was read: the environment variable that contains the path, and the path. `None`
     /// when the text was not read from a file.
@@ -258,7 +258,8 @@ pub(super) fn parsed<T>(
     move |candidate| parse(&candidate.text)
 }
 
-/// Parses one of the values that the table of settings lists for this setting, e.g. `auto`, in upper or lower case.
+/// Parses the value of a setting that has a fixed list of allowed values, e.g. `auto`. The value can be in upper or
+/// lower case.
 pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Result<T, String> {
     let words = match candidate.setting.kind {
         ValueKind::Choice(words) => words,

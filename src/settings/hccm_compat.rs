@@ -5,11 +5,12 @@
 
 use FlagUse::{Switch, WithValue};
 
-/// How an ignored flag is written on a command line.
+/// How a flag of hcloud-cloud-controller-manager that this program ignores is written on a command line: with or
+/// without a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlagUse {
-    /// A flag that does not take the next word as its value: a boolean flag, or a flag for which pflag has a default
-    /// when the value is left out.
+    /// A flag that does not take the next word as its value. It is either a boolean flag, or a flag that can be written
+    /// without a value.
     Switch,
     /// A flag whose value follows as the next word or after `=`, as in `--flag value` or `--flag=value`.
     WithValue,
@@ -108,7 +109,9 @@ const OUR_NAMES: &[(&str, &str)] = &[
     ("ROBOT_USER_NAME", "ROBOT_USER or ROBOT_USER_FILE"),
 ];
 
-/// Returns the setting of this program that has the same meaning as this flag or variable of another program.
+/// `name` is a flag or variable of another program, e.g. of a fork of hcloud-cloud-controller-manager. Returns the
+/// setting of this program that has the same meaning, or an empty text when there is none. Returns `None` for any other
+/// name.
 pub(super) fn our_name(name: &str) -> Option<&'static str> {
     OUR_NAMES.iter().find(|(other, _)| *other == name).map(|(_, ours)| *ours)
 }

@@ -93,9 +93,9 @@ mod tests {
     fn help_reads_like_this() {
         let text = help(Command::NodeSync);
         let expected = "  -o, --output table|wide|name|json|yaml
-          Output format on stdout. json and yaml are stable, for scripts. name: only the names in a list, e.g. service/default/web. [default: table]
+          Output format on stdout. The formats json and yaml are stable, for scripts. With name, a list prints only names, e.g. service/default/web. [default: table]
       --color auto|always|never
-          Whether text is coloured; json, yaml and the log never are. auto: at a terminal, unless NO_COLOR is set or TERM is dumb. [default: auto]
+          Whether text is coloured. With auto, it is coloured at a terminal, unless NO_COLOR is set or TERM is dumb. The log, json and yaml are never coloured. [default: auto]
       --log-format text|json
           Format of the log on stderr: lines for people, or one JSON object for each line. Also: --logging-format. [default: text]
 ";

@@ -34,7 +34,8 @@ pub struct Parsed {
     pub help: bool,
     /// Whether `--version` was given.
     pub version: bool,
-    /// The notices about settings. Each of them is logged once.
+    /// Messages for the user about settings that are not wrong, e.g. that a variable has no effect. Each of them is
+    /// logged once.
     pub notices: Vec<Notice>,
     /// The notices about variables of forks of hcloud-cloud-controller-manager, which have no effect. `doctor` and
     /// `status` show them. For other commands the list is empty, and `notices` has them.
@@ -129,8 +130,8 @@ impl DaemonSettings {
 }
 
 impl Parsed {
-    /// Returns the flags (with dashes) and variables of the settings that have no value yet and could be read from the
-    /// cluster's daemon (`--settings-from`).
+    /// Returns the flags (with dashes) and variables of the settings that the user has not set, and whose values can be
+    /// taken from the daemon in the cluster (`--settings-from`).
     pub fn unset_names(&self) -> Vec<String> {
         let unset = self.effective.iter().filter(|setting| setting.source.is_default());
         unset
@@ -140,9 +141,10 @@ impl Parsed {
     }
 }
 
-/// Returns notices about environment variables that are set and have no effect. An ignored variable of
-/// hcloud-cloud-controller-manager is reported only by commands that read the daemon's arguments. A probable
-/// misspelling of a known variable is always reported.
+/// Returns messages about environment variables that are set and have no effect. There are two kinds. A name that is
+/// probably a misspelling of a known variable is reported by every command. A variable of
+/// hcloud-cloud-controller-manager that is ignored here is reported only by commands that take the daemon's flags, e.g.
+/// `run`.
 fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Notice> {
     let notice = |name: String| {
         if IGNORED_VARIABLES.contains(&name.as_str()) {
@@ -182,15 +184,16 @@ fn set_names(environment: &dyn Environment) -> Vec<String> {
 }
 
 /// Returns the known variable of which `name` is probably a misspelling. `None` when `name` itself is known, does not
-/// begin with `HCLOUD_` or `ROBOT_`, is a variable of a fork, or is similar to no known variable.
+/// begin with `HCLOUD_` or `ROBOT_`, is a variable that only a fork of hcloud-cloud-controller-manager reads, or is
+/// similar to no known variable.
 fn meant(name: &str) -> Option<&'static str> {
     let ours = TABLE.iter().flat_map(|row| row.variables);
     let ours: Vec<&str> = ours.map(|variable| variable.name()).collect();
     if !is_about_hetzner(name) || ours.contains(&name) || our_name(name).is_some() {
         return None;
     }
-    // `name` is also compared with the variables of hcloud-cloud-controller-manager that this program ignores. When one
-    // of them is the most similar variable, `name` is not reported as a misspelling.
+    // `name` is an unknown variable. It is also compared with the variables of hcloud-cloud-controller-manager that
+    // this program ignores. When one of these is the most similar variable, `name` is not reported as a misspelling.
     let known = ours.iter().chain(IGNORED_VARIABLES).copied();
     nearest(name, known).filter(|known| ours.contains(known))
 }
@@ -297,9 +300,9 @@ const JITTER_FACTOR: f64 = 1.2;
 /// The longest allowed lease duration. `leaseDurationSeconds` of a Lease is an int32, so it can't contain more seconds.
 const LONGEST_LEASE: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// Checks that the durations for leader election fit together. client-go, too, requires that the lease duration is
-/// longer than the renew deadline, and the renew deadline longer than 1.2 retry periods. The other rules ensure that a
-/// write ends before the Lease expires, and that the API server accepts the lease duration.
+/// Checks that the durations for leader election fit together. As in client-go, the lease duration must be longer than
+/// the renew deadline, and the renew deadline longer than 1.2 retry periods. Further rules ensure that a write ends
+/// before the Lease expires, and that the API server accepts the lease duration.
 fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
     if !settings.leader_elect.value {
         return Vec::new();

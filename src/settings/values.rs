@@ -69,8 +69,8 @@ impl Controller {
         [self.name(), canonical]
     }
 
-    /// Whether `*` means this controller, too. The approval of certificates needs rights that are not in the base role,
-    /// so it runs only when it is named.
+    /// Whether the value `*` of the setting `--controllers` runs this controller. The controller that approves
+    /// certificates needs rights that are not in the base role, so it runs only when the setting names it.
     fn is_default(self) -> bool {
         self != Controller::NodeCsrApproval
     }
@@ -78,7 +78,7 @@ impl Controller {
 
 /// Parses the value of `--controllers`, as Kubernetes' own controller managers do. The first word about a controller
 /// decides: `NAME` runs it, and `-NAME` does not. `*` runs all controllers that no word names, except those that run
-/// only by their name.
+/// only when a word names them.
 pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
     let words = items(text);
     if words.is_empty() {
@@ -227,8 +227,9 @@ pub(super) fn network(text: &str) -> Result<NetworkSelector, String> {
     id.map_err(|_| "too large for the ID of a Network".to_owned())
 }
 
-/// The domains of Kubernetes whose labels a node can get from its server. `HCLOUD_INSTANCES_LABEL_PREFIXES` must list
-/// each such label by its whole key, and not as `DOMAIN/`. Other labels of Kubernetes are refused.
+/// The domains of Kubernetes whose labels a node can get from its server. In `HCLOUD_INSTANCES_LABEL_PREFIXES`, such a
+/// label must be listed by its whole key `DOMAIN/NAME`. The item `DOMAIN/`, which would mean all labels of the domain,
+/// is refused for them. Labels of other domains of Kubernetes are always refused.
 const TAKEN_BY_NAME: [&str; 2] = ["topology.kubernetes.io", "node-role.kubernetes.io"];
 
 /// Parses the list of the labels of servers that become labels of nodes. An item is `DOMAIN/` for all labels of a
@@ -268,8 +269,8 @@ pub(super) fn robot_cache_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The longest time for which no calls are made to the Robot web service after it has reported its rate limit. After an
-/// hour all its rate limits are fully available again.
+/// The longest time for which no calls are made to the Robot web service after it has answered that its rate limit is
+/// used up. After an hour all its rate limits are fully available again.
 const LONGEST_ROBOT_WAIT: Duration = Duration::from_secs(3600);
 
 /// Parses the length of the pause after the Robot web service has reported its rate limit. No call is made during the
@@ -296,13 +297,14 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadName {
     pub namespace: String,
-    /// `deployment` or `daemonset`.
+    /// The kind of the workload: `deployment` or `daemonset`.
     pub kind: &'static str,
     pub name: String,
 }
 
 impl WorkloadName {
-    /// Parses a workload, e.g. `kube-system/deployment/ccm-from-scratch`. The result for the text `none` is `None`.
+    /// Parses a workload, e.g. `kube-system/deployment/ccm-from-scratch`. The text `none` stands for no workload, and
+    /// gives `None`.
     pub(super) fn parse(text: &str) -> Result<Option<WorkloadName>, String> {
         if text == "none" {
             return Ok(None);

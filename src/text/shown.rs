@@ -96,7 +96,7 @@ pub fn cut(text: &str, characters: usize) -> Cow<'_, str> {
 
 /// Joins messages to one text. Of messages about the same problem, only the first is shown, with the number of the
 /// others. Two messages are about the same problem when they differ only in numbers, or in parts that `stable` removes.
-/// When there are many problems, the first are reported and the others are counted.
+/// When there are many different problems, only the first few are shown, and the rest is counted.
 pub fn reported_once(messages: &[String], stable: impl Fn(&str) -> String) -> String {
     let mut kinds: Vec<(String, &String, usize)> = Vec::new();
     for message in messages {
@@ -153,8 +153,8 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
     }
 }
 
-/// A word with more characters than this is not compared with the candidates. The limit exists because a user can write
-/// a word of any length, and there can be thousands of candidates.
+/// The longest word, in characters, for which similar known words are searched. The limit exists because a user can
+/// write a word of any length, and there can be thousands of known words (the candidates).
 const LONGEST_WORD: usize = 64;
 
 /// Returns all candidates with the fewest typing mistakes, when `word` is compared with them. A letter that was added,

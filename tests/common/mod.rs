@@ -181,6 +181,12 @@ pub fn under_its_role(sandbox: &Sandbox) {
     sandbox.add_user("ccm", &[], rules).unwrap();
 }
 
+/// Returns the RBAC rules of `manifests/components/kubelet-certificates`.
+pub fn certificate_rules() -> Vec<sandbox::kubernetes::PolicyRule> {
+    let role = include_str!("../../manifests/components/kubelet-certificates/role.yaml");
+    serde_json::from_value(documents(role)[0]["rules"].clone()).unwrap()
+}
+
 /// Returns the environment variables `env`, in which each variable in `changes` has its new value. A test can remove a
 /// variable by an empty value, because `ccm` treats an empty variable as one that is not set.
 pub fn with(mut env: Env, changes: &[(&str, &str)]) -> Env {

@@ -13,10 +13,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Gives ccm the rights of `manifests/components/kubelet-certificates`.
 fn grant(sandbox: &Sandbox) {
-    let role = include_str!("../../manifests/components/kubelet-certificates/role.yaml");
-    let role = common::documents(role).remove(0);
-    let rules = serde_json::from_value(role["rules"].clone()).unwrap();
-    sandbox.cluster().grant("ccm", rules);
+    sandbox.cluster().grant("ccm", common::certificate_rules());
 }
 
 /// Starts a sandbox with this number of initialised nodes, in which ccm may approve certificates.
@@ -194,6 +191,50 @@ fn nothing_is_read_without_the_setting() {
     pass(&sandbox, 5 * MINUTE);
     assert!(!is_approved(&sandbox, &name));
     assert_eq!(sandbox.calls_of(mark, &format!("/apis/certificates.k8s.io/v1/{REQUESTS}")), 0);
+}
+
+/// A kubelet asks anew every 15 minutes, so its first request says since when it has waited.
+#[test]
+fn without_the_setting_doctor_says_that_no_controller_approves() {
+    let sandbox = common::builder().nodes(7).heartbeats(false).simulated();
+    let _daemon = sandbox.daemon(&[]);
+    wait_until("the nodes", || common::all_initialised(&sandbox));
+    let doctor = || common::one_line(&sandbox.ccm(&["doctor"]).stdout);
+    ask(&sandbox, "worker-1");
+    pass(&sandbox, 15 * MINUTE);
+    for number in 1..=7 {
+        ask(&sandbox, &format!("worker-{number}"));
+    }
+    CertificateAsk::of("worker-9", &["worker-9"]).create(sandbox.cluster());
+    pass(&sandbox, 2 * MINUTE);
+    let without_right = doctor();
+    assert!(!without_right.contains("certificate"), "{without_right}");
+    grant(&sandbox);
+    let mark = sandbox.mark();
+    common::contains(
+        &doctor(),
+        "warn certificates certificate requests of kubelets stay pending, because no controller approves them: worker-1 for 17m, \
+         worker-2 for 2m, worker-3 for 2m, worker-4 for 2m, worker-5 for 2m and 3 more",
+    );
+    let fix = "add node-csr-approval to --controllers and apply manifests/components/kubelet-certificates";
+    common::contains(&doctor(), fix);
+    let reads = || sandbox.calls_of(mark, &format!("/apis/certificates.k8s.io/v1/{REQUESTS}"));
+    assert_eq!(reads(), 2, "one table for each doctor");
+    // Neither the daemon nor another command reads them.
+    sandbox.ccm(&["status"]);
+    sandbox.ccm(&["node", "list"]);
+    pass(&sandbox, 5 * MINUTE);
+    assert_eq!(reads(), 2);
+    // Somebody else approves them.
+    for request in sandbox.cluster().list(REQUESTS, None) {
+        let name = request["metadata"]["name"].as_str().unwrap();
+        sandbox.cluster().edit(REQUESTS, None, name, |it| {
+            it["status"] = json!({ "conditions": [{ "type": "Approved", "status": "True" }] });
+        });
+    }
+    ask(&sandbox, "worker-1");
+    let approved = doctor();
+    assert!(!approved.contains("certificate"), "{approved}");
 }
 
 #[test]

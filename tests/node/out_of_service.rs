@@ -128,6 +128,9 @@ fn the_time_begins_anew_when_the_server_was_on() {
 /// limit.
 #[test]
 fn the_time_begins_anew_after_a_read_that_failed_or_was_put_off() {
+    if common::needs_simulation(&initialised(0), EXACT_TIME) {
+        return;
+    }
     let one = "/v1/servers/*";
     let failed = on(one, Effect::hetzner_error(500, "server_error", "no"));
     let last_call = on(

@@ -23,6 +23,7 @@ const EXAMPLES: &[Example] = &[
     Example { file: "tcp.yaml", before: |_| {}, status: ADDRESSES, is: &[
         ("/services/0/protocol", "tcp"), ("/location/name", "fsn1"),
     ] },
+    Example { file: "type-auto.yaml", before: |_| {}, status: ADDRESSES, is: &[("/load_balancer_type/name", "lb11")] },
     Example { file: "https-managed.yaml", before: |_| {}, status: ADDRESSES, is: &[
         ("/services/0/protocol", "https"), ("/services/0/http/redirect_http", "true"), ("/services/0/http/certificates/1", "null"),
     ] },

@@ -1,30 +1,54 @@
 //! The check of the certificate requests of kubelets.
 
 use super::outcome::{CheckOutcome, CheckResult, counted, or_ok};
-use super::view::{CertificatesView, DoctorView};
+use super::view::DoctorView;
 use crate::cli::wire;
+use crate::controllers::kubelet_certificates::{
+    self, NewestPending, ObservedRequests, PlannedRequests,
+};
 use crate::kube::{SigningRow, SigningState};
 use crate::provider::InternalIpFrom;
 use crate::provider::variables::HCLOUD_INSTANCES_INTERNAL_IP_FROM;
-use crate::text::duration::shown_duration;
+use crate::text::{self, duration::shown_duration};
 
-/// How long a kubelet waits for the decision about its request, and how long the signer may need after it, in seconds.
+/// How long a kubelet waits until its certificate request is approved or denied, in seconds.
 const KUBELET_WAITS: u64 = 15 * 60;
-const SIGNER_NEEDS: u64 = 60;
 
-/// Returns the newest requests that are so old that their kubelets do not wait for them any more.
-pub(in crate::cli) fn waiting((observed, _): &CertificatesView) -> Vec<&SigningRow> {
-    let is_late = |row: &&SigningRow| {
-        let newest = row.node.as_deref().and_then(|node| observed.newest_of(node));
-        let is_pending = row.state == SigningState::Pending && row.age_s() >= KUBELET_WAITS;
-        is_pending && newest == Some(row)
-    };
-    observed.rows.iter().filter(is_late).collect()
+/// How long another program may need to approve a certificate request or to issue the certificate, in seconds.
+const PROGRAM_NEEDS: u64 = 60;
+
+/// Returns the newest requests of the kubelets that have waited for a decision for so long that they do not wait for
+/// their first request any more.
+pub(in crate::cli) fn waiting((observed, _): &PlannedRequests) -> Vec<NewestPending<'_>> {
+    longer_than(KUBELET_WAITS, observed)
+}
+
+fn longer_than(seconds: u64, observed: &ObservedRequests) -> Vec<NewestPending<'_>> {
+    let mut newest = kubelet_certificates::newest(&observed.rows);
+    newest.retain(|it| it.first.age_s() >= seconds);
+    newest
+}
+
+/// Returns a warning when kubelets wait although the daemon approves no request, and no other program does.
+fn without_approver(observed: &ObservedRequests) -> Option<CheckOutcome> {
+    let mut waiting = longer_than(PROGRAM_NEEDS, observed);
+    waiting.sort_by_key(|it| (it.first.created, it.node));
+    let shown =
+        |it: &NewestPending| format!("{} for {}", it.node, shown_duration(it.first.age_s()));
+    let nodes: Vec<String> = waiting.iter().map(shown).collect();
+    let found = format!(
+        "certificate requests of kubelets stay pending, because no controller approves them: {}",
+        text::some_of(&nodes)
+    );
+    let fix = "add node-csr-approval to --controllers and apply manifests/components/kubelet-certificates (chart: \
+               kubeletCertificates.enabled), or run another approver";
+    (!nodes.is_empty()).then(|| CheckOutcome::warn(found, fix))
 }
 
 pub(super) fn certificates(view: &DoctorView) -> CheckResult {
     if wire::certificates(view.settings).is_none() {
-        return Ok(Vec::new());
+        let observed = view.certificates.iter().map(|(observed, _)| observed);
+        return Ok(observed.flat_map(without_approver).collect());
     }
     let seen = view.certificates.as_ref()?;
     let (observed, plans) = seen;
@@ -35,14 +59,14 @@ pub(super) fn certificates(view: &DoctorView) -> CheckResult {
     let on = |row: &SigningRow, found: String, fix: &str| {
         CheckOutcome::warn(found, fix).on("node", row.node.as_deref().unwrap_or_default())
     };
-    let late = waiting(seen).into_iter().map(|row| {
-        let (name, age) = (&row.name, shown_duration(row.age_s()));
+    let late = waiting(seen).into_iter().map(|NewestPending { row, first, .. }| {
+        let (name, age) = (&row.name, shown_duration(first.age_s()));
         let why = why(&row.uid).map_or("its proof is not known yet", |why| &why.message);
         let found = format!("{name} waits for {age}: {why}");
         on(row, found, "if the request is right, approve it: kubectl certificate approve NAME")
     });
     let is_unsigned =
-        |row: &&SigningRow| row.state == SigningState::Approved && row.age_s() >= SIGNER_NEEDS;
+        |row: &&SigningRow| row.state == SigningState::Approved && row.age_s() >= PROGRAM_NEEDS;
     let unsigned = observed.rows.iter().filter(is_unsigned).map(|row| {
         let found = format!("{} is approved, but has no certificate", row.name);
         on(row, found, "check the signer: kube-controller-manager needs the key of its authority")

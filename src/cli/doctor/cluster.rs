@@ -154,8 +154,8 @@ fn stop(namespace: &str, workload: &Workload) -> String {
     }
 }
 
-/// Returns the result of a check with this workload as the object that the result is about. The name of a workload has
-/// the form `deployment/NAME` or `daemonset/NAME`.
+/// Returns the result of a check with the addition that it is about this workload. The name of a workload has the form
+/// `deployment/NAME` or `daemonset/NAME`.
 fn of_workload(outcome: CheckOutcome, workload: &Workload) -> CheckOutcome {
     let (kind, name) = workload.name.split_once('/').unwrap_or_default();
     outcome.on(kind, name)
@@ -175,8 +175,8 @@ fn runs_us(workload: &Workload) -> bool {
         && (is_named(&workload.name) || workload.images.iter().any(|image| image.contains(OURS)))
 }
 
-/// Returns the workloads in the Lease's namespace that run ccm. Returns an error when there are none, or when the
-/// workloads were not read.
+/// Returns the workloads (Deployments and DaemonSets) that run ccm, in the namespace of the Lease for ccm's leader
+/// election. Returns an error when there are none, or when the workloads were not read.
 fn own<'a>(view: &'a DoctorView) -> Result<Vec<&'a Workload>, Gap> {
     let workloads = view.workloads.as_ref()?;
     let ours: Vec<&Workload> = workloads.iter().filter(|workload| runs_us(workload)).collect();
@@ -201,7 +201,7 @@ pub(super) fn probes(view: &DoctorView) -> CheckResult {
     or_ok(wrong, "no probe uses port 10258")
 }
 
-/// Reports Deployments and DaemonSets of the daemon that have fewer ready pods than wanted.
+/// Reports Deployments and DaemonSets of the daemon that have fewer ready pods than they should have.
 pub(super) fn daemon(view: &DoctorView) -> CheckResult {
     let namespace = &view.settings.lease_namespace.value;
     let outcomes = own(view)?.into_iter().filter_map(|workload| {

@@ -1,7 +1,7 @@
 //! `ccm doctor` checks everything that the daemon needs, and reports what is wrong and how to fix it.
 //!
-//! `observe` makes every call, and each call may fail without stopping the others. The checks are pure functions of
-//! what was read. A new check needs a row of [`CHECKS`] and a function.
+//! `observe` makes all calls to the APIs. When one call fails, the calls that do not need its answer are still made.
+//! The checks are pure functions of what was read. A new check needs a row of [`CHECKS`] and a function.
 //!
 //! | file | its job |
 //! |---|---|
@@ -34,7 +34,7 @@ use std::ffi::OsString;
 pub(super) use view::DoctorView;
 
 /// A row of the table of checks: the name of the check, what the check looks at, the text that tells the user what to
-/// do when the check's data could not be read, and the function that returns the outcomes of the check.
+/// do when the check's data could not be read, and the function that makes the check and returns its results.
 type Check = (Text, Text, Text, fn(&DoctorView) -> CheckResult);
 type Text = &'static str;
 
@@ -76,7 +76,7 @@ const CHECKS: &[Check] = &[
     ("dedicated", "servers of the Robot web service, compared with the nodes", "", cloud::dedicated),
     ("ready", "condition Ready of each node, and the taints shutdown and out-of-service", "", nodes::ready),
     ("servers", "each node's server; if the cluster does not answer, all servers of the project", "", nodes::off),
-    ("certificates", "CertificateSigningRequests of kubelets, as in ccm node inspect; only with node-csr-approval in --controllers",
+    ("certificates", "CertificateSigningRequests of kubelets, as in ccm node inspect; without node-csr-approval in --controllers, how long they wait",
         SEE_ERROR, certificates::certificates),
     ("routes", "--cluster-cidr; the Network's routes, compared with the pod CIDRs and servers of nodes, as in ccm route list",
         SEE_ERROR, routes::routes),
@@ -90,7 +90,7 @@ const CHECKS: &[Check] = &[
 
 pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
     let started = startup::start(Command::Doctor, words)?;
-    let all = outcomes(&Observer::new(&started).observe());
+    let all = outcomes(&Observer::new(&started, Command::Doctor).observe());
     let shown = || all.iter().collect::<Vec<_>>();
     let exit = output::print(
         started.settings.output.value,
@@ -145,9 +145,9 @@ const INDENT: usize = 22;
 /// The greatest number of objects that `ccm doctor` lists for one check without `-o wide`.
 const OBJECTS_AT_MOST: usize = 10;
 
-/// Returns the output of `ccm doctor` as text for a person. When several objects in a row have a problem that is solved
-/// in the same way, the text says only once how, below the last of them. With `is_wide` the text lists every object,
-/// and says for each check what was looked at.
+/// Returns the output of `ccm doctor` as text for a person. Neighbouring objects with the same advice are listed
+/// together, and the advice follows once, below the last of them. With `is_wide` the text lists every object, and says
+/// for each check what was looked at.
 pub(super) fn report(outcomes: &[&CheckOutcome], is_wide: bool) -> String {
     let mut text = String::new();
     for of_check in outcomes.chunk_by(|a, b| (a.check, a.status) == (b.check, b.status)) {

@@ -27,8 +27,8 @@ fn own(nodes: &[NodePlan]) -> (usize, usize) {
     (own.clone().count(), own.filter(is_matched).count())
 }
 
-/// Calls `decide` for each node, and returns the results of a check that it returned. When it returned no result for
-/// any node, this function returns a single result with the message `ok`.
+/// Calls `decide` for each node, and returns all results that `decide` has returned. When there are none, this function
+/// returns a single result with the message `ok`, which means that no problem was found.
 fn each(
     nodes: &[NodePlan],
     decide: impl Fn(&NodePlan) -> Option<CheckOutcome>,
@@ -83,11 +83,9 @@ pub(super) fn provider_ids(view: &DoctorView) -> CheckResult {
     let outcome = if is_all { CheckOutcome::fail } else { CheckOutcome::warn };
     let count = nodes.iter().filter(|plan| plan.would_match).count();
     let decide = |plan: &NodePlan| {
-        if let ServerMatch::TargetOnly(found) = &plan.server {
-            return found
-                .obstacle
-                .as_ref()
-                .map(|why| reported(CheckOutcome::warn, why, &inspect(plan)));
+        if let Some(found) = plan.server.foreign() {
+            let why = found.obstacle.as_ref()?;
+            return Some(reported(CheckOutcome::warn, why, &inspect(plan)));
         }
         let finding = find(plan, &[Reason::UnknownProviderIDPrefix])?;
         let fix = if is_hccm {
@@ -106,14 +104,10 @@ pub(super) fn provider_ids(view: &DoctorView) -> CheckResult {
         let finding = finding.clone().with_fix(fix);
         Some(reported(outcome, &finding, &inspect(plan)))
     };
-    let targets =
-        nodes.iter().filter(|plan| matches!(plan.server, ServerMatch::TargetOnly(_))).count();
-    let ok = match targets {
-        0 => "no node has a provider ID of another provider".to_owned(),
-        count => format!(
-            "{} of other providers, matched with their servers as targets",
-            counted(count, "node")
-        ),
+    let targets = nodes.iter().filter(|plan| plan.server.foreign().is_some()).count();
+    let ok = match (targets, counted(targets, "node")) {
+        (0, _) => "no node has a provider ID of another provider".to_owned(),
+        (_, nodes) => format!("{nodes} of other providers, matched with their servers as targets"),
     };
     each(nodes, decide, ok)
 }

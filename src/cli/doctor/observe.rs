@@ -23,7 +23,8 @@ struct ReadStage {
     check: &'static str,
     /// The names of the reads that must have succeeded before this read is made.
     needs: &'static [&'static str],
-    /// The credentials that this read sends to an API.
+    /// The credentials that are sent to an API when this row's data is read. When an API has refused one of them
+    /// before, the data is not read.
     sends: &'static [Credential],
     /// Whether data of the cloud is read, and not of Kubernetes. With `--watch`, such data is read only once a minute.
     is_of_cloud: bool,
@@ -38,8 +39,8 @@ const CLOUD: &[Credential] = &[Credential::Cloud];
 const BOTH: &[Credential] = &[Credential::Kubernetes, Credential::Cloud];
 
 /// The reads (stages) that the checks need, in the order in which they are made. When an API has refused credentials,
-/// later reads that send the same credentials are skipped. No row lists the login of Robot among its credentials,
-/// because Robot's client itself does not send a refused login again within ten minutes.
+/// later reads that send the same credentials are skipped. The login of Robot is not among the credentials of any read
+/// here, because Robot's client itself does not send a refused login again within ten minutes.
 #[rustfmt::skip] // Each row has what is read, the check that reports it, what it needs, and what it sends.
 const STAGES: &[ReadStage] = &[
     stage("the token", "token", &[], &[], |view, may| {
@@ -166,8 +167,8 @@ pub(in crate::cli) struct Observer<'a> {
 }
 
 impl<'a> Observer<'a> {
-    /// Creates the object that reads the data for the checks of `ccm doctor`. No call is made yet.
-    pub(in crate::cli) fn new(started: &'a Started) -> Observer<'a> {
+    /// Creates the object that reads the data for the checks of `ccm doctor`, for this command. No call is made yet.
+    pub(in crate::cli) fn new(started: &'a Started, command: Command) -> Observer<'a> {
         let settings = &started.settings;
         let (keep, look) = if settings.watch.value {
             (CLOUD_INTERVAL, POLL_INTERVAL / 2)
@@ -185,6 +186,7 @@ impl<'a> Observer<'a> {
         });
         let reader = DoctorReader {
             started,
+            command,
             begun: clock::now(),
             apis,
             has_cluster,

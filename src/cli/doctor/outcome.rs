@@ -5,7 +5,7 @@ use crate::provider::Finding;
 use crate::text;
 use serde::Serialize;
 
-/// What the user is told to do about a problem whose error itself says what to do.
+/// The advice that `ccm doctor` gives for a problem when the error message of the problem already names the cause.
 pub(super) const SEE_ERROR: &str = "correct the cause that the error names";
 
 /// The result of a check. Outcomes are listed in the order of these variants, so problems come first.
@@ -70,20 +70,20 @@ pub(in crate::cli) enum Gap {
     Refused(Credential, String, Option<String>),
 }
 
-/// The credentials of an API. After the API has refused them, later reads that need them are skipped.
+/// The credentials of an API. When the API has refused them, the reads that would need them are not tried any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Credential {
-    /// These credentials are the token of the Cloud API.
+    /// The token of the Cloud API.
     Cloud,
     /// The credentials for the Kubernetes API, from the kubeconfig or the service account.
     Kubernetes,
 }
 
 impl Gap {
-    /// Returns the error for a check, or for a later read, that needs data which could not be read. `self` is the error
-    /// of the failed read, and `check` is the name of the check that reports it. The new error usually only names
-    /// `check`, so that the same error is not reported twice. When `self` says that the data does not exist or that the
-    /// user has no right to read it, the new error says the same.
+    /// Returns the error of a check, or of another read, that could not be made because the data that it needs could
+    /// not be read. `self` is the error of the failed read, and `check` is the name of the check that reports this
+    /// error. So the new error usually only refers to `check`. But when the data does not exist, or the user has no
+    /// right to read it, the new error is a copy of `self`.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),
@@ -136,8 +136,8 @@ impl CheckOutcome {
         }
     }
 
-    /// Returns a failure when `is_grave` is true, and otherwise a warning. For example, a problem is grave when every
-    /// object has it.
+    /// Returns a failure when `is_grave` is true, and otherwise a warning. The caller decides which problems are grave,
+    /// e.g. those that every object has.
     pub(super) fn bad(
         is_grave: bool,
         message: impl Into<String>,

@@ -1,11 +1,12 @@
 //! The functions that read the data for the checks. Also the list of the rights in Kubernetes that the daemon needs.
 
 use super::outcome::{Credential, Gap, Seen, need};
-use super::view::{CertificatesView, CloudView, ClusterView, DoctorView, Need};
+use super::view::{CloudView, ClusterView, DoctorView, Need};
 use crate::cache::{self, Apis, ReadFrom};
 use crate::cli::startup::Started;
 use crate::cli::{leader, wire};
 use crate::controllers::Selection;
+use crate::controllers::kubelet_certificates::{ObservedRequests, PlannedRequests};
 use crate::controllers::node::{self, NodePlan};
 use crate::controllers::route::{self, RouteController};
 use crate::controllers::service::{self, ServiceController, ServicePlan};
@@ -20,16 +21,18 @@ use crate::provider::{
     self, Balancer, ErrorKind, Instance, KeptObject, Orphan, Permission, Servers, TargetCounts,
     Urgency, clock,
 };
-use crate::settings::{self, Controller, Problem};
+use crate::settings::{self, Command, Controller, Problem};
 use jiff::Timestamp;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What the functions need that read the data for the checks of `ccm doctor`: the settings, the API clients, and what
-/// is already known about the user's rights.
+/// The data for the functions that read what the checks of `ccm doctor` need. It contains the settings, the API
+/// clients, and what is already known about the user's rights.
 pub(super) struct DoctorReader<'a> {
     pub(super) started: &'a Started,
+    /// The command that reads the data, `ccm doctor` or `ccm status`.
+    pub(super) command: Command,
     pub(super) begun: Instant,
     pub(super) apis: Seen<Apis>,
     /// Whether the client for the Kubernetes API could be created. The error says why it could not.
@@ -141,12 +144,15 @@ fn missing(reader: &DoctorReader, kube: &kube::KubeClient) -> Result<Vec<Need>, 
     Ok(missing)
 }
 
-/// Returns the certificate requests of kubelets, and the plans for the newest pending request of each node. Nothing is
-/// read when the settings do not name the controller that approves them.
-pub(super) fn certificates(reader: &DoctorReader) -> Seen<CertificatesView> {
+/// Returns the certificate requests of kubelets, and the plans for the newest pending request of each node. There are no
+/// plans when the settings do not name the controller that approves requests. The requests are then read only for `ccm
+/// doctor`, if the user has the right to list them.
+pub(super) fn certificates(reader: &DoctorReader) -> Seen<PlannedRequests> {
     let apis = reader.apis.as_ref()?;
     let Some(controller) = wire::certificates(&reader.started.settings) else {
-        return Ok(CertificatesView::default());
+        let is_read = reader.command == Command::Doctor;
+        let rows = is_read.then(|| apis.kube.signing_requests().unwrap_or_default());
+        return Ok((ObservedRequests::undecided(rows.unwrap_or_default()), Vec::new()));
     };
     controller.evaluate(apis, &Selection::All).map_err(gap)
 }
@@ -283,8 +289,8 @@ pub(super) fn services(
         return Err(Gap::NotHere(why));
     }
     let services = ServiceController::new(service::ServiceSettings {
-        // The Service controller reads a list again when its copy in the cache is older than half of `sync_interval`.
-        // Here a copy is allowed to be as old as `look`, so the interval is twice this time.
+        // The Service controller reads a list again when its cached copy is older than half of `sync_interval`. `ccm
+        // doctor` allows a copy to be as old as the duration `look`, so `sync_interval` is twice `look`.
         sync_interval: reader.look * 2,
         resync_period: reader.look * 2,
         ..wire::service_settings(settings)

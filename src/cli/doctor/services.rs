@@ -10,12 +10,15 @@ use crate::provider::variables::HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES;
 use crate::provider::{Balancer, BalancerHealth, Finding, PortOwner, Reason, Target, clock};
 use crate::text::{quoted, shell_command, some_of};
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 /// A certificate that expires within this time is reported. A certificate from Let's Encrypt should have been renewed
 /// before, because cert-manager renews it a month before it expires.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
+
+/// The share of the included traffic of the month above which `ccm doctor` warns.
+const MUCH_TRAFFIC: f64 = 0.8;
 
 /// When a new Service has had no address for this time, or a deleted Service still exists after this time, `ccm doctor`
 /// reports a failure and not only a warning. The time is long, because `ccm` may run as a CronJob only once an hour.
@@ -38,6 +41,7 @@ pub(super) fn services(view: &DoctorView) -> CheckResult {
         outcomes.extend(all.map(|outcome| on(&plan.service, outcome)));
     }
     outcomes.extend(unlimited_addresses(view, plans));
+    outcomes.extend(much_traffic(plans));
     outcomes.extend(left_over_ports(&view.services.external, plans));
     match &view.services.failed_tries {
         Err(Gap::NotHere(why)) if !outcomes.is_empty() => {
@@ -80,6 +84,21 @@ fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<Check
          balancers; each load balancer keeps the address that it has"
     );
     Some(CheckOutcome::warn(what, remedy))
+}
+
+/// Warns of load balancers that have used most of the traffic of the month that their price includes.
+fn much_traffic(plans: &[ServicePlan]) -> impl Iterator<Item = CheckOutcome> {
+    let found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
+    let all: BTreeMap<u64, &Balancer> = found.map(|found| (found.id, found)).collect();
+    all.into_values().filter_map(|balancer| {
+        let used = balancer.consumption.traffic_ratio().filter(|used| *used > MUCH_TRAFFIC)?;
+        let what = format!(
+            "{:.0} % of the included traffic of this month are used; further traffic costs money",
+            used * 100.0
+        );
+        let remedy = "find out where the traffic comes from; ccm lb inspect shows the numbers";
+        Some(CheckOutcome::warn(what, remedy).on("load-balancer", &balancer.name))
+    })
 }
 
 /// Reports certain ports of external load balancers, which are load balancers that ccm did not create. No label of the
@@ -220,8 +239,8 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
-            // The second text of the result usually says what the user can do. Here it is empty, because another
-            // message about each port that can't be used says this.
+            // The second text of the result usually says what the user can do. Here it is empty, because `ccm doctor`
+            // also shows a message about each port that can't be used, and that message says what to do.
             let (name, id) = (&found.name, found.id);
             let lack = format!(
                 "without an address: none of its ports can be used on load balancer {name:?} ({id})"

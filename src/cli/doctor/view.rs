@@ -2,7 +2,7 @@
 
 use super::outcome::Seen;
 use crate::cache::Refresh;
-use crate::controllers::kubelet_certificates::{ObservedRequests, RequestPlan};
+use crate::controllers::kubelet_certificates::PlannedRequests;
 use crate::controllers::node::NodePlan;
 use crate::controllers::route;
 use crate::controllers::service::ServicePlan;
@@ -31,16 +31,13 @@ pub(in crate::cli) struct DoctorView<'a> {
     /// The plans of the nodes. A plan says what a sync would change on the node, and which problems there are. When the
     /// servers could not be read, a plan contains only the problems that can be found without them.
     pub(in crate::cli) nodes: Seen<Vec<NodePlan>>,
-    pub(in crate::cli) certificates: Seen<CertificatesView>,
+    pub(in crate::cli) certificates: Seen<PlannedRequests>,
     pub(in crate::cli) routes: Seen<route::RoutePlan>,
     pub(in crate::cli) services: ServicesView,
     /// The lists of servers and load balancers that were read, each with the interval at which the daemon reads it
     /// again.
     pub(in crate::cli) refreshes: Vec<Refresh>,
 }
-
-/// The certificate requests of kubelets, and the plans for the newest pending request of each node.
-pub(in crate::cli) type CertificatesView = (ObservedRequests, Vec<RequestPlan>);
 
 /// What was read from the API server, if it answers.
 pub(in crate::cli) struct ClusterView {
@@ -72,8 +69,9 @@ pub(in crate::cli) struct CloudView {
 /// The Services of type LoadBalancer, and their load balancers.
 pub(in crate::cli) struct ServicesView {
     pub(in crate::cli) plans: Seen<Vec<ServicePlan>>,
-    /// The external load balancers: ccm did not create them, and a label that their owner has set allows Services to
-    /// use them. The list is empty when the Services were not planned.
+    /// The external load balancers. Somebody other than ccm created such a load balancer, and its label `external`
+    /// allows Services to use it. The list is empty when no plans for the Services were made, e.g. because load
+    /// balancers are turned off.
     pub(in crate::cli) external: Vec<Balancer>,
     /// The Services as Kubernetes lists them, without data from the cloud.
     pub(in crate::cli) listed: Seen<Arc<Vec<Arc<KubeService>>>>,

@@ -93,6 +93,7 @@ fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
             _ => String::new(),
         },
         of_found(usage),
+        room(plan),
         of_found(certificates),
         health(plan),
         left_out(plan),
@@ -166,6 +167,32 @@ fn usage(found: &Balancer) -> String {
     let rows = [("price", price), ("traffic", carried), ("now", now)];
     let lines = rows.into_iter().filter_map(|(name, text)| Some(format!("  {name:<9}{}\n", text?)));
     section("\nUSAGE", &lines.collect::<String>(), "not known")
+}
+
+/// Returns what the load balancer must have room for, and a cheaper type that would be large enough. The text is empty
+/// unless ccm chooses the type.
+fn room(plan: &ServicePlan) -> String {
+    let Some(sizing) = &plan.cloud.sizing else {
+        return String::new();
+    };
+    let numbers = [
+        (sizing.targets, "targets"),
+        (sizing.ports, "ports"),
+        (sizing.certificates, "certificates"),
+    ];
+    let numbers = numbers.map(|(count, what)| format!("{count} {what}")).join(", ");
+    let cheaper = sizing.cheaper.as_ref().map(|cheaper| {
+        paragraph(
+            "  cheaper  ",
+            11,
+            &format!(
+                "{} would be large enough, {:.2} a month, without VAT; ccm never makes a load balancer smaller by \
+                 itself: name this type, and later auto again",
+                cheaper.kind, cheaper.monthly_price
+            ),
+        )
+    });
+    section("\nTYPE", &(format!("  needs    {numbers}\n") + &cheaper.unwrap_or_default()), "")
 }
 
 /// Returns a table of the certificates on the load balancer, with the ports that use each certificate, and the time at

@@ -157,8 +157,8 @@ fn diff(plan: &ServicePlan) -> String {
         // deletion.
         (Want::Remove, _) if plan.changes_now().next().is_none() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
-        // The cases above handle a load balancer that is deleted or does not exist any more. Here the load balancer
-        // stays. A sync removes from it only what belongs to this Service, e.g. its ports.
+        // A sync does not delete this load balancer, and only removes from it what belongs to this Service, e.g. its
+        // ports. The cases above are for a load balancer that a sync deletes or that does not exist any more.
         (Want::Remove, _) => vec!["release".into()],
         (Want::Ensure, None) => vec!["create".into()],
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],

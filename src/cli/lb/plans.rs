@@ -155,8 +155,8 @@ impl Services {
         for text in &self.context.names {
             let word = word(text, namespace);
             for name in word.readings() {
-                // The word may name a Service that had the type LoadBalancer before. The load balancer of such a
-                // Service still has to be removed.
+                // The user may have typed the name of a Service that does not have the type LoadBalancer any more. Its
+                // load balancer still has to be removed, so the Service is added to the known objects.
                 if !known.iter().any(|known| known.name == name) && self.is_ours(&name)? {
                     known.push(KnownObject::new(&name));
                 }
@@ -284,8 +284,8 @@ impl PlannedObjects for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // After a sync has deleted a load balancer without a Service, the warnings about this load balancer are left
-        // out.
+        // When the plan for a load balancer without a Service has made a write, the sync has deleted this load
+        // balancer. The warnings about it are then left out.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
     }
@@ -311,6 +311,9 @@ impl Serialize for ServiceJson<'_> {
         map.serialize_entry("wants", wants)?;
         map.serialize_entry("finalizer", &service.has_our_finalizer())?;
         map.serialize_entry("ingress", &service.status.load_balancer.ingress)?;
+        if let Some(sizing) = &plan.cloud.sizing {
+            map.serialize_entry("needs", sizing)?;
+        }
         if !plan.cloud.left_out.is_empty() {
             map.serialize_entry("leftOut", &plan.cloud.left_out)?;
         }
@@ -321,8 +324,8 @@ impl Serialize for ServiceJson<'_> {
     }
 }
 
-/// Whether the load balancer that this Service will use serves only other Services or its owner so far. None of its
-/// ports belongs to this Service yet, and the status of this Service has no address.
+/// Whether the load balancer that this Service will use has ports, but none of this Service yet, and the status of this
+/// Service has no address. The load balancer then serves only other Services, or the person who made it.
 pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let found = plan.cloud.found.as_ref();

@@ -183,7 +183,8 @@ fn what_may_follow_at_once_does_and_a_removal_waits() {
         step("remove 3", &[Answer::Done]),
     ]]);
     let log = fake.log();
-    // The actions of both additions run at the same time, so one request asks about two actions.
+    // The actions of the two additions (`add 1` and `add 2`) run at the same time, so one request asks the cloud about
+    // both actions. The fake cloud logs this request as `ask 2`.
     assert!(log.contains(&"ask 2".to_owned()), "{log:?}");
     let made = log.iter().filter(|line| !line.starts_with("ask"));
     assert_eq!(made.collect::<Vec<_>>(), ["add 1", "add 2", "remove 3"]);
@@ -392,9 +393,10 @@ fn a_stopped_execution_ends_with_what_it_has_sent() {
     assert!(!fake.sent().contains(&"b".to_owned()));
 }
 
-/// 150 targets are added, one each second, and none waits for the action of the target before. Together they take
-/// longer than a single action may run. No action may count as late, because each has already ended when the cloud is
-/// asked about it.
+/// 150 targets are added to one load balancer, one each second. Each addition starts an action of one second, and is
+/// sent without waiting for the action of the addition before. All additions together take longer than the time limit
+/// of a single action. No action may be reported as too slow, because each has already ended when the cloud is asked
+/// about it.
 #[test]
 fn an_action_is_not_late_before_it_was_asked_about() {
     let _simulated = simulated();
@@ -484,8 +486,9 @@ fn what_fails_for_all_stops_the_executions_in_turn() {
     }
 }
 
-/// `begins_by` is the latest time at which the first change of an object can be sent. Further changes of the object can
-/// be sent after this time.
+/// `begins_by` is the latest time at which an execution (the changes of one object) can send its first change. This
+/// execution is too late and sends nothing. An execution that has begun in time can send its further changes after this
+/// time.
 #[test]
 fn an_execution_that_begins_too_late_is_stopped() {
     let _simulated = simulated();
@@ -522,8 +525,9 @@ fn changes_in_turn_share_questions() {
     assert!(asked as f64 <= intervals + 2.0, "{asked} questions in {intervals} intervals");
 }
 
-/// ccm allows each namespace a share of the API calls. When the share of the namespace that pays for a change is used
-/// up, the rest of the change is dropped if `Payer::can_stop` is true. If it is false, the rest is still sent.
+/// ccm allows each namespace a share of the API calls. `Payer` says which namespace's share the calls for a change are
+/// subtracted from. When this share is used up, the calls that were not sent yet are dropped if `Payer::can_stop` is
+/// true, and are still sent if it is false.
 #[test]
 fn an_execution_stops_when_its_share_is_used_up() {
     use crate::controllers::share::{CallShare, Payer};

@@ -19,7 +19,7 @@ use super::report::{count_write, log_change, publish_now, recovered};
 use crate::cache::{AllServers, Apis, CacheError, ListedNodes, ServerNeeds};
 use crate::kube::{
     KubeError, ObjectReference, REQUESTS_AT_MOST, SIGNING_REQUEST, SigningRow, SigningState,
-    retry_on_conflict, without_signing_rights,
+    retry_on_conflict, signing_error,
 };
 use crate::metrics::KUBELET_CERTIFICATES;
 use crate::provider::{Finding, Reason, Urgency, Write, clock};
@@ -28,35 +28,31 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "node-csr-approval";
 
-/// How often the table of requests is read.
+/// How often the certificate requests of kubelets are listed. The list is a table with a few columns of each request.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// How many requests are read whole, and how many are approved, in one sync pass.
+/// How many certificate requests are read as whole objects, and how many are approved, at most in one sync pass.
 const AT_ONCE: usize = 20;
 
-/// How old complete Node objects and the list of servers may be for a decision that approves nothing.
+/// How old complete Node objects and the list of servers may be when a certificate request of a kubelet is first
+/// examined. Before a request is approved, newer ones are read.
 const RECHECK: Duration = Duration::from_secs(300);
 
-/// The shortest time between two lists of servers when Robot is asked, too. Robot allows 200 calls an hour, and a
-/// hostile kubelet can make a new request at any time.
+/// The shortest time between two lists of servers when dedicated servers are used, because each list then also calls
+/// Robot. Robot allows 200 calls an hour, and a hostile kubelet can make a new certificate request at any time.
 const PERIOD_WITH_ROBOT: Duration = Duration::from_secs(60);
 
+#[derive(Clone)]
 pub struct KubeletCertificates {
     server_cache_max_age: Duration,
-    state: State,
-}
-
-/// What earlier sync passes have found out.
-#[derive(Clone, Default)]
-struct State {
     /// The newest pending request of each node, by the UID of the request: the moment when the first table with this
     /// request had come, and what the request asks for. `None` until the request was read.
     seen: HashMap<String, (Instant, Option<Asked>)>,
-    /// When this controller last asked for a new list of servers.
+    /// When this controller last asked for a new list of servers. `None` means that it is allowed to ask at once.
     listed: Option<Instant>,
 }
 
-/// All requests, and what is needed to decide those that are pending.
+/// All certificate requests of kubelets, and the data that are needed to decide about the pending ones.
 #[derive(Default)]
 pub struct ObservedRequests {
     pub rows: Vec<SigningRow>,
@@ -92,24 +88,21 @@ impl Controller for KubeletCertificates {
 
 impl KubeletCertificates {
     pub fn new(server_cache_max_age: Duration) -> KubeletCertificates {
-        KubeletCertificates { server_cache_max_age, state: State::default() }
+        KubeletCertificates { server_cache_max_age, seen: HashMap::new(), listed: None }
     }
 
-    /// Reads all requests, and decides. Writes nothing.
+    /// Reads all certificate requests of kubelets, and decides which of them can be approved. Writes nothing.
     pub fn evaluate(
         &self,
         apis: &Apis,
         selection: &Selection,
     ) -> Result<PlannedRequests, CacheError> {
-        self.plan(apis, selection, &mut self.state.clone())
+        self.clone().plan(apis, selection)
     }
 
     /// Makes one sync pass. Returns its report and its plans.
     pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<RequestPlan>) {
-        let mut state = std::mem::take(&mut self.state);
-        let planned = self.plan(apis, selection, &mut state);
-        self.state = state;
-        let (observed, plans) = match planned {
+        let (observed, plans) = match self.plan(apis, selection) {
             Ok(planned) => planned,
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
@@ -128,14 +121,9 @@ impl KubeletCertificates {
 
     /// Reads all requests, and decides. The servers and nodes are read again when a request would be approved and what
     /// is known of them is too old for that.
-    fn plan(
-        &self,
-        apis: &Apis,
-        selection: &Selection,
-        state: &mut State,
-    ) -> Result<PlannedRequests, CacheError> {
+    fn plan(&mut self, apis: &Apis, selection: &Selection) -> Result<PlannedRequests, CacheError> {
         let rows = match apis.kube.signing_requests() {
-            Err(error) if error.is_forbidden() => return Ok(blocked(explained(&error))),
+            Err(error) if error.is_forbidden() => return Ok(blocked(signing_error(&error))),
             rows => rows?,
         };
         if rows.len() > REQUESTS_AT_MOST {
@@ -144,19 +132,19 @@ impl KubeletCertificates {
                  out who creates them (kubectl get csr), and delete them"
             )));
         }
-        let mut observed = observe(apis, selection, state, rows)?;
+        let mut observed = self.observe(apis, selection, rows)?;
         if observed.candidates.is_empty() {
             return Ok((observed, Vec::new()));
         }
         if selection.is_explicit() {
-            state.listed = None;
+            self.listed = None;
         }
-        observed.list_servers(apis, state, apis.refresh_period(RECHECK))?;
+        self.list_servers(apis, &mut observed, apis.refresh_period(RECHECK))?;
         let mut plans = observed.plans(apis, Duration::MAX);
         let would = plans.iter().filter(|plan| plan.has_writes());
         let names: Vec<String> = would.take(AT_ONCE).map(|plan| plan.node.name.clone()).collect();
         if !names.is_empty() {
-            observed.list_servers(apis, state, self.young())?;
+            self.list_servers(apis, &mut observed, self.young())?;
             observed.nodes = Some(apis.nodes.again(&names, INTERVAL / 2)?);
             plans = observed.plans(apis, self.young());
             for plan in plans.iter_mut().filter(|plan| plan.has_writes()).skip(AT_ONCE) {
@@ -167,72 +155,96 @@ impl KubeletCertificates {
         Ok((observed, plans))
     }
 
+    /// Reads the nodes in `selection`, and the newest pending certificate request of each of them.
+    fn observe(
+        &mut self,
+        apis: &Apis,
+        selection: &Selection,
+        rows: Vec<SigningRow>,
+    ) -> Result<ObservedRequests, CacheError> {
+        let seen_at = clock::now();
+        let known = std::mem::take(&mut self.seen);
+        let mut newest = newest(&rows);
+        newest.retain(|it| selection.names(it.node));
+        if newest.is_empty() {
+            return Ok(ObservedRequests::undecided(rows));
+        }
+        let nodes = selection.nodes(apis, INTERVAL / 2, RECHECK)?;
+        // A certificate request for a node that does not exist is left out here, so that its whole object is not read.
+        let names: HashSet<&str> = nodes.value.iter().map(|node| node.name()).collect();
+        newest.retain(|it| names.contains(it.node));
+        let (mut candidates, mut reads) = (Vec::new(), 0);
+        for NewestPending { node, row, approved, .. } in newest {
+            let (first_seen, mut content) = known.get(&row.uid).cloned().unwrap_or((seen_at, None));
+            if content.is_none() && reads < AT_ONCE {
+                reads += 1;
+                let request = apis.kube.signing_request(row)?;
+                content = request.map(|request| asked(&request, node));
+            }
+            self.seen.insert(row.uid.clone(), (first_seen, content.clone()));
+            let row = row.clone();
+            candidates.extend(content.map(|asked| PendingRequest {
+                row,
+                asked,
+                approved,
+                first_seen,
+            }));
+        }
+        Ok(ObservedRequests { rows, candidates, nodes: Some(nodes), servers: None })
+    }
+
+    /// Takes the cached list of servers, and reads a new list when a pending certificate request needs a newer one. So
+    /// that kubelets with many requests can't use up the rate limit, a new list is read only when the last one is long
+    /// enough ago: on average, at most one page in three seconds is read. When it is too early for a new list, the old
+    /// list stays, and the requests that need a newer one wait.
+    fn list_servers(
+        &mut self,
+        apis: &Apis,
+        observed: &mut ObservedRequests,
+        max_age: Duration,
+    ) -> Result<(), CacheError> {
+        let since = observed.candidates.iter().map(|candidate| candidate.first_seen).max();
+        let needs = needs(since, max_age);
+        let with_robot = apis.provider.dedicated().map(|_| PERIOD_WITH_ROBOT);
+        let period = apis.list_period().max(with_robot.unwrap_or_default());
+        let mut servers =
+            apis.servers(observed.servers.take(), &ServerNeeds::NONE, Urgency::Needed)?;
+        let may = self.listed.is_none_or(|last| clock::since(last) >= period);
+        if may && !servers.satisfy(&needs) {
+            self.listed = Some(clock::now());
+            servers = apis.servers(Some(servers), &needs, Urgency::Needed)?;
+        }
+        observed.servers = Some(servers);
+        Ok(())
+    }
+
     /// Returns the greatest age of a list of cloud servers from which a request is approved.
     fn young(&self) -> Duration {
         self.server_cache_max_age.max(Duration::from_secs(1))
     }
 }
 
-/// Reads the newest pending request of each selected node, and the nodes.
-fn observe(
-    apis: &Apis,
-    selection: &Selection,
-    state: &mut State,
-    rows: Vec<SigningRow>,
-) -> Result<ObservedRequests, CacheError> {
-    let seen_at = clock::now();
-    let known = std::mem::take(&mut state.seen);
-    let mut newest = newest(&rows);
-    newest.retain(|(node, ..)| selection.names(node));
-    if newest.is_empty() {
-        return Ok(ObservedRequests { rows, ..ObservedRequests::default() });
-    }
-    let nodes = selection.nodes(apis, INTERVAL / 2, RECHECK)?;
-    // A request for a node that does not exist is not read.
-    let names: HashSet<&str> = nodes.value.iter().map(|node| node.name()).collect();
-    newest.retain(|(node, ..)| names.contains(node));
-    let (mut candidates, mut reads) = (Vec::new(), 0);
-    for (node, row, approved) in newest {
-        let (first_seen, mut content) = known.get(&row.uid).cloned().unwrap_or((seen_at, None));
-        if content.is_none() && reads < AT_ONCE {
-            reads += 1;
-            let request = apis.kube.signing_request(row)?;
-            content = request.map(|request| asked(&request, node));
-        }
-        state.seen.insert(row.uid.clone(), (first_seen, content.clone()));
-        let row = row.clone();
-        candidates.extend(content.map(|asked| PendingRequest { row, asked, approved, first_seen }));
-    }
-    Ok(ObservedRequests { rows, candidates, nodes: Some(nodes), servers: None })
+/// The newest request of a node, which is pending. The node's kubelet waits for no other request.
+pub struct NewestPending<'a> {
+    pub node: &'a str,
+    pub row: &'a SigningRow,
+    /// The first request that the kubelet has made since the last decision about one of its requests. A kubelet makes a
+    /// new request every 15 minutes, so this one says since when the kubelet has waited.
+    pub first: &'a SigningRow,
+    /// The number of the node's requests that are approved.
+    approved: usize,
 }
 
 impl ObservedRequests {
+    /// Returns all requests without the data that a decision about them needs.
+    pub fn undecided(rows: Vec<SigningRow>) -> ObservedRequests {
+        ObservedRequests { rows, ..ObservedRequests::default() }
+    }
+
     /// Returns the newest request of this node. A pending request comes first.
     pub fn newest_of(&self, node: &str) -> Option<&SigningRow> {
         let of_node = self.rows.iter().filter(|row| row.node.as_deref() == Some(node));
         of_node.max_by_key(|row| (row.state == SigningState::Pending, row.created))
-    }
-
-    /// Lists the servers. All requests share the lists, and at most one page in three seconds is read for them. When it
-    /// is too early for a new list, the old one stays, and requests for which it is too old wait.
-    fn list_servers(
-        &mut self,
-        apis: &Apis,
-        state: &mut State,
-        max_age: Duration,
-    ) -> Result<(), CacheError> {
-        let since = self.candidates.iter().map(|candidate| candidate.first_seen).max();
-        let needs = needs(since, max_age);
-        let with_robot = apis.provider.dedicated().map(|_| PERIOD_WITH_ROBOT);
-        let period = apis.list_period().max(with_robot.unwrap_or_default());
-        let mut servers = apis.servers(self.servers.take(), &ServerNeeds::NONE, Urgency::Needed)?;
-        let may = state.listed.is_none_or(|last| clock::since(last) >= period);
-        if may && !servers.satisfy(&needs) {
-            state.listed = Some(clock::now());
-            servers = apis.servers(Some(servers), &needs, Urgency::Needed)?;
-        }
-        self.servers = Some(servers);
-        Ok(())
     }
 
     fn index<'a>(&'a self, apis: &'a Apis) -> Option<MatchIndex<'a>> {
@@ -240,8 +252,9 @@ impl ObservedRequests {
         Some(MatchIndex::new(&*apis.provider, nodes.value.as_slice(), servers.servers()))
     }
 
-    /// Makes the plan for a request. It waits when the list of servers was requested before the request was first seen,
-    /// or when the list is older than `max_age` and the request would be approved.
+    /// Makes the plan for a certificate request. Such a plan changes nothing, and the request waits for a new list of
+    /// servers, in two cases: the present list was requested before this program first saw the request, or the request
+    /// would be approved and the list is older than `max_age`.
     fn plan_one(
         &self,
         candidate: &PendingRequest,
@@ -269,8 +282,9 @@ fn needs(since: Option<Instant>, max_age: Duration) -> ServerNeeds {
     ServerNeeds { since, dedicated_since: since, ..ServerNeeds::max_age(max_age) }
 }
 
-/// Reads the request once more, decides again, and approves it. After a conflict this is repeated. Returns whether the
-/// request was approved.
+/// Reads the certificate request once more, decides again, and approves it if the decision is still to approve. When
+/// the request was changed at the same time by somebody else, all of this is repeated. Returns whether the request was
+/// approved.
 fn approve(
     apis: &Apis,
     observed: &ObservedRequests,
@@ -300,7 +314,8 @@ fn approve(
     })
 }
 
-/// Reports the outcome for a request, and writes the event of the node.
+/// Adds the outcome for a certificate request to the report of the sync pass. When the request was approved, or when
+/// there is an error or a problem, also writes an event about it on the node that made the request.
 fn note(apis: &Apis, report: &mut Report, plan: &RequestPlan, outcome: Result<bool, KubeError>) {
     let (object, node) = (plan.name(), plan.node.seen_by(NAME));
     report.planned += plan.changes.len();
@@ -317,34 +332,39 @@ fn note(apis: &Apis, report: &mut Report, plan: &RequestPlan, outcome: Result<bo
         }
         (Ok(false), None) => return report.note(object, Progress::Unchanged),
         (Ok(false), Some(why)) => why.clone(),
-        (Err(error), _) => Finding::warning(Reason::KubeletCertificatesBlocked, explained(&error)),
+        (Err(error), _) => {
+            Finding::warning(Reason::KubeletCertificatesBlocked, signing_error(&error))
+        }
     };
-    // A kubelet can make new requests all the time. The message is left out of the comparison, so that this is reported
-    // only every ten minutes for each node.
+    // A kubelet can make new requests all the time, and each can cause another message. So an empty text is passed in
+    // place of the message. The problem is then reported once in ten minutes for each node, and not once for each
+    // message.
     if apis.recorder.reported().is_due(node, why.reason, "", clock::now()) {
         publish_now(apis, node, &why, false);
     }
     report.fail(object, why.text().into_owned(), Some(why.reason));
 }
 
-/// Returns the newest pending request of each node, the oldest first, with the name of the node and the number of its
-/// approved requests. A kubelet waits only for its newest request, so a request is left out when somebody has decided
-/// about a newer one.
-fn newest(rows: &[SigningRow]) -> Vec<(&str, &SigningRow, usize)> {
+/// Returns the newest pending request of each node, the oldest first. A request is left out when somebody has decided
+/// about a newer one, because its kubelet does not wait for it.
+pub fn newest(rows: &[SigningRow]) -> Vec<NewestPending<'_>> {
     let mut of_nodes: BTreeMap<&str, Vec<&SigningRow>> = BTreeMap::new();
     for row in rows {
-        of_nodes.entry(row.node.as_deref().unwrap_or_default()).or_default().push(row);
+        if let Some(node) = &row.node {
+            of_nodes.entry(node).or_default().push(row);
+        }
     }
-    let mut newest = Vec::new();
-    for (node, rows) in of_nodes {
+    let newest = of_nodes.into_iter().filter_map(|(node, rows)| {
         let approved = rows.iter().filter(|row| row.is_approved()).count();
-        let (pending, decided): (Vec<&SigningRow>, Vec<&SigningRow>) =
+        let (mut pending, decided): (Vec<&SigningRow>, Vec<&SigningRow>) =
             rows.into_iter().partition(|row| row.state == SigningState::Pending);
-        let row = pending.into_iter().max();
-        let is_newest = |row: &&SigningRow| decided.iter().all(|it| it.created <= row.created);
-        newest.extend(row.filter(is_newest).map(|row| (node, row, approved)));
-    }
-    newest.sort_by_key(|(_, row, _)| *row);
+        let last = decided.iter().map(|row| row.created).max();
+        pending.retain(|row| Some(row.created) >= last);
+        let (first, row) = pending.iter().min().zip(pending.iter().max())?;
+        Some(NewestPending { node, row, first, approved })
+    });
+    let mut newest: Vec<NewestPending> = newest.collect();
+    newest.sort_by_key(|it| it.row);
     newest
 }
 
@@ -354,10 +374,6 @@ fn blocked(why: String) -> PlannedRequests {
     let mut plan = RequestPlan::new(object, "", RequestFacts::default());
     plan.obstacle = Some(Finding::warning(Reason::KubeletCertificatesBlocked, why));
     (ObservedRequests::default(), vec![plan])
-}
-
-fn explained(error: &KubeError) -> String {
-    if error.is_forbidden() { without_signing_rights(error) } else { error.to_string() }
 }
 
 /// Counts the requests in each state for the metrics.

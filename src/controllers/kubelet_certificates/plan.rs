@@ -24,10 +24,11 @@ pub const APPROVALS_OF_NODE: usize = 10;
 /// The plan for one certificate request.
 pub type RequestPlan = Plan<CertificateApproval, RequestFacts>;
 
-/// What a kubelet asks for, or why its request is not one that this program approves.
+/// What a kubelet asks for in its certificate request, or why its request is not one that this program approves.
 pub type Asked = Result<ServingRequest, String>;
 
-/// The write that approves a request. `server` is the server whose name and addresses prove it.
+/// The write that approves the certificate request `request`. `server` is the cloud server that proves the request,
+/// because it has the names and addresses for which the certificate is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "change", rename = "ApproveCertificate")]
 pub struct CertificateApproval {
@@ -42,7 +43,8 @@ pub struct RequestFacts {
     /// The names that the request asks for. The text says why the cloud does not prove the name, and is `None` for a
     /// proven name.
     pub names: Vec<(AltName, Option<&'static str>)>,
-    /// Why the request is not decided yet, e.g. because its node is not initialised. `None` when it is decided.
+    /// Why this controller has not decided about the request yet, e.g. because its node is not initialised. `None` when
+    /// it has decided.
     pub waits: Option<String>,
 }
 
@@ -53,7 +55,7 @@ pub struct PendingRequest {
     pub asked: Asked,
     /// How many requests of the node are approved already.
     pub approved: usize,
-    /// The moment when the first table with this request had come.
+    /// The moment when this process had first read a list of certificate requests that contains this request.
     pub first_seen: Instant,
 }
 
@@ -72,8 +74,8 @@ impl Write for CertificateApproval {
     }
 }
 
-/// Returns what the request asks for, if it has the form of a request of this node's kubelet. The error says what is
-/// different.
+/// Returns what a kubelet asks for in this certificate request. Returns an error that says what is wrong when the
+/// request does not have the form that the kubelet of this node uses.
 pub fn asked(request: &SigningRequest, node: &str) -> Asked {
     let (spec, user) = (request.spec(), format!("{NODE_USER}{node}"));
     let texts =
@@ -98,7 +100,8 @@ pub fn asked(request: &SigningRequest, node: &str) -> Asked {
     broken.map_or(Ok(content), |(_, why)| Err(why.to_owned()))
 }
 
-/// Makes the plan for the newest request of a node. A plan without a change leaves the request to people.
+/// Makes the plan for the newest certificate request of a node's kubelet. A plan without a change approves nothing: the
+/// request waits, or people must decide about it.
 pub fn plan(candidate: &PendingRequest, index: &MatchIndex) -> RequestPlan {
     let PendingRequest { row, asked, approved, .. } = candidate;
     let name = row.node.as_deref().unwrap_or_default();
@@ -141,8 +144,9 @@ pub fn plan(candidate: &PendingRequest, index: &MatchIndex) -> RequestPlan {
     plan
 }
 
-/// Returns why the cloud does not prove a name for the node, or `None` when it does. `proven` are the addresses of the
-/// node's server. The network address of an IPv6 network belongs to no machine.
+/// Returns the reason why the certificate request must not be approved because of this name (a DNS name or an IP
+/// address). `None` when the cloud proves that the name belongs to the node. `proven` are the addresses of the node's
+/// server. The first address of an IPv6 network is not accepted, because it belongs to no machine.
 fn why_not(name: &AltName, node: &str, proven: &[IpNet]) -> Option<&'static str> {
     match name {
         AltName::Dns(dns) if is_of_api_server(dns) => Some("it is a name of the API server"),
@@ -157,7 +161,9 @@ fn why_not(name: &AltName, node: &str, proven: &[IpNet]) -> Option<&'static str>
     }
 }
 
-/// Whether clients use this name for the API server. With kubeadm, one authority signs for it and for kubelets.
+/// Whether clients use this name for the API server. No kubelet may get a certificate for such a name: with kubeadm,
+/// the same authority signs the certificates of the API server and those of kubelets, so a kubelet could pretend to be
+/// the API server.
 fn is_of_api_server(dns: &str) -> bool {
     let dns = dns.to_ascii_lowercase();
     ["localhost", "kubernetes"].contains(&&*dns) || dns.starts_with("kubernetes.")

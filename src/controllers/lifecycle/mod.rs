@@ -135,8 +135,8 @@ impl LifecycleController {
         };
         read_for_taint(apis, &due, &mut facts, &mut self.off);
         self.forget(apis);
-        // In a project with many servers, reads with the usual pauses would use up the API calls that the rate limit
-        // allows, so all pauses are lengthened by the same factor.
+        // Each server is read again after a pause. With many servers, the usual pauses would lead to more API calls
+        // than the rate limit allows. All pauses are therefore lengthened by the same factor.
         let longest = apis.look_period(LONGEST_PAUSE);
         self.pauses.stretch = longest.div_duration_f64(LONGEST_PAUSE);
         let mut report = Report { outage: outage.map(Outage::from), ..Report::default() };
@@ -167,8 +167,8 @@ impl LifecycleController {
         (report, plans)
     }
 
-    /// Reads the nodes, and what the cloud says about the servers of those that must be checked. Notes in `off` what was
-    /// read about servers that are off, and how many nodes are ready.
+    /// Reads the nodes, and what the cloud says about the servers of the nodes that must be checked. Stores in `off`
+    /// which servers the cloud has reported as off, and how many nodes are ready.
     fn observe(
         &self,
         apis: &Apis,
@@ -237,7 +237,7 @@ impl LifecycleController {
         nodes.iter().filter(is_due).cloned().collect()
     }
 
-    /// Reports the outcome for a node, and sets the time of the next try.
+    /// Reports what was done for a node, or what has failed. Sets the time at which the node is examined next.
     fn note(
         &mut self,
         apis: &Apis,
@@ -289,7 +289,8 @@ impl LifecycleController {
     }
 }
 
-/// Whether the node is not ready, has the shutdown taint, or has our taint `out-of-service`.
+/// Whether the node is not ready, has the taint that says that its server is off, or has a taint `out-of-service` that
+/// this program has set.
 fn concerns_us(node: &KubeNode) -> bool {
     let is_ours = |taint: &Taint| taint.key == SHUTDOWN || is_own(taint);
     !node.is_ready() || node.spec.taints.iter().any(is_ours)

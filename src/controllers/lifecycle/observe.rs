@@ -24,9 +24,9 @@ const SEEN_AT_LEAST: usize = 2;
 /// answering, and no more of its servers are read.
 const FAILURES_AT_MOST: usize = 3;
 
-/// Returns what the cloud says about the servers of those `due` nodes that are not ready. `nodes` are all nodes of the
-/// cluster. When one of the two APIs (Cloud, Robot) does not answer, its error is returned beside the facts from the
-/// other API.
+/// Returns what the cloud says about the servers of the nodes that are not ready and must be checked now. `due` are the
+/// nodes that must be checked now, and `nodes` are all nodes of the cluster. When one of the two APIs (Cloud, Robot)
+/// does not answer, its error is returned beside the facts from the other API.
 pub(super) fn facts(
     apis: &Apis,
     nodes: &[Arc<KubeNode>],
@@ -114,8 +114,9 @@ impl Observation<'_> {
         if numbers.is_empty() {
             return Ok(found.facts);
         }
-        // A list of servers is read when it takes fewer calls than reading the servers one by one. The servers of all
-        // nodes that are not ready are counted for this, because each of them will have to be read soon.
+        // A list of servers is read when it takes fewer calls than reading the servers one by one. The comparison
+        // counts the servers of all nodes that are not ready, and not only those in `numbers`, because each of them
+        // will have to be read soon.
         let pages = apis.pages_around(&self.not_ready);
         let is_listed = numbers.len() > 2 * apis.pages_around(numbers)
             || self.not_ready.len() > pages.max(READ_AT_MOST);
@@ -149,8 +150,8 @@ impl Observation<'_> {
     ///
     /// In a project with many servers, the first read is only of those pages of the list on which the missing servers
     /// would be. `around` contains these pages when this sync pass has already read them. Afterwards the whole list is
-    /// read in two cases: these pages contain one of the missing servers after all, or they contain no server of any
-    /// other node.
+    /// read in two cases. In the first case, these pages contain one of the missing servers after all. In the second
+    /// case, they contain no server of any other node, so they do not prove that the token is one of the right project.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -262,8 +263,9 @@ impl FoundServers {
     }
 
     /// Stores the result of a call about one server: what the API said about it, that it does not exist, or that
-    /// nothing is known because the call failed. Stores nothing when the call was not sent, because few calls of the
-    /// rate limit remain. Returns an error when calls for other servers would fail as well.
+    /// nothing is known because the call failed. Stores nothing when the call was only put off, because few calls of
+    /// the API's rate limit are left. Returns an error when calls for further servers would fail, too, e.g. because the
+    /// rate limit is used up.
     fn note(
         &mut self,
         id: InstanceId,

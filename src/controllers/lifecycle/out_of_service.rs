@@ -27,8 +27,8 @@ const OWN_VALUE: &str = "ccm-from-scratch";
 /// the server is not locked. Within this time, no other node may have got the taint `out-of-service`.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
-/// How old the last read of the server can be when the taint `out-of-service` is planned. The request that sets the
-/// taint has a time limit of the same length.
+/// How old the last read of the server can be when the taint `out-of-service` is planned. An older read does not count,
+/// because the server may have been switched on since. The request that then sets the taint also ends within 8 seconds.
 const LAST_READ_MAX_AGE: Duration = Duration::from_secs(8);
 
 /// The texts of the rules that must be fulfilled before a node gets the taint `out-of-service`.
@@ -47,8 +47,8 @@ pub struct TaintRule {
     pub text: &'static str,
     /// Whether this condition for the taint `out-of-service` is fulfilled. `None` when it is not known yet.
     pub is_fulfilled: Option<bool>,
-    /// What was found when the rule was checked, e.g. `3 of 4` for the nodes that are ready. It is empty when the text
-    /// of the rule says all.
+    /// What was found when the rule was checked. It is a text such as `3 of 4 are` for the rule that at least half of
+    /// the nodes must be ready. The text is empty when there is nothing to add to the text of the rule.
     pub found: String,
 }
 
@@ -60,8 +60,9 @@ impl fmt::Display for TaintRule {
     }
 }
 
-/// What must be known to check the rules for the taint `out-of-service`. It is kept in memory only, so it is empty when
-/// the process starts.
+/// What this process knows about servers that are off, and about the number of ready nodes. From these facts it decides
+/// which nodes get the taint `out-of-service`. They are kept in memory only, so that the reads of servers are not known
+/// any more after a restart.
 #[derive(Clone, Debug)]
 pub struct OffServers {
     /// The setting `--node-out-of-service-after`, which is how long a server must be off before its node gets the taint
@@ -70,7 +71,7 @@ pub struct OffServers {
     /// The number of nodes in the cluster. The field `ready` says how many of them are ready.
     pub nodes: usize,
     pub ready: usize,
-    /// The moment at which the rules are checked.
+    /// The moment at which the conditions for the taint `out-of-service` are checked.
     pub now: Instant,
     /// The moment at which this process last set the taint `out-of-service` on any node. `None` when it has set none.
     pub last_taint: Option<Instant>,

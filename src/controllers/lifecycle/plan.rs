@@ -35,7 +35,8 @@ impl Fact {
         Fact::Exists { is_off: server.is_off, is_locked: server.is_locked }
     }
 
-    /// Whether the server, which is off, is locked. `None` when the server is not known to be off.
+    /// Whether a server that is off is locked, i.e. no action can be started on it. `None` when it is not known that
+    /// the server is off.
     pub(super) fn is_locked(&self) -> Option<bool> {
         match self {
             Fact::Exists { is_off: true, is_locked } => Some(*is_locked),
@@ -49,8 +50,9 @@ impl Fact {
 pub type LifecyclePlan = Plan<NodeChange, Vec<TaintRule>>;
 
 /// Makes the plan for a node that is not ready, or that has the taint `shutdown` or our taint `out-of-service`. `off`
-/// is what was read about servers that are off, and decides whether a node gets the taint `out-of-service`. When
-/// `guard` is set, the node is deleted only if the list of servers contains the server of another node.
+/// has the data that decides whether a node gets the taint `out-of-service`, e.g. since when its server is off. With
+/// `guard` (the setting `--node-deletion-guard`), a node is deleted only if the list of servers contains the server of
+/// another node. Such a server proves that the API token belongs to the right project.
 pub fn plan(
     node: &KubeNode,
     facts: &Facts,

@@ -225,8 +225,9 @@ fn by_prefix() -> Source {
     Source::server_because("labels", HCLOUD_INSTANCES_LABEL_PREFIXES)
 }
 
-/// Returns the keys and values in the annotation that lists the labels from the server. A pair that is not a valid
-/// label, or whose key has no prefix, is left out, because this controller never writes such a pair.
+/// Parses the annotation of a node that lists the labels which this program has copied from the server to the node, and
+/// returns their keys and values. A pair that is not a valid label, or whose key has no prefix, is left out, because
+/// this controller never writes such a pair.
 fn parse_owned(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.filter(|(key, value)| key.contains('/') && is_label_key(key) && is_label_value(value))

@@ -160,15 +160,6 @@ impl NodeController {
         apis.recorder.first(write)
     }
 
-    /// Plans the zone labels of the selected nodes, for `ccm node relabel`.
-    pub fn evaluate_relabelling(
-        &self,
-        apis: &Apis,
-        selection: &Selection,
-    ) -> Result<Relabelling, CacheError> {
-        Ok(Relabelling::of(&apis.kube, self.evaluate(apis, selection)?))
-    }
-
     /// Returns all nodes. A list that is younger than half of the sync interval is used again.
     pub fn nodes(
         &self,
@@ -355,8 +346,9 @@ impl NodeController {
         let is_made = applied.is_made();
         let last = applied.plan.as_ref();
         let is_blocked = last.is_some_and(|plan| plan.obstacle.is_some());
-        // An initialised node with an obstacle (a reason why something can't be done) gets no retry of its own. It is
-        // planned again when all nodes are next compared with their servers.
+        // An obstacle (a reason why the plan of a node can't be carried out) is a reason to try the node again soon
+        // only if the node is new, i.e. not initialised yet. An initialised node waits until all nodes are next
+        // compared with their servers.
         let is_new = last.is_some_and(|plan| is_uninitialized(&plan.node));
         let is_tried_again = !is_made || (is_blocked && is_new);
         if is_tried_again || !is_blocked {
@@ -397,9 +389,9 @@ impl NodeController {
     }
 
     /// Returns how old the list of complete Node objects may be. All nodes are compared with their servers once in each
-    /// period of `--node-status-update-frequency`. Before the next comparison is due, the list may be as old as this
-    /// period. When the comparison is due, the list must have been read after it became due, or at most one sync
-    /// interval before.
+    /// period of `--node-status-update-frequency`. Until the next comparison is due, the list may be as old as this
+    /// period. From then on, it must be newer: it must have been read at most one sync interval before the moment at
+    /// which the comparison became due.
     fn whole_max_age(&self, now: Instant) -> Duration {
         let frequency = self.settings.status_update_frequency;
         let since_last = self.schedule.compared.map(|last| now.duration_since(last));
@@ -443,7 +435,8 @@ const STATES: [&str; 7] =
 
 /// Counts the nodes in each state for the metrics.
 fn count_states(nodes: &[Arc<KubeNode>], provider: &dyn Provider, backoff: &Backoff) {
-    // The states are tested in this order. A node is counted only in the first state that fits.
+    // A node can fit several of the states. They are tested in this order, and a node is counted only in the first
+    // state that it fits.
     let state = |node: &KubeNode| match node {
         _ if has_foreign_id(node, provider) => "foreign",
         _ if is_uninitialized(node) && backoff.has_failed(&node.metadata.uid) => "unmatched",

@@ -64,10 +64,24 @@ impl ServerMatch {
     pub fn is_off(&self) -> bool {
         matches!(self, ServerMatch::Matched(instance, _) if instance.is_off)
     }
+
+    /// Returns what connects the node with a server, when this program only uses the node as a target.
+    pub fn foreign(&self) -> Option<&ForeignMatch> {
+        match self {
+            ServerMatch::TargetOnly(found) => Some(found),
+            _ => None,
+        }
+    }
+
+    /// Whether the node is of another provider and can be a target.
+    pub fn is_target_only(&self) -> bool {
+        self.foreign().is_some_and(|found| found.obstacle.is_none())
+    }
 }
 
-/// Makes the plans for all nodes. `servers` are all servers. When a new node has no matching server, and has not been
-/// ready since before the time `overdue`, its plan says that the machine of the node probably does not exist any more.
+/// Makes the plans for all nodes. `servers` are all servers. A new node can have no matching server and not be ready.
+/// When it has been so since before the time `overdue`, its plan says that the machine of the node probably does not
+/// exist any more.
 pub fn plan<'a, N: Borrow<KubeNode>>(
     nodes: &'a [N],
     servers: impl Into<Servers<'a>>,
@@ -80,8 +94,9 @@ pub fn plan<'a, N: Borrow<KubeNode>>(
     nodes.map(plan).collect()
 }
 
-/// Makes the plan for one node, as it is now. `index` contains all nodes and servers, because other nodes can name the
-/// same server.
+/// Makes the plan for one node. `index` contains all nodes and servers, because another node can name the same server.
+/// When a new node has no server, and has not been ready since a time before `overdue`, the plan reports that the
+/// node's machine probably does not exist any more.
 pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp) -> NodePlan {
     let provider = index.provider;
     let facts = NodeFacts { node: node.clone(), ..NodeFacts::default() };
@@ -137,8 +152,8 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
 }
 
 impl NodePlan {
-    /// Returns a plan without changes that shows this server. Commands display such plans when Kubernetes does not
-    /// answer and no node is known.
+    /// Returns a plan without changes, which is about this server and not about a node. Commands show such plans when
+    /// Kubernetes does not answer, so that the nodes are not known.
     pub fn of_server(instance: &Instance) -> NodePlan {
         let object = ObjectReference::without_namespace("Server", &instance.name, instance.id);
         let external = instance.public_ipv4.iter();
@@ -160,9 +175,9 @@ impl NodePlan {
         self.fields().filter(|field| field.have != field.want)
     }
 
-    /// Returns the conditions that the lists of servers must fulfil before this plan is carried out, e.g. their
-    /// greatest age. `young` is the greatest age of a list from which a write is planned, `begun` is the start of the
-    /// sync pass, and `first_seen` is the time when the node was seen for the first time.
+    /// Returns what the lists of servers must fulfil before this plan is carried out, e.g. how old they may be. `young`
+    /// is how old the list may be when the plan has writes. `begun` is the start of the sync pass, and `first_seen` is
+    /// the time when this program first saw the node.
     pub(super) fn needs(
         &self,
         young: Duration,
@@ -214,7 +229,8 @@ impl NodePlan {
         needs
     }
 
-    /// Makes the plan for a node of another provider. Nothing is ever written to it.
+    /// Makes the plan for a node of another provider whose server was found by name and address. The server can be a
+    /// target of load balancers, and nothing is written to the node.
     fn target_only(&mut self, found: ForeignMatch) {
         let finding = found.obstacle.clone().unwrap_or_else(|| {
             let server = found.named.first().map(|it| format!("{} ({})", it.name, it.id));
@@ -305,11 +321,11 @@ impl NodePlan {
         });
     }
 
-    /// Returns the finding (a message for the operator) that the machine of this node probably does not exist any more.
-    /// k8s.io/cloud-provider deletes such a node, because no server has the name of the node. Names are not certain
-    /// enough for that, so this program only reports the node. The new finding replaces `finding`, so that one problem
-    /// is reported once. The message contains the time since which the node is not ready, and not a duration, because
-    /// each new message would be a new event.
+    /// Returns a finding (a message for the operator) which says that the machine of this node, which has no provider
+    /// ID, probably does not exist any more. k8s.io/cloud-provider would delete the node, because no server has the
+    /// node's name. This program only reports it, because a name is not a certain proof. The new finding contains the
+    /// text of `finding` and replaces it, so that the problem is reported only once. It names the time since which the
+    /// node is not ready. A duration would change the message each time, and each new message would become a new event.
     fn left_over(&self, finding: &Finding, since: Timestamp) -> Finding {
         let (name, why) = (self.node.name(), &finding.message);
         let delete = shell_command(DELETE_NODE, &[&name]);
@@ -320,8 +336,8 @@ impl NodePlan {
         Finding::warning(Reason::PossibleNodeDeletion, message)
     }
 
-    /// Adds a finding (a message for the operator). When the node is not initialised yet, the finding also becomes the
-    /// obstacle of the plan (the reason why nothing is written).
+    /// Adds a finding (a message for the operator) to the plan. When the node is not initialised yet, the finding
+    /// becomes the obstacle of the plan instead, i.e. the reason why nothing is written to the node.
     fn block_if_new(&mut self, finding: Finding) {
         if is_uninitialized(&self.node) {
             self.obstacle = Some(finding);
@@ -357,8 +373,8 @@ impl NodePlan {
         }
     }
 
-    /// Compares the zone labels of an initialised node with those of a new node. The labels are not planned, because
-    /// only the command `ccm node relabel` changes them.
+    /// Compares the zone labels of an initialised node with those that a new node would get, and reports a difference.
+    /// Plans no change of these labels, because only the command `ccm node relabel` changes them.
     fn note_zone(&mut self, instance: &Instance, by: MatchedBy, instances: &dyn Instances) {
         let is_being_deleted = self.node.metadata.deletion_timestamp.is_some();
         if by != MatchedBy::ProviderId || is_uninitialized(&self.node) || is_being_deleted {
@@ -474,7 +490,8 @@ impl NodePlan {
     fn set_addresses(&mut self, wanted: Vec<Sourced<NodeAddress>>) {
         self.address_fields = address_fields(&self.node.status.addresses, &wanted);
         let description = describe(&self.address_fields);
-        // The addresses are not written when only their order differs.
+        // The description is empty when the present and the desired addresses are the same, or differ only in their
+        // order. Then nothing is written.
         if !description.is_empty() {
             let addresses = wanted.into_iter().map(|address| address.value).collect();
             self.changes.push(NodeChange::SetAddresses { addresses, description });
@@ -486,7 +503,7 @@ impl NodePlan {
         let have = &node.spec.provider_id;
         let present = (!have.is_empty()).then(|| have.clone());
         let wanted = match &present {
-            // The provider ID is immutable once it is set.
+            // A provider ID can't be changed once it is set, so the node keeps it.
             Some(id) => Sourced::new(id.clone(), Source::Kept),
             None => metadata.provider_id.clone(),
         };
@@ -513,9 +530,9 @@ impl NodePlan {
     }
 
     /// Plans one write that sets all labels and annotations of the node which differ from the desired ones. The write
-    /// also sets `provider_id` and `taints`, if they are given. `taints` does not contain the taint `uninitialized`, so
-    /// the write removes it. Each label, each annotation and that taint is added to `other_fields`, which commands
-    /// show.
+    /// also sets `provider_id` and `taints`, if they are given. The list `taints` lacks the taint `uninitialized`, so a
+    /// write with this list removes the taint. Each label, each annotation and this taint are also added to
+    /// `other_fields`, the list of fields that commands show to users.
     fn update(
         &mut self,
         wanted: Vec<desired::WantedLabel>,
@@ -615,7 +632,8 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
     fields
 }
 
-/// Returns a description of the write that changes all fields with a difference between present and desired value.
+/// Returns a description of the write that changes the fields of a node, e.g. its labels and addresses. Fields whose
+/// present value is the desired value are not described.
 pub(super) fn describe(fields: &[Field]) -> Description {
     let described = |field: &Field| {
         let name = &field.field;

@@ -1,8 +1,9 @@
 //! Plans and makes the change of the zone labels of initialised nodes, for the command `ccm node relabel`. The daemon
 //! never makes this change.
 //!
-//! A changed label can cut a volume off, because the node affinity of a PersistentVolume can't be changed. So nothing is
-//! written while such a volume exists, or while it is not known whether one exists.
+//! After the change, a PersistentVolume could be unusable on its node: the volume's node affinity can require the
+//! previous label, and this affinity can't be changed. So nothing is written while such a volume exists, or while it is
+//! not known whether one exists.
 
 use super::plan::{NodePlan, ServerMatch, describe};
 use super::zone::ZONE_KEYS;
@@ -19,19 +20,22 @@ pub struct Relabelling {
     pub dependents: Vec<Dependent>,
 }
 
-/// An object whose rules allow a planned node now and not afterwards.
+/// An object that the change of zone labels affects. Its rules, e.g. a node affinity, allow one of the nodes now, but
+/// do not allow this node any more after the change.
 pub struct Dependent {
-    /// The object, e.g. `pod/shop/db-0`, or the kind of the objects that are counted or could not be read.
+    /// The object, e.g. `pod/shop/db-0`. When the entry stands for all objects of a kind, because there are too many to
+    /// list or because they could not be read, this is the kind, e.g. `pods`.
     pub object: String,
-    /// What the change means for the object.
+    /// What the planned change of the node's labels means for this object, as text for users.
     pub why: String,
-    /// Whether nothing must be written because of this object.
+    /// Whether the plans must not be carried out because of this object.
     pub is_obstacle: bool,
 }
 
 impl Relabelling {
-    /// Whether there is something to write, and nothing prevents it. A volume prevents it, and so does an API that did
-    /// not answer.
+    /// Whether the zone label of at least one node must be changed, and nothing forbids the change. It is forbidden
+    /// when a PersistentVolume depends on the present label, when the objects that may depend on it could not be read,
+    /// or when the API did not say on which server a node runs.
     pub fn may_be_written(&self) -> bool {
         let is_unclear = |plan: &NodePlan| plan.server == ServerMatch::Unclear;
         self.plans.iter().any(NodePlan::has_writes)
@@ -40,14 +44,15 @@ impl Relabelling {
     }
 
     /// Turns the plans of a sync into those of `ccm node relabel`, and reads which objects depend on the present labels.
-    pub(super) fn of(kube: &KubeClient, plans: Vec<NodePlan>) -> Relabelling {
+    pub fn of(kube: &KubeClient, plans: Vec<NodePlan>) -> Relabelling {
         let plans: Vec<NodePlan> = plans.into_iter().map(relabelled).collect();
         let dependents = dependents(kube, &plans);
         Relabelling { plans, dependents }
     }
 
-    /// Carries out the plans, several nodes at a time, unless something prevents it. No other node is begun after the
-    /// first failure. Returns the plans of the nodes that were begun.
+    /// Writes the zone labels that the plans contain, for several nodes at a time. Writes nothing unless
+    /// [`Relabelling::may_be_written`] is true. After the first failure, no further node is begun. Returns the plans of
+    /// the nodes that were begun.
     pub fn apply(&self, apis: &Apis, controller: &'static str) -> (Report, Vec<NodePlan>) {
         let plans = if self.may_be_written() { &self.plans[..] } else { &[] };
         let write = |plan: &NodePlan| {
@@ -68,8 +73,9 @@ impl Relabelling {
     }
 }
 
-/// Turns the plan of a sync into the plan of `ccm node relabel`, which changes only the zone labels. When the node has
-/// no zone labels to compare, the findings of the sync say why.
+/// Turns the plan of a sync into the plan of `ccm node relabel`, which changes only the zone labels. When it is not
+/// known which zone labels the node should have, the messages of the sync's plan stay in the result, because they say
+/// why.
 fn relabelled(mut plan: NodePlan) -> NodePlan {
     plan.changes.clear();
     plan.address_fields.clear();
@@ -96,8 +102,9 @@ fn relabelled(mut plan: NodePlan) -> NodePlan {
     plan
 }
 
-/// Returns the plan for the node as it is now, after another program has changed the node. The dependent objects were
-/// read for the earlier labels, so the plan is only right while no label has changed.
+/// Another program has changed the node after `plan` was made. Returns the same plan for the node as it is now. Returns
+/// an error when a label of the node has changed, because the objects that depend on the labels (e.g. pods and volumes)
+/// were searched for the earlier labels.
 fn with_version_of(plan: &NodePlan, node: &KubeNode) -> Result<NodePlan, &'static str> {
     let (before, now) = (&plan.node.metadata, &node.metadata);
     let is_same = before.labels == now.labels && now.deletion_timestamp.is_none();
@@ -105,8 +112,9 @@ fn with_version_of(plan: &NodePlan, node: &KubeNode) -> Result<NodePlan, &'stati
     is_same.then(plan).ok_or("its labels were changed after the plan was made; repeat the command")
 }
 
-/// The kinds of objects that are read: the word for an object, what the change means for it, and whether it prevents the
-/// change.
+/// The kinds of objects that can depend on the zone labels of nodes, and are read before `ccm node relabel` changes
+/// these labels. Each row has the kind, the word for an object of this kind, whether such an object forbids the change,
+/// and what the change means for the object.
 #[rustfmt::skip] // A row has the kind, the word and the answer, and then the text.
 const READ: [(PlacedKind, &str, bool, &str); 3] = [
     (PlacedKind::VOLUMES, "persistentvolume", true,
@@ -117,7 +125,8 @@ const READ: [(PlacedKind, &str, bool, &str); 3] = [
         "it requires a present zone label; if it runs it goes on, but it can't be scheduled to these nodes again"),
 ];
 
-/// What follows when the objects of a kind could not be read.
+/// The end of the message about a kind of objects (volumes, DaemonSets or pods) that could not be read. It says that
+/// nothing is written, and what the user can do.
 const UNREAD: &str =
     "Nothing is written: use an account that may list all persistentvolumes, daemonsets and pods";
 
@@ -145,7 +154,8 @@ fn dependents(kube: &KubeClient, plans: &[NodePlan]) -> Vec<Dependent> {
     all
 }
 
-/// Whether the object's rules allow the node of the plan now, and do not allow it after the plan was carried out.
+/// Whether the object's rules, e.g. a node affinity, allow the node with its present labels, and would not allow it
+/// with the zone labels that the plan gives it.
 fn depends_on(object: &PlacedObject, plan: &NodePlan) -> bool {
     let now = |key: &str| plan.node.metadata.labels.get(key);
     let wanted = plan.other_fields.first().and_then(|field| field.want.as_deref());

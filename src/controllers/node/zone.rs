@@ -1,4 +1,4 @@
-//! Compares the zone labels of an initialised node with those of a new node.
+//! Compares the zone labels of an initialised node with the zone labels that a new node on the same server would get.
 
 use crate::kube::KubeNode;
 use crate::provider::{Field, TopologyLabel, ZoneValues};
@@ -10,9 +10,11 @@ pub(super) const ZONE_KEYS: [&str; 2] =
 /// The zone labels of an initialised node, compared with those of a new node on the same server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneState {
-    /// The beta label and the stable label, each with its present value and the value for a new node.
+    /// The beta label and the stable label. Each entry has the value that the node has now, and the value that a new
+    /// node on the same server would get.
     pub fields: [Field; 2],
-    /// The reason why `ccm node relabel` does not change the labels although they differ.
+    /// The reason why `ccm node relabel` does not change the zone labels, although they differ from those of a new
+    /// node. `None` means that it changes them, or that they do not differ.
     pub stays: Option<String>,
 }
 

@@ -164,8 +164,8 @@ fn report_findings(apis: &Apis, synced: &Synced) {
         }
     }
     publish(apis, plan.object.seen_by(component), &plan.findings);
-    // An empty UID means that no plan was made, so the state of the Network is not known. The metrics then keep their
-    // last values.
+    // An empty UID in the plan means that nothing was read and planned, so the state of the Network is not known. The
+    // metrics then keep their last values.
     if !plan.object.uid.is_empty() {
         measure(synced);
     }

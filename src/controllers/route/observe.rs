@@ -74,7 +74,7 @@ pub struct RouteController {
     pub(super) is_interrupted: bool,
 }
 
-/// The data that were read for a plan, and the plan.
+/// A plan for the routes of the private Network, and the data from which it was made.
 pub(super) struct ObservedRoutes {
     pub(super) plan: RoutePlan,
     pub(super) network: cache::View<Network>,
@@ -83,7 +83,8 @@ pub(super) struct ObservedRoutes {
     pub(super) complete: Instant,
 }
 
-/// How old the API answers may be from which a plan is made, and how urgent the API calls for new answers are.
+/// The greatest age of each answer of an API from which a plan is made, and how urgent the calls are that replace older
+/// answers.
 pub(super) struct Ages {
     pub(super) network: Duration,
     pub(super) instances: Duration,
@@ -134,14 +135,16 @@ impl RouteController {
         if !observed.plan.needs_all_servers() {
             return Ok(observed);
         }
-        // The servers are listed again, but the network is not read again. The list of servers is then newer than the
-        // network, so it contains every server to which a route of the network leads.
+        // The servers are listed again, but the network is not read again. A route is deleted when no listed server has
+        // the address of its gateway. So the list of servers must be newer than the network: an older list could lack a
+        // server that was created, with its route, after the list.
         ages.network = Duration::MAX;
         ages.instances = observed.network.time_in_use();
         self.observe(apis, &nodes, &ages)
     }
 
-    /// Reads the network and the servers, and makes a plan for the given nodes.
+    /// Reads the network and the servers, unless cached answers are new enough according to `ages`. Then makes a plan
+    /// for the routes of the given nodes.
     pub(super) fn observe(
         &self,
         apis: &Apis,
@@ -185,8 +188,8 @@ impl RouteController {
         let now = clock::now();
         let poll = Poll {
             table_max_age: self.interval() / 2,
-            // The node controller reads complete Node objects more often than this. While it runs, its Node objects are
-            // used, and none are read for the routes alone.
+            // The node controller reads complete Node objects more often than `COMPARE_PERIOD * 2`. While it runs, its
+            // Node objects are used, and none are read for the routes alone.
             whole_max_age: COMPARE_PERIOD * 2,
             metadata_max_age: Some(METADATA_MAX_AGE),
         };
@@ -195,8 +198,8 @@ impl RouteController {
         let is_ours = |node: &KubeNode| server_of(node, provider).is_some();
         let has_pods = |node: &Arc<KubeNode>| !node.spec.pod_cidrs.is_empty() && is_ours(node);
         if !nodes.iter().any(has_pods) {
-            // No node on a server of this cloud has a pod CIDR, so no node seems to need a route. This can be a
-            // mistake, so nothing is compared and no route is deleted.
+            // No node on a server of this cloud has a pod CIDR, so every route would seem to be unneeded. It is more
+            // probable that something is wrong in the cluster. So nothing is compared, and no route is deleted.
             return Ok(None);
         }
         let is_time = self.schedule.is_comparison_due(COMPARE_PERIOD, now);

@@ -32,11 +32,12 @@ pub struct Inputs<'a> {
     pub cluster_cidrs: &'a [IpNet],
     /// The existing routes that nodes of this cluster have needed in earlier plans.
     pub remembered: &'a HashSet<Route>,
-    /// Whether needed routes have been blocked for some time by routes that may belong to another cluster.
+    /// Whether needed routes have been blocked for some minutes by routes that may belong to another cluster. If so,
+    /// the condition `NetworkUnavailable` of the nodes with blocked routes becomes `True`.
     pub is_in_doubt_for_long: bool,
 }
 
-/// The routes that one node needs, and what is known about its server.
+/// The routes that one node needs, and the data about the node's server that decide whether they can be made.
 struct DesiredRoutes {
     /// The plan for the node. When a route of the node can't be made, the field `obstacle` of the plan says why.
     plan: NodeRoutePlan,
@@ -51,8 +52,8 @@ struct DesiredRoutes {
     gateway: Option<Ipv4Addr>,
     /// The node's IPv4 pod CIDRs that are within `--cluster-cidr`.
     cidrs: Vec<Ipv4Net>,
-    /// Whether the pod CIDRs of the node are set and valid. Otherwise the node may need any route to its server, so no
-    /// such route is deleted.
+    /// Whether the pod CIDRs of the node are set and valid. If they are not, it is not known which routes the node
+    /// needs. No route that leads to the node's server is then deleted.
     is_settled: bool,
     /// Whether the node has an IPv6 pod CIDR. No route leads to this CIDR, because the network supports only IPv4
     /// routes.
@@ -193,9 +194,9 @@ impl<'a> Planner<'a> {
         planner
     }
 
-    /// Decides which node gets the route to each destination that several nodes need. A node whose route already exists
-    /// comes first. Then comes a node whose server does not belong to another node, then a node that is not being
-    /// deleted, and then the first node by name.
+    /// Several nodes can need a route to the same destination. This function decides which of them gets it, by these
+    /// rules in this order: the node's route already exists in the Network, the node's server belongs to no other node,
+    /// the node is not being deleted, and the node's name comes first in the alphabet.
     fn accept(&mut self) {
         let mut wanted = Vec::new();
         for (place, desired) in self.desired.iter_mut().enumerate() {
@@ -294,7 +295,7 @@ impl<'a> Planner<'a> {
             && self.foreign_at(route.destination).is_none()
     }
 
-    /// Returns the name of a node whose pod CIDR overlaps this range, and whose provider ID names no cloud server.
+    /// Returns the name of a node whose pod CIDR overlaps the range `net`, and whose provider ID names no cloud server.
     /// `None` when there is no such node.
     fn foreign_at(&self, net: Ipv4Net) -> Option<&'a str> {
         self.foreign.iter().find(|(theirs, _)| overlap(*theirs, net)).map(|(_, name)| *name)
@@ -313,13 +314,13 @@ impl<'a> Planner<'a> {
     /// belong to which cluster.
     ///
     /// A needed route that nothing blocks is still added, because an addition does no harm. A blocking route is
-    /// replaced only when it is certain that the Network belongs to this cluster. The existence of a needed route alone
-    /// is no proof, because this program may itself have added the route while this was uncertain.
+    /// replaced only when it is certain that the Network belongs to this cluster. A needed route that exists in the
+    /// Network is no proof of that, because this program may have added the route itself.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
-        // `ours` are the routes for which this controller is responsible. Some of them may belong to another cluster,
-        // namely those that lead to an existing server which no node names, if no node needed the route in an earlier
-        // plan. These routes are called `theirs`.
+        // `ours` are the routes for which this controller is responsible. `theirs` are those of them that may belong to
+        // another cluster: each leads to an existing server that no node of this cluster names, and no node of this
+        // cluster has needed it in an earlier plan.
         let ours = network.routes.iter().filter(|route| self.is_ours(route));
         let theirs = ours.filter_map(|route| {
             let server = *self.servers.get(&route.gateway)?;
@@ -484,9 +485,9 @@ impl<'a> Planner<'a> {
         let says = desired.plan.node.condition(NETWORK_UNAVAILABLE);
         match desired.plan.obstacle {
             _ if desired.cidrs.is_empty() => None,
-            // While a needed route is blocked by a route that may belong to another cluster, a condition that is
-            // missing or `False` stays as it is. If it were written as `False` now, the next plan would wrongly take it
-            // as proof that the Network belongs to this cluster.
+            // While a needed route in the Network is blocked by a route that may belong to another cluster, the
+            // condition `NetworkUnavailable` is not written as `False`. It stays as it is if it is missing or `False`.
+            // Otherwise the next plan would take the value `False` as proof that the Network belongs to this cluster.
             None if self.is_in_doubt && matches!(says, None | Some("False")) => None,
             None => Some(false),
             // The list of servers does not contain the node's server. The lifecycle controller decides whether the node
@@ -522,8 +523,9 @@ impl<'a> Planner<'a> {
             let fix = "delete routes that are not needed, or use an overlay network";
             findings.push(Finding::warning(Reason::RouteLimitNear, why).with_fix(fix));
         }
-        // When a node's server is not in the network, stale routes (routes to a server without a node) to the node's
-        // pods are not reported. The message about the node itself already says more.
+        // When the server of a node is not in the Network, the node's own finding (a message for the operator) already
+        // says so. Stale routes (routes to a server that belongs to no node) that lead to the pod CIDRs of this node
+        // are therefore not reported.
         let lost = self.desired.iter().filter(|desired| desired.gateway.is_none());
         let lost: Vec<&Ipv4Net> = lost.flat_map(|desired| &desired.cidrs).collect();
         let is_lost = |row: &RouteRow| lost.iter().any(|net| overlap(**net, row.destination));

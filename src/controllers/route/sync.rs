@@ -28,8 +28,8 @@ const PLANS_AT_MOST: u32 = 40;
 /// route.
 const ADDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// A route is deleted only if the data of its plan were read at most this long ago. If the setting
-/// `HCLOUD_SERVER_CACHE_MAX_AGE` is shorter, it is used instead.
+/// A route is deleted only if the data of its plan were read at most this long ago. If the time in the setting
+/// `HCLOUD_SERVER_CACHE_MAX_AGE` is shorter, that time is the limit.
 const DELETES_WITHIN: Duration = Duration::from_secs(10);
 
 /// The result of a sync of the Network's routes.
@@ -63,8 +63,8 @@ pub(super) struct RouteSync<'a> {
     mute: Option<CacheError>,
     /// The changes that the cloud refused, each with the error. They are not tried again in this sync.
     refused: Vec<(RouteChange, provider::ProviderError)>,
-    /// The destinations whose route this sync has deleted or may have deleted. A deletion whose outcome is not known
-    /// counts.
+    /// The destinations whose route this sync has deleted, or may have deleted because the API did not say whether the
+    /// deletion has succeeded.
     deleted: HashSet<Ipv4Net>,
     /// The error that has ended the sync early: an API did not answer, or this process is not allowed to write any
     /// more. `None` means that there was no such error.
@@ -119,8 +119,8 @@ impl<'a> RouteSync<'a> {
         let mut observed = self.controller.observe_all(self.apis, Duration::ZERO)?;
         let (plan, network) = (&mut observed.plan, &observed.network.value);
         self.controller.memory.note_routes(plan, network);
-        // When a refused change is missing in the new plan, it is not needed any more, e.g. because another program has
-        // made it. It then no longer counts as refused.
+        // A change that the cloud has refused is no longer needed when the new plan does not contain it, e.g. because
+        // another program has made it. It is then removed from the refused changes.
         self.refused.retain(|(change, _)| plan.changes.contains(change));
         for (change, error) in &self.refused {
             plan.block(change, error);
@@ -161,8 +161,9 @@ impl<'a> RouteSync<'a> {
             } else {
                 ADDS_WITHIN
             };
-            // When a plan is too old, its changes must not begin any more. Only the changes for the first destination
-            // can begin at any time. Otherwise, with a slow API, no change would ever be made.
+            // The changes for the first destination can begin at any time. Those for the other destinations must begin
+            // soon after the data of the plan were read, because the plan may be wrong later. Without the exception for
+            // the first destination, no change would ever be made when the API is slow.
             let begins_by = (place > 0).then_some(complete + within);
             let object = changes[0].object();
             let writes = changes.iter().map(|change| cloud.change(change.clone()));
@@ -288,8 +289,8 @@ impl<'a> RouteSync<'a> {
             made.push((object, change.json()));
         }
         for (change, error) in self.refused {
-            // When the addition of a node's route was refused, the plan of the node has the error in `obstacle`. The
-            // loop below reports this error, so it is not reported here a second time.
+            // When the cloud has refused to add a node's route, the field `obstacle` of the node's plan has this error.
+            // The loop over the nodes below reports it. It must not be reported twice, so it is left out here.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
             if change.is_deletion || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);

@@ -24,8 +24,9 @@ pub struct RouteFacts {
     /// The plans for the nodes that need a route, or about which there is a message for the operator, sorted by the
     /// name of the node.
     pub nodes: Vec<NodeRoutePlan>,
-    /// Whether a needed route is blocked by an existing route that may belong to another cluster. The plan then adds the
-    /// other needed routes first, and the next plan decides about the blocked one again.
+    /// Whether an existing route, which may belong to another cluster, has the place of a route that a node needs. This
+    /// plan then only adds the needed routes that nothing blocks. The next plan decides whether the blocking route is
+    /// replaced.
     pub is_in_doubt: bool,
 }
 
@@ -158,8 +159,8 @@ impl RoutePlan {
 }
 
 impl RouteRow {
-    /// Returns the state that the destination would have if the routes of the network were exactly `routes`. Returns
-    /// `None` when the route to the destination was deleted and no node needs one.
+    /// Returns the state of the destination, e.g. `Missing`, if the routes of the network were exactly `routes`.
+    /// Returns `None` when the route to the destination was deleted and no node needs one.
     pub(super) fn state_with(&self, routes: &HashSet<Route>) -> Option<State> {
         let lacks = |route: Route| !routes.contains(&route);
         match (self.have, self.want) {
@@ -178,8 +179,8 @@ impl State {
 }
 
 impl NodeRoutePlan {
-    /// Plans the write that sets the condition `NetworkUnavailable` of the node, if it has another value than it must
-    /// have.
+    /// Plans the write that gives the condition `NetworkUnavailable` of the node the value that it must have. Plans no
+    /// write when the condition has this value already.
     pub(super) fn set_condition(&mut self) {
         self.version = self.node.metadata.resource_version.clone();
         let says = self.node.condition(NETWORK_UNAVAILABLE);
@@ -202,9 +203,9 @@ mod tests {
         let (old, new) = (route("10.0.0.9"), route("10.0.0.2"));
         let (has_old, wants_new) = (Some(old), Some(new));
         let [ok, missing] = [State::Ok, State::Missing].map(Some);
-        // Each case has the state that the plan shows for a destination, the route to it that existed when the plan was
-        // made, and the route that is needed. The array has the states that are expected when the Network contains, at
-        // a later time, only the old route, no route, or only the new route.
+        // Each case begins with a plan for one destination: the state of the route, the route that exists, and the
+        // route that the node needs. After that, the Network changes. The array has the expected states when it then
+        // contains only the old route, no route, or only the new route.
         let cases = [
             (State::WrongGateway, has_old, wants_new, [Some(State::WrongGateway), missing, ok]),
             (State::Blackhole, has_old, None, [Some(State::Blackhole), None, None]),

@@ -21,8 +21,8 @@ const CALLS_OF_A_CHANGE: f64 = 5.0;
 
 #[derive(Default)]
 pub(super) struct Admission {
-    /// The share of API calls of each namespace, by the name of the namespace. A share that is full and unused is
-    /// removed.
+    /// How many API calls the Services of each namespace may still cause, by the name of the namespace. An entry is
+    /// removed when nothing uses it and all of these calls are available again.
     shares: HashMap<String, Arc<CallShare>>,
     /// The Services that want a load balancer, by UID. A new Service is not added while its namespace has used up its
     /// share of API calls.
@@ -30,8 +30,8 @@ pub(super) struct Admission {
     /// The Services with a change that waits, because their namespace has used up its share of API calls, by UID. The
     /// value is the time at which the wait began.
     waiting: HashMap<String, Instant>,
-    /// How many more changes the Services of each namespace can begin before the Services are listed the next time.
-    /// This depends on how many API calls the namespace may still make.
+    /// For each namespace, how many more changes its Services can begin before the Services are listed the next time.
+    /// The number is computed from the API calls that ccm still allows the namespace.
     rooms: HashMap<String, usize>,
     has_looked: bool,
 }
@@ -47,17 +47,19 @@ struct Admitted {
     payer: Option<Payer>,
     /// The Service as it was before its latest change, while this change is being carried out. `None` when no change is
     /// being carried out, or when the earlier version is not known. If the change moves the Service to another load
-    /// balancer, this version names the previous one. The API calls for the other Services on the previous load
-    /// balancer are then charged to the share in `payer`, too.
+    /// balancer, this version names the previous one. The API calls that the change causes for the other Services on
+    /// the previous load balancer are then also subtracted from the share in `payer`.
     before: Option<Arc<KubeService>>,
 }
 
 impl Admission {
-    /// A change of a Service has to wait when its namespace has too few API calls left. In `services`, replaces each
-    /// Service whose change has to wait by the Service as it was before the change, and removes new Services that have
-    /// to wait. Returns the Services whose change begins to wait now. `busy` contains the share of API calls that is
-    /// charged for each change that is being made. For each of these changes, the namespace can begin one new change
-    /// less.
+    /// Lets a change of a Service wait when its namespace has too few API calls left. In `services`, each Service whose
+    /// change has to wait is replaced by the Service as it was before the change, and each new Service that has to wait
+    /// is removed. Returns the Services whose change begins to wait now.
+    ///
+    /// `busy` has one entry for each change that is already being made. An entry is the share of API calls (the calls
+    /// that ccm allows a namespace) from which the calls for the change are subtracted. Each entry reduces by one the
+    /// number of new changes that its namespace can begin now.
     pub(super) fn look(
         &mut self,
         services: &mut Vec<Arc<KubeService>>,
@@ -117,10 +119,10 @@ impl Admission {
         self.admit(&service, agenda, has_room)
     }
 
-    /// Returns the namespace from whose share of API calls the calls for the plan of this Service are subtracted. If an
-    /// earlier change of this Service is unfinished, the same share is used as for that change. Otherwise, if another
-    /// Service on the same load balancer has an unfinished change, its share is used: `of_groups` is the result of
-    /// [`Admission::payers_of_groups`]. `None` when there is no unfinished change.
+    /// Returns whose share of API calls is charged for the plan of this Service. If a change of this Service was begun
+    /// earlier and is unfinished, the same share is charged again. Otherwise, if another Service of its group (the
+    /// Services that share a load balancer) has an unfinished change, the share for that change is charged. `of_groups`
+    /// has these shares, see [`Admission::payers_of_groups`]. `None` when there is no unfinished change.
     pub(super) fn payer(
         &self,
         service: &KubeService,
@@ -198,9 +200,9 @@ impl Admission {
         self.waiting.insert(uid.to_owned(), clock::now()).is_none()
     }
 
-    /// Records that the work on the Service has ended. `unfinished` is the namespace for which the API calls of the
-    /// next try are counted. It is `None` when the Service is not tried again, or when its calls are counted for no
-    /// namespace.
+    /// Records that the work on the Service has ended. When the Service will be tried again, `unfinished` is the
+    /// namespace from whose share of API calls the next try is paid. It is `None` when there is no other try, or when
+    /// the calls are not subtracted from any share.
     pub(super) fn ended(&mut self, service: &Arc<KubeService>, unfinished: Option<Payer>) {
         if let Some(admitted) = self.admitted.get_mut(&service.metadata.uid)
             && !asks_otherwise(&admitted.service, service)
@@ -221,9 +223,9 @@ impl Admission {
         self.shares.retain(|_, share| !share.is_full(now) || Arc::strong_count(share) > 1);
     }
 
-    /// Whether the Service has changed, in a way that needs API calls, since the version from which its plans are made
-    /// (the version in `admitted`). When it has changed in another way, the given version of the Service replaces that
-    /// version.
+    /// Whether the Service is new, or was changed in a way that needs API calls. It is compared with its version in
+    /// `admitted`, from which its plans are made. When only something that needs no API calls has changed, the new
+    /// version is stored in `admitted`, and the result is `false`.
     fn is_changed(&mut self, service: &Arc<KubeService>, agenda: &Agenda) -> bool {
         let uid = &service.metadata.uid;
         let known = self.admitted.get(uid);
@@ -267,9 +269,9 @@ impl Admission {
         }
         let known = self.admitted.get_mut(&service.metadata.uid)?;
         known.service = as_before(service, &known.service);
-        // While a change of the spec waits, because the namespace has used up its share of API calls (the calls that
-        // ccm allows it), another part of the Service can change as well, e.g. the finalizer. Such a change does not
-        // wait, and anybody could repeat it without end. So its calls are subtracted from the share.
+        // A change of the spec waits here, because the namespace has used up its share of API calls (the calls that ccm
+        // allows it). Changes of other parts of the Service, e.g. of the finalizer, do not wait, and anybody could
+        // repeat them without end. So their calls are subtracted from the share.
         if agenda.news(&known.service) == News::Changed {
             known.payer = Some(own);
         }
@@ -288,9 +290,10 @@ impl Admission {
         Arc::clone(self.shares.entry(namespace.to_owned()).or_insert_with(full))
     }
 
-    /// Counts one more change that the namespace begins. Returns `false` when its API calls suffice for no more changes
-    /// until the Services are listed the next time. `busy` has one element for each change that is being made now.
-    /// These changes need some of the calls, too.
+    /// Counts one more change of a Service that the namespace wants to begin. Returns `false` when the namespace has
+    /// too few API calls left for this change, so that the change must wait until the Services are listed the next
+    /// time. `busy` has one element for each change that is being made now. The calls that these changes need are
+    /// subtracted first.
     fn enter(&mut self, namespace: &str, busy: &[Payer]) -> bool {
         let share = self.share(namespace);
         let is_own = |payer: &&Payer| payer.can_stop && Arc::ptr_eq(&payer.share, &share);
@@ -370,7 +373,7 @@ mod tests {
 
     /// Returns a text with the Services that are allowed to be planned, each with its UID, version and IP. Also returns
     /// the number of Services whose change begins to wait now, because their namespace has used up its share of API
-    /// calls.
+    /// calls (the calls that ccm allows each namespace).
     fn look(
         admission: &mut Admission,
         agenda: &Agenda,

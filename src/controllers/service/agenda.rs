@@ -11,7 +11,7 @@ use crate::cache::Apis;
 use crate::controllers::controller::Selection;
 use crate::controllers::schedule::{Reads, Schedule, Why};
 use crate::kube::{KubeNode, KubeService};
-use crate::provider::{Urgency, clock};
+use crate::provider::{InstanceId, Urgency, clock};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
@@ -36,8 +36,8 @@ const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 /// exist).
 #[derive(Default)]
 pub(super) struct Agenda {
-    /// The times of the last comparison with the cloud and of the last write to load balancers, and the failed Services
-    /// with the times of their next tries.
+    /// When everything was last compared with the cloud, when load balancers were last written, and when each failed
+    /// Service is tried again.
     pub(super) schedule: Schedule,
     /// What is remembered about the last plan of each Service, by the UID of the Service.
     planned: HashMap<String, PlannedFacts>,
@@ -53,9 +53,9 @@ pub(super) struct Agenda {
     /// Service has the finalizer again, another process of this program with another `--load-balancer-class` or
     /// `--service-selector` manages the Service now. This controller then leaves the finalizer alone.
     released: HashSet<String>,
-    /// The start of the last comparison of all Services with their load balancers, if a search for orphans (load
-    /// balancers whose Service does not exist) is due after that comparison. `None` when no search is due, e.g. because
-    /// it has already been made.
+    /// A search for orphans (load balancers whose Service does not exist) follows each comparison of all Services with
+    /// their load balancers. While such a search is due, this is the time at which its comparison began. `None` when no
+    /// search is due, e.g. because it was already made.
     orphans_due: Option<Instant>,
     /// The Services whose load balancers have a target that should be removed but stays for now, e.g. because too few
     /// other targets are healthy. The target should be removed because its node will stop soon or runs no pods. The key
@@ -95,10 +95,11 @@ pub(super) enum News {
     /// No plan was made for the Service yet.
     New,
     Changed,
-    /// Nothing in the Service on which its plan depends has changed.
+    /// The Service has not changed since its last plan, at least not in the parts on which the plan depends.
     Same,
-    /// The list shows a version of the Service that is older than the version for which the last plan was made. The
-    /// next lists can show the older version, too.
+    /// The list of Services, as the API server answered it, shows an older version of the Service than the one for
+    /// which the last plan was made. The API server's cache can be behind, so the next lists can show the older
+    /// version, too.
     Old,
 }
 
@@ -118,8 +119,8 @@ pub(super) struct PassScope<'a> {
 /// read before, so the lists are equal when their memory addresses are equal.
 type Lists = (Weak<Vec<Arc<KubeService>>>, Weak<Vec<Arc<KubeNode>>>);
 
-/// What is remembered about the last plan of a Service: hashes of the objects from which the plan was made, and what
-/// happened since.
+/// What is remembered about the last plan of a Service: hashes of the objects from which the plan was made, and whether
+/// it was carried out completely.
 struct PlannedFacts {
     service: u64,
     dependencies: u64,
@@ -162,8 +163,9 @@ impl Agenda {
         let services = services.filter_map(|service| Some((Arc::clone(service), why(service)?)));
         let services: Vec<_> = services.collect();
         // The reasons for plans decide how new the data of the cloud must be. The regular comparison of all Services
-        // with their load balancers needs newer data than other plans. So in a sync pass that makes this comparison,
-        // `Compared` is always one of the reasons, even when all Services in `services` are planned for other reasons.
+        // with their load balancers needs newer data than plans for changed Services. So a sync pass that makes this
+        // comparison always has the reason `Compared` in its list, even when each Service is planned for another
+        // reason.
         let compared = seen.is_comparison.then_some(Why::Compared);
         let whys = services.iter().map(|(_, why)| *why).chain(compared);
         let reads = self.schedule.reads(whys, scope.period);
@@ -267,7 +269,9 @@ impl Agenda {
         self.quiet_since = self.quiet_since.filter(|_| !self.has_services);
     }
 
-    /// Records that, with these lists of Services and nodes, no Service needs a plan and none is being worked on.
+    /// Remembers these lists of Services and nodes, because with them no Service needs a plan and no plan is being
+    /// carried out. As long as Kubernetes shows the same lists, nothing has to be done until a retry or the next
+    /// regular comparison is due.
     pub(super) fn settle(&mut self, seen: &SeenObjects) {
         self.settled = lists(seen);
     }
@@ -338,9 +342,9 @@ impl Agenda {
     /// Returns `Some` when a search for orphans (load balancers whose Service does not exist) is due. The data for the
     /// search must have been requested after the returned time.
     ///
-    /// A search is due once after each comparison of all Services with their load balancers, as soon as no changes are
-    /// being made (`is_free`). The returned time is the beginning of that comparison. `compared` is this time, if this
-    /// sync pass has made a comparison.
+    /// The regular comparison of all Services with their load balancers makes one search due. The search is made as
+    /// soon as no changes are being made (`is_free`), and the returned time is the beginning of the comparison.
+    /// `compared` is the beginning of the comparison that this sync pass has made, or `None` when it has made none.
     pub(super) fn next_orphan_search(
         &mut self,
         compared: Option<Instant>,
@@ -373,26 +377,22 @@ impl Dependencies {
         let provider = &*apis.provider;
         let mut of_nodes = DefaultHasher::new();
         departures.hash(&mut of_nodes);
-        for (node, _) in candidates(&seen.nodes, provider) {
-            node.name().hash(&mut of_nodes);
+        let mut add = |node: &KubeNode, found: (Vec<InstanceId>, bool, bool)| {
             // A node that was deleted and registered again is another node, even when its name and content are the
             // same.
-            node.metadata.uid.hash(&mut of_nodes);
-            node.spec.provider_id.hash(&mut of_nodes);
+            (node.name(), &node.metadata.uid, &node.spec.provider_id, found).hash(&mut of_nodes);
             for label in node.metadata.labels.iter() {
                 label.hash(&mut of_nodes);
             }
+        };
+        for (node, _) in candidates(&seen.nodes, provider) {
+            add(node, Default::default());
         }
         let servers = apis.instances_last();
         let servers = servers.as_deref().map(Vec::as_slice);
         for (node, found) in observe::foreign_matches(apis, &seen.nodes, servers) {
-            let of_named = found.named.iter().map(|server| server.id);
-            let decides = (of_named.collect::<Vec<_>>(), found.obstacle.is_some());
-            (node.name(), &node.metadata.uid, decides, observe::is_offered(node))
-                .hash(&mut of_nodes);
-            for label in node.metadata.labels.iter() {
-                label.hash(&mut of_nodes);
-            }
+            let named = found.named.iter().map(|server| server.id).collect();
+            add(node, (named, found.obstacle.is_some(), observe::is_offered(node)));
         }
         let mut others = of_groups(&seen.services, observe::known_group(apis));
         let has_groups = !others.is_empty();
@@ -490,8 +490,8 @@ mod tests {
     }
 
     impl World {
-        /// Creates a state in which Services `a` and `b` have version 1 and need no changes. All Services were compared
-        /// with their load balancers just now.
+        /// Creates a state with which tests begin. The Services `a` and `b` were both planned in their first version
+        /// and need no changes. All Services were compared with their load balancers just now.
         fn in_order() -> World {
             let mut world = World {
                 _clock: simulated(),

@@ -17,13 +17,14 @@ use std::time::Duration;
 /// The kind of object in the plan that deletes certificates. All certificates together are one object of this kind.
 const KIND: &str = "certificates";
 
-/// The certificates that Services want, and the state of the search for certificates that nothing uses.
+/// The TLS Secrets that Services want as certificates, and the state of the search for uploaded certificates that
+/// nothing uses.
 #[derive(Default)]
 pub(super) struct CertificateSearch {
     /// The content of each TLS Secret that a Service names for its ports, as it was read in the last sync pass.
     wanted: TlsSecrets,
-    /// Whether a search for unused certificates is due, because the wanted certificates or the load balancers may have
-    /// changed.
+    /// Whether a search for unused certificates is due. It is due when the TLS Secrets that Services name, or the load
+    /// balancers, may have changed since the last search.
     pub(super) is_due: bool,
     /// Whether the last search found no certificate that was uploaded from a Secret, and no Service has named a Secret
     /// since. This begins with `false`, because an earlier process may have uploaded certificates.
@@ -39,9 +40,11 @@ impl CertificateSearch {
         self.wanted.clone_from(wanted);
     }
 
-    /// Deletes the certificates that nothing uses, if a search is due. Must not be called while load balancers are
-    /// being changed. `payers` are the namespaces whose changes ended in this sync pass: the API calls of the search
-    /// are subtracted from the calls that ccm allows them. Returns the plan with what was done.
+    /// If a search for unused certificates is due, makes it, and deletes the certificates that nothing uses. The caller
+    /// must make sure that no load balancer is being changed at the same time. `payers` are the namespaces whose
+    /// changes ended in this sync pass. ccm allows each namespace a number of API calls, and the calls of the search
+    /// are subtracted from the numbers of these namespaces. Returns a plan that says what was deleted, or `None` when
+    /// nothing was.
     pub(super) fn delete_unused(
         &mut self,
         apis: &Apis,

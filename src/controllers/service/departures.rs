@@ -36,14 +36,14 @@ pub(super) struct Departures {
     /// `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`.
     cordon_is_enough: bool,
     /// The different times for which Services keep a departing node (one that will stop soon) as a target. They come
-    /// from the annotation `departing-delay`, or from the setting with its default. While there are none, the
-    /// controller does not look for departing nodes.
+    /// from the annotations `departing-delay` of the Services, or from `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`. While
+    /// the set is empty, the controller does not look for departing nodes.
     delays: BTreeSet<Duration>,
     /// The moment at which this process first saw that a node departs (will stop soon), by the UID of the node.
     since: HashMap<String, Instant>,
-    /// Whether plans can change only because time passes. This is so when at least one node will stop soon, and the
-    /// longest time in `delays` for which Services keep such a node as a target is not over yet. The value was computed
-    /// when Services and nodes were last read.
+    /// Whether plans can become different without any change of a Service or node, only because time passes. This is so
+    /// while at least one node will stop soon, and the longest time in `delays`, for which Services keep such a node as
+    /// a target, is not over yet. The value was computed when Services and nodes were last read.
     is_pending: bool,
     /// The removals of targets that Services still wanted. A target was removed because its node will stop soon, or
     /// because a node with pods took its place. Each entry has the ID of the load balancer, the name of the node, and
@@ -98,8 +98,9 @@ impl Departures {
         }
     }
 
-    /// Stores how many nodes these plans leave out of the targets, and sets the metric `ccm_targets_left_out`. Each
-    /// plan comes with the UID of its Service. When several Services share a load balancer, its nodes are counted only
+    /// Stores, for each of these plans, how many nodes get no place among the targets because they will stop soon, or
+    /// because the load balancer's type allows no more targets. Then sets the metric `ccm_targets_left_out`. Each plan
+    /// comes with the UID of its Service. The nodes of a load balancer that several Services share are counted only
     /// once.
     pub(super) fn planned<'a>(
         &mut self,
@@ -131,9 +132,9 @@ impl Departures {
         self.is_pending
     }
 
-    /// Returns a hash of the departing nodes (nodes that will stop soon). It changes when a node begins or ceases to
-    /// depart. It also changes when one of the times for which Services keep such a node as a target is over for a
-    /// node.
+    /// Returns a hash of the nodes that will stop soon. It changes when a node is added to these nodes or taken away
+    /// from them. Services keep such a node as a target for the time in their annotation `departing-delay`. The hash
+    /// also changes when one of these times is over for one of the nodes.
     pub(super) fn print(&self, nodes: &[Arc<KubeNode>]) -> u64 {
         let mut hasher = DefaultHasher::new();
         for node in nodes {
@@ -168,9 +169,9 @@ impl Departures {
     }
 }
 
-/// Whether the node will stop soon. With `cordon_is_enough`, this is assumed of each cordoned node, as
-/// `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED` asks. Otherwise, a taint of the cluster autoscaler or a condition must
-/// also say so.
+/// Whether the node will stop soon. This is so when the node is cordoned or not ready, and in addition the cluster
+/// autoscaler or a condition of the node says that the node is about to end. With `cordon_is_enough`, i.e. with the
+/// setting `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`, every cordoned node counts as a node that will stop soon.
 pub fn departs(node: &KubeNode, cordon_is_enough: bool) -> bool {
     let is_cordoned = node.spec.unschedulable;
     let is_ending = || ENDING.iter().any(|kind| node.condition(kind) == Some("True"));
@@ -182,8 +183,8 @@ fn is_to_be_deleted(node: &KubeNode) -> bool {
     node.taint(TO_BE_DELETED).is_some()
 }
 
-/// Returns the different times for which Services keep a departing node (one that will stop soon) as a target. They
-/// come from the annotation `departing-delay`, or from its default.
+/// Returns for how long Services keep a departing node (one that will stop soon) as a target: all different values of
+/// the annotation `departing-delay`, or of the setting `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY` for Services without it.
 pub(super) fn delays(
     provider: &dyn Provider,
     services: &[Arc<KubeService>],

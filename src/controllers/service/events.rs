@@ -27,25 +27,31 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
         && plan.cloud.outcome.is_in_order()
         && plan.changes_now().next().is_none()
         && !fails(plan);
-    // The Service is as it should be, and no change was made that would write an event. This event says that the
-    // earlier failure is over.
+    // An earlier sync of the Service has failed, and the Service is as it should be now. No change was made in the
+    // meantime that would write an event. So the event `EnsuredLoadBalancer` is written here, to say that the failure
+    // is over.
     if is_right && recovered(apis, plan.object.seen_by(source(apis))) {
         let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);
         report(apis, &plan.object, [ensured]);
     }
 }
 
-/// Reports that the first change in the cloud is about to be made.
+/// Writes the event which says that the first change of a Service's load balancer is about to be made, e.g.
+/// `EnsuringLoadBalancer`. For some kinds of changes there is no such event.
 pub(super) fn begin(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
-    let (reason, text) = match kind {
-        ChangeKind::Settings => (Reason::EnsuringLoadBalancer, "Ensuring load balancer"),
-        ChangeKind::Removal => (Reason::DeletingLoadBalancer, "Deleting load balancer"),
+    let (reason, mut text) = match kind {
+        ChangeKind::Settings => (Reason::EnsuringLoadBalancer, "Ensuring load balancer".to_owned()),
+        ChangeKind::Removal => (Reason::DeletingLoadBalancer, "Deleting load balancer".to_owned()),
         ChangeKind::Targets | ChangeKind::Release => return,
     };
+    if let Some(announcement) = plan.changes_now().find_map(Change::announcement) {
+        text = format!("{text}: {announcement}");
+    }
     report(apis, &plan.object, [Finding::info(reason, text)]);
 }
 
-/// Reports a change that was made, if this change has an event of its own.
+/// Writes the Kubernetes event that belongs to a change which was just made. Most kinds of changes have no such event.
+/// Then nothing is written.
 pub(super) fn changed(apis: &Apis, plan: &ServicePlan, change: &dyn Change) {
     if let Some(finding) = change.event() {
         succeeded(apis, plan, &finding);
@@ -64,8 +70,8 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     succeeded(apis, plan, &Finding::info(reason, text));
 }
 
-/// Writes the event `finding`, which reports a success. When another finding of the plan reports a failure, e.g. of one
-/// port, the success does not count as the end of this failure.
+/// Writes the event `finding`, which reports a success, e.g. that a load balancer was changed. When the plan also
+/// reports a failure, e.g. of one port, the event does not end this failure: the object still counts as failed.
 fn succeeded(apis: &Apis, plan: &ServicePlan, finding: &Finding) {
     if fails(plan) {
         publish_beside_failures(apis, plan.object.seen_by(source(apis)), finding);
@@ -120,8 +126,9 @@ fn source(apis: &Apis) -> &'static str {
 }
 
 /// Returns the events that this controller has written about one Service or about all Services, the oldest first.
-/// Events of both component names that the controller can use are included. The events are only displayed as history,
-/// because everybody who may write events in a namespace can forge them.
+/// Depending on `--cloud-provider`, the controller writes its own name or another name into its events as their source,
+/// so events with each of these names are returned. The events are only displayed as history, because everybody who may
+/// write events in a namespace can forge them.
 pub fn past_events(
     apis: &Apis,
     one: Option<&ObjectReference>,

@@ -84,9 +84,8 @@ pub struct Trouble {
     pub is_outage: bool,
     /// Says how many targets are healthy, and why the other targets are not.
     pub message: String,
-    /// The advice for the most frequent cause of unhealthy targets. A server that is off does not count as a cause
-    /// here, because another check of the command `ccm doctor` gives advice for it. The text is empty when there is no
-    /// other cause.
+    /// The advice for the most frequent cause of unhealthy targets, except servers that are off: another check of the
+    /// command `ccm doctor` gives the advice for them. The text is empty when servers that are off are the only cause.
     pub fix: String,
 }
 
@@ -138,8 +137,8 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
              become healthy"
         ));
     }
-    // A server that is off is left out, because another check of the command `ccm doctor`, named `servers`, says what
-    // to do about it.
+    // Servers that are off are left out of the causes from which the advice is chosen. Another check of the command
+    // `ccm doctor`, named `servers`, says what to do about them.
     let fixed_here = by_cause.values().filter(|(_, cause)| cause.kind != CauseKind::ServerOff);
     let most = fixed_here.max_by_key(|(names, _)| names.len());
     Some(Trouble {
@@ -170,7 +169,8 @@ pub(super) struct ServiceOutages {
     has_looked: bool,
 }
 
-/// The health of the targets, as it was read when all Services were compared with their load balancers.
+/// The health of the targets, as it was read at the last regular comparison of all Services with their load balancers.
+/// `services` are the Services of these load balancers.
 pub(super) struct Look<'a> {
     pub(super) services: &'a [Arc<KubeService>],
     pub(super) health: &'a [SeenHealth],
@@ -276,6 +276,7 @@ mod tests {
         let health = [SeenHealth {
             use_of: BalancerUse::Own,
             counts,
+            traffic_ratio: None,
             of_services: vec![("u".to_owned(), counts)],
         }];
         let look = Look {

@@ -53,7 +53,7 @@ use crate::cache::{Apis, CacheError, Poll, ReadFrom};
 use crate::kube::KubeService;
 use crate::metrics::{
     CERTIFICATE_EXPIRY, LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ,
-    LOAD_BALANCERS_USE,
+    LOAD_BALANCERS_TRAFFIC, LOAD_BALANCERS_USE,
 };
 use crate::provider::{
     Balancer, BalancerHealth, BalancerUse, Cluster, KeptObject, LoadBalancers, SeenHealth,
@@ -130,8 +130,8 @@ impl ServiceController {
         Ok(plans)
     }
 
-    /// Returns the plans for the Services that `selection` asks for. A Service that this controller must not manage has
-    /// a plan only when it has a load balancer.
+    /// Returns the plans for the Services in `selection`. A Service that this controller must not manage gets a plan
+    /// only when it has a load balancer, so that a user can see the load balancer.
     pub fn evaluate(
         &self,
         apis: &Apis,
@@ -140,8 +140,9 @@ impl ServiceController {
         Ok(self.evaluate_with_secrets(apis, selection)?.0)
     }
 
-    /// Returns the plans for the Services that `selection` asks for, and the contents of all Secrets that at least one
-    /// Service names. The Secrets are not read when `selection` asks only for Services with certain names.
+    /// Returns the plans for the Services that `selection` asks for, and the contents of all Secrets that Services
+    /// name. When `selection` asks only for Services with certain names, no Secrets are read, and the second value is
+    /// empty.
     fn evaluate_with_secrets(
         &self,
         apis: &Apis,
@@ -241,8 +242,8 @@ impl ServiceController {
         let ServiceSync { payers, mut report, mut plans, compared, is_closed, has_written, .. } =
             sync;
         if for_people {
-            // The work on Services ends in any order. The sorted plans, changes and failures show all lines about a
-            // Service together.
+            // The work on Services ends in any order. The plans, changes and failures are sorted here by the names of
+            // the Services, so that the lines about one Service stand together in the output.
             plans.sort_by_cached_key(|plan| plan.name());
             report.changes.sort_by(|one, other| one.0.cmp(&other.0));
             let failures = &mut report.failures;
@@ -278,8 +279,8 @@ impl ServiceController {
         Ok(found.into_iter().map(orphans::plan).collect())
     }
 
-    /// Deletes those load balancers with the given IDs that are still orphans (their Service does not exist). Returns
-    /// their plans, which also say what was deleted.
+    /// Deletes those load balancers with the given IDs that are still orphans (their Service does not exist). Returns a
+    /// report, and the plans of these load balancers, which also say what was deleted.
     pub fn delete_orphans(&self, apis: &Apis, ids: &HashSet<u64>) -> (Report, Vec<ServicePlan>) {
         let mut report = Report::default();
         let is_chosen = |id| ids.contains(&id);
@@ -290,9 +291,10 @@ impl ServiceController {
 
 impl ServiceSync<'_> {
     /// Begins the changes of the Services that need a sync, and works on them for at most one sync interval. If a
-    /// request to the cloud is not answered by then, the work goes on for another interval, in which other Services are
-    /// begun as well. Changes that only wait for an action of the cloud are continued in the next sync pass. When a
-    /// person asked for the Services by a command, the work goes on until all changes have ended.
+    /// request to the cloud is still in flight at the end of the interval, another interval follows, in which the
+    /// changes of more Services can begin. A change that only waits until the cloud has ended an action is continued in
+    /// the next sync pass. When a person asked for the Services by a command, the work goes on until all changes have
+    /// ended.
     fn run(&mut self, provider: &dyn LoadBalancers) {
         let concurrency = self.state.settings.concurrency;
         std::thread::scope(|scope| {
@@ -359,8 +361,8 @@ impl ServiceSync<'_> {
             None => Vec::new(),
         };
         measure(&seen);
-        // All nodes are read again before a write. The first list is dropped here, because two lists of thousands of
-        // nodes would take most of the memory.
+        // All nodes are read again before a write. The list of nodes from the beginning of this sync pass is not needed
+        // any more and is dropped here, because two lists of thousands of nodes would take most of the memory.
         seen.nodes = Arc::default();
         let is_taken_up = |plan: &mut ServicePlan| plan.is_taken_up();
         let mut to_do: Vec<_> = in_order.extract_if(.., is_taken_up).collect();
@@ -389,8 +391,8 @@ impl ServiceSync<'_> {
         Ok(())
     }
 
-    /// Makes the first plans of a sync pass for the observed Services, from data that may be cached. When a plan depends on
-    /// the pods of Services that were not read yet, they are read first.
+    /// Makes the first plans of a sync pass for the observed Services, from data that may be cached. When a plan
+    /// depends on the pods of a Service, and these pods were not read yet, they are read, and the plans are made again.
     fn first_plans(
         &mut self,
         mut observed: ObservedServices,
@@ -409,8 +411,9 @@ impl ServiceSync<'_> {
         plans
     }
 
-    /// Reads Services and nodes. When a Service was changed, but its namespace has too few API calls left for the
-    /// change, the result contains the Service as it was before.
+    /// Reads Services and nodes. A change of a Service has to wait when its namespace has used up its share of API
+    /// calls (the calls that ccm allows each namespace). The result then contains the Service as it was before the
+    /// change.
     fn look_admitted(&mut self) -> Result<SeenObjects, CacheError> {
         let (apis, selection, state) = (self.apis, self.selection, &mut *self.state);
         let mut seen = state.list(apis, selection)?;
@@ -448,7 +451,8 @@ impl ServiceController {
         Ok(seen)
     }
 
-    /// Returns how old the lists of Services and nodes may be, and whether the API server may answer from its cache.
+    /// Returns how old the lists of Services and nodes may be for a sync pass, and whether the API server may answer
+    /// the requests for them from its cache.
     fn reads_of_kubernetes(&self, selection: &Selection) -> (Duration, ReadFrom) {
         let shared = self.settings.sync_interval / 2;
         if selection.is_explicit() {
@@ -456,9 +460,10 @@ impl ServiceController {
         } else if self.busy().is_empty() {
             (shared, ReadFrom::Cache)
         } else {
-            // Changes from an earlier sync pass are still being made, and it must be checked whether they are still
-            // right. So the Services are read now, and not from the API server's cache: an old list could hide that a
-            // Service wants the load balancer again that is about to be deleted.
+            // Changes from an earlier sync pass are still being made, and this sync pass must check whether they are
+            // still wanted. For example, a Service can need its load balancer again while a deletion of this load
+            // balancer is being made. An old list could hide this, so the Services are read now, and not from the API
+            // server's cache.
             (Duration::ZERO, ReadFrom::Latest)
         }
     }
@@ -491,7 +496,8 @@ impl ServiceController {
         Ok(SeenObjects { list, services, is_comparison, ..SeenObjects::default() })
     }
 
-    /// Reads the nodes and the Secrets for these Services.
+    /// Reads what the plans for the Services in `seen` need from Kubernetes, and stores it in `seen`: the nodes, and
+    /// the Secrets that the Services name.
     fn read_dependencies(
         &self,
         apis: &Apis,
@@ -514,8 +520,8 @@ impl ServiceController {
         } else if !seen.services.is_empty() {
             let poll = Poll {
                 table_max_age: age,
-                // The node controller reads complete Node objects more often than this. While it runs, its Node objects
-                // are used, and none are read for the Services alone.
+                // The node controller reads complete Node objects more often than `resync_period * 2`. While it runs,
+                // its Node objects are used, and none are read for the Services alone.
                 whole_max_age: self.settings.resync_period * 2,
                 metadata_max_age: Some(METADATA_MAX_AGE),
             };
@@ -609,8 +615,9 @@ fn measure(seen: &SeenObjects) {
     }
 }
 
-/// Sets the metrics about the health, the use and the certificates of load balancers from the data that were read for
-/// the plans. Returns the health that was read. Without new data, the metrics keep their values.
+/// Sets the metrics about load balancers: how many of their targets are healthy, whether they are shared or external,
+/// and when their certificates expire. `observed` is the data that was read for the plans. Returns the health that is
+/// in this data. Without new data, the metrics keep their values.
 fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Vec<SeenHealth> {
     let wanted = ours(&seen.services).filter(|service| want(service) == Want::Ensure);
     let wanted: HashSet<&str> = wanted.map(|service| &*service.metadata.uid).collect();
@@ -627,10 +634,13 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
         let such = health.iter().filter(|health| health.use_of == *use_of);
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
+    let traffic = health.iter().filter_map(|health| health.traffic_ratio);
+    LOAD_BALANCERS_TRAFFIC.set(&[], traffic.fold(0.0, f64::max));
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
-    // When all Services are compared with their load balancers (`is_comparison`), the certificates are read if any
-    // Service uses one. If they were not read then, no Service uses a certificate, and the metric with the earliest
-    // expiry of a certificate becomes 0.
+    // The certificates were read if at least one Service uses a certificate. During a comparison of all Services with
+    // their load balancers (`is_comparison`), certificates that were not read therefore mean that no Service uses one.
+    // The metric with the earliest expiry of a certificate then becomes 0. At any other time, the metric keeps its
+    // value when they were not read.
     if certificates.is_some() || seen.is_comparison {
         let all = certificates.iter().flatten();
         let first = all.filter_map(|certificate| certificate.not_valid_after).min();

@@ -1,8 +1,8 @@
 //! Reads the state of Services and load balancers from Kubernetes and the cloud, and decides to which nodes a load
 //! balancer may send traffic.
 //!
-//! A node need not be ready for that, because the load balancer has health checks of its own. Otherwise a node that
-//! often changes between ready and not ready would be added and removed as a target each time.
+//! A node that is not ready can be a target, because the load balancer has health checks of its own. If only ready
+//! nodes were targets, a node that often changes between ready and not ready would be added and removed each time.
 
 use super::departures::Departures;
 use crate::cache::{self, Apis, CacheError, View};
@@ -78,9 +78,10 @@ pub(super) struct ObservedServices {
     pub(super) answered: Instant,
     /// How urgent the API calls are that read data for the plans.
     pub(super) urgency: Urgency,
-    /// Whether the project has a server that is a node of the cluster, so that the API token belongs to the right
-    /// project. A load balancer with such a server as a target proves this. A list of servers proves it only when the
-    /// list was read after the load balancers. `None` means that it is not known.
+    /// Whether the project has a server that is a node of the cluster, which shows that the API token belongs to the
+    /// right project. A load balancer with such a server as a target proves this. A list of servers proves it only when
+    /// it was read after the load balancers, because somebody can replace the token between the two reads. `None` means
+    /// that it is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
     /// The UIDs of the Services with a change that waits, because their namespace has used up its share of API calls. A
@@ -88,7 +89,7 @@ pub(super) struct ObservedServices {
     pub(super) waiting: HashSet<String>,
 }
 
-/// The objects that Kubernetes showed at one moment.
+/// The Services, nodes and Secrets as a sync pass has read them from Kubernetes.
 #[derive(Default)]
 pub(super) struct SeenObjects {
     /// The Services of type LoadBalancer, as the API server listed them.
@@ -97,8 +98,8 @@ pub(super) struct SeenObjects {
     /// still have our finalizer.
     pub(super) services: Vec<Arc<KubeService>>,
     pub(super) nodes: Arc<Vec<Arc<KubeNode>>>,
-    /// The contents of the Secrets that the Services name. Empty when a person asked only for Services with certain
-    /// names, because the Secrets are then not read here.
+    /// The contents of the Secrets that the Services name. When a person asked only for Services with certain names,
+    /// this is empty, because the Secrets are then read later, together with the other data for the plans.
     pub(super) tls_secrets: TlsSecrets,
     /// The defaults of Namespaces. Empty when a setting turns them off.
     pub(super) namespaces: Arc<NamespaceDefaults>,
@@ -156,6 +157,10 @@ impl ObservedServices {
                 self.offer_again(apis, nodes, ServerList { list, is_certain: false });
             }
         }
+        if needs.types {
+            let with_types = self.snapshot.with_new_types(self.urgency);
+            self.snapshot = with_types.unwrap_or_else(|| Arc::clone(&self.snapshot));
+        }
         // One existing server of the cluster already proves that the token is for the Hetzner Cloud project of this
         // cluster. To read one server takes fewer calls than to read all.
         let is_one_enough = needs.project && !needs.servers;
@@ -174,8 +179,8 @@ impl ObservedServices {
         Ok(needs != Needs::default())
     }
 
-    /// Whether a node of the cluster runs on this server. The result is `false` when this is not certain, which is
-    /// possible for a node of another provider.
+    /// Whether a node of the cluster runs on this server. When it is not certain that a node of another provider runs
+    /// on it, the result is `false`.
     fn is_own(&self, id: InstanceId) -> bool {
         let is_matched = |node: &OfferedNode| {
             node.provider_id == ProviderId::Ours(id) && matches!(node.reach, Reach::By { .. })
@@ -183,7 +188,8 @@ impl ObservedServices {
         self.cluster.has_claimed(id) || self.nodes.iter().any(is_matched)
     }
 
-    /// The same as [`offer`](ObservedServices::offer), when it is known already which nodes will stop soon.
+    /// Sets again which nodes a plan may use as targets, because the Services or the servers were read again. Which
+    /// nodes will stop soon is not computed again, but taken from the present list of nodes.
     fn offer_again(&mut self, apis: &Apis, nodes: &[Arc<KubeNode>], servers: ServerList) {
         let known: HashMap<String, Departure> =
             self.nodes.drain(..).map(|node| (node.name, node.departure)).collect();
@@ -191,8 +197,8 @@ impl ObservedServices {
         self.offer(apis, nodes, servers, departure);
     }
 
-    /// Sets the nodes that a plan may use as targets, and what is known about their servers. A node of another provider
-    /// is matched with a server here, if the settings allow it.
+    /// Stores which nodes a plan may use as targets, and how a load balancer can reach their servers. A node of another
+    /// provider is matched with a server by its name and addresses, if the settings allow this.
     fn offer(
         &mut self,
         apis: &Apis,
@@ -201,12 +207,19 @@ impl ObservedServices {
         departure: impl Fn(&KubeNode) -> Departure,
     ) {
         let dedicated = DedicatedServers::of(apis);
-        let others = foreign_matches(apis, nodes, servers.list);
-        let doubtful: HashSet<InstanceId> = others
+        let foreign = foreign_matches(apis, nodes, servers.list);
+        // Each server that has the name of a node of another provider, with this node, and whether they are matched.
+        let named: Vec<(&KubeNode, &Instance, bool)> = foreign
             .iter()
-            .filter(|(_, found)| found.obstacle.is_some())
-            .flat_map(|(_, found)| found.named.iter().map(|server| server.id))
+            .flat_map(|(node, found)| {
+                found.named.iter().map(|server| (*node, server, found.obstacle.is_none()))
+            })
             .collect();
+        let servers_of = |is_match: bool| -> HashSet<InstanceId> {
+            let named = named.iter().filter(|(.., it)| *it == is_match);
+            named.map(|(_, server, _)| server.id).collect()
+        };
+        let doubtful = servers_of(false);
         let list = servers.list.unwrap_or_default().iter();
         let by_id: HashMap<InstanceId, &Instance> =
             list.map(|server| (server.id, server)).collect();
@@ -219,6 +232,10 @@ impl ObservedServices {
             None if servers.list.is_some() => Reach::Missing { is_certain: servers.is_certain },
             None => Reach::Unknown,
         };
+        let location = |id: InstanceId| {
+            let server = by_id.get(&id).copied().or_else(|| dedicated.server(id));
+            server.map(|server| server.location.clone()).unwrap_or_default()
+        };
         let offer = |node: &KubeNode, id: InstanceId| OfferedNode {
             name: node.name().to_owned(),
             reach: reach(id),
@@ -227,6 +244,7 @@ impl ObservedServices {
             provider_id: ProviderId::Ours(id),
             labels: node.metadata.labels.clone(),
             addresses: Vec::new(),
+            location: location(id),
         };
         let own = candidates(nodes, &*apis.provider).map(|(node, id)| OfferedNode {
             dedicated_ipv4: dedicated.ipv4(node, id),
@@ -234,38 +252,24 @@ impl ObservedServices {
             ..offer(node, id)
         });
         self.nodes = own.collect();
-        let dedicated = dedicated.servers.iter().flat_map(|view| view.value.iter());
-        let all = servers.list.into_iter().flatten().chain(dedicated);
-        let located = all.filter(|server| !server.location.is_empty());
-        let located = located.map(|server| (server.id, server.location.clone()));
-        self.cluster.locations = located.collect();
-        self.cluster.target_only = others.iter().map(|(node, _)| node.name().to_owned()).collect();
-        let certain = others.iter().filter(|(_, found)| found.obstacle.is_none());
-        let matched = certain.flat_map(|(_, found)| found.named.iter().map(|server| server.id));
-        self.cluster.matched = matched.collect();
-        for (node, found) in &others {
-            for server in &found.named {
-                let name = || node.name().to_owned();
-                // The addresses in the node's status are not used, because its kubelet writes them.
-                let public = server.public_ipv4.filter(|_| server.id.dedicated().is_some());
-                if server.id.cloud().is_some() {
-                    self.cluster.servers.entry(server.id).or_insert_with(name);
-                } else if let Some(ip) = public {
-                    self.cluster.dedicated.entry(ip.into()).or_insert_with(name);
-                    self.cluster.proven.insert(ip.into());
-                }
-                if is_offered(node) {
-                    self.nodes
-                        .push(OfferedNode { dedicated_ipv4: public, ..offer(node, server.id) });
-                }
+        self.cluster.target_only = foreign.iter().map(|(node, _)| node.name().to_owned()).collect();
+        self.cluster.matched = servers_of(true);
+        for (node, server, _) in &named {
+            let name = || node.name().to_owned();
+            // The addresses in the node's status are not used, because its kubelet writes them.
+            let public = server.public_ipv4.filter(|_| server.id.dedicated().is_some());
+            if server.id.cloud().is_some() {
+                self.cluster.servers.entry(server.id).or_insert_with(name);
+            } else if let Some(ip) = public {
+                self.cluster.dedicated.entry(ip.into()).or_insert_with(name);
+                self.cluster.proven.insert(ip.into());
+            }
+            if is_offered(node) {
+                self.nodes.push(OfferedNode { dedicated_ipv4: public, ..offer(node, server.id) });
             }
         }
-        let named: HashSet<&str> = others
-            .iter()
-            .filter(|(_, found)| !found.named.is_empty())
-            .map(|(node, _)| node.name())
-            .collect();
-        self.cluster.foreign_nodes.retain(|(name, _)| !named.contains(name.as_str()));
+        let known: HashSet<&str> = named.iter().map(|(node, ..)| node.name()).collect();
+        self.cluster.foreign_nodes.retain(|(name, _)| !known.contains(name.as_str()));
     }
 
     /// Whether the server with the lowest ID among all servers of the cluster's nodes still exists. One such server is
@@ -354,8 +358,9 @@ fn limit(group: &mut Vec<provider::Service>) {
     });
 }
 
-/// Reads the data from which plans for these Services are made. `seen` must contain the nodes. When some of these
-/// Services share a load balancer, it must also contain all Services of type LoadBalancer.
+/// Reads the data from which plans for these Services are made. `seen` has the objects that were read from Kubernetes
+/// before. It must contain the nodes and, when some of these Services share a load balancer, all Services of type
+/// LoadBalancer.
 pub(super) fn observe(
     apis: &Apis,
     departures: &Departures,
@@ -364,9 +369,9 @@ pub(super) fn observe(
     reads: Reads,
 ) -> Result<ObservedServices, CacheError> {
     let all = services.iter().chain(&seen.services);
-    // Returns the UID and the namespace of the Service if this program must not manage it or could not read it
-    // completely, and which of these is the case. Such a Service may share a load balancer with other Services. Its
-    // ports then stay there unchanged.
+    // Returns the UID of the Service, its namespace, and whether it is too large to be read, if this program leaves the
+    // Service unchanged. Such a Service may share a load balancer with other Services. Its ports then stay there
+    // unchanged.
     let untouched = |service: &Arc<KubeService>| {
         let is_unread = service.too_large().is_some();
         let left =
@@ -382,9 +387,10 @@ pub(super) fn observe(
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().chain(groups.services()).collect();
     let snapshot = apis.load_balancers(&for_cloud, reads.max_age, reads.urgency)?;
     let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
-    // The servers come from the last list, which another controller may have read. Plans that need a newer list get it
-    // from `ObservedServices::read_needs`. A node of another provider is matched with a server of a list that is as new
-    // as the list of load balancers.
+    // The nodes of this cloud name their servers in their provider IDs. For them, the last list of servers is used,
+    // however old it is, and plans that need a newer list get it from `ObservedServices::read_needs`. The nodes of
+    // other providers are matched with servers by name and address. When there are such nodes, the list of servers is
+    // as new as the list of load balancers.
     let provider = &*apis.provider;
     let is_matched = |node: &Arc<KubeNode>| is_foreign(node, provider);
     let servers = if provider.matches_foreign_nodes() && seen.nodes.iter().any(is_matched) {
@@ -393,8 +399,9 @@ pub(super) fn observe(
         apis.instances_last()
     };
     let servers = servers.as_deref().map(Vec::as_slice);
-    // An old list of all Services is enough, because Services are seldom created or deleted. When a plan depends on
-    // whether another Service owns a load balancer, `read_needs` reads the list again.
+    // An old list of all Services is enough here, because Services are seldom created or deleted. When a plan depends
+    // on whether another Service owns a load balancer, the function `read_needs` reads the list again before the plan
+    // is used.
     let all = all_services(apis, Duration::MAX)?;
     let mut observed = ObservedServices {
         cluster: cluster(apis, &all.value, &seen.nodes)?,
@@ -441,8 +448,9 @@ impl DedicatedServers {
         let number = |node: &Arc<KubeNode>| server_of(node, &*apis.provider)?.dedicated();
         let mut numbers = nodes.iter().filter_map(number);
         if dedicated.servers.is_none() && dedicated.is_known && numbers.next().is_some() {
-            // When Robot (the API of dedicated servers) does not answer, the plans are made without a list of dedicated
-            // servers. It is then not proven to which server an address belongs.
+            // When Robot (the API of dedicated servers) does not answer, the error is ignored, and the plans are made
+            // without a list of dedicated servers. The addresses of dedicated servers then come only from their Node
+            // objects, and nothing proves that they are right.
             dedicated.servers = apis.dedicated(None, Urgency::Needed).ok();
         }
         dedicated
@@ -573,7 +581,8 @@ pub(super) fn cluster(
             }
             ProviderId::Foreign | ProviderId::Unknown(_) | ProviderId::Disabled(_) => {}
         }
-        // From the addresses in a node's status, only IP addresses are used. Host names are left out.
+        // Only the IP addresses in the node's status are used here, because the result is compared with addresses of
+        // load balancer targets. Host names are left out.
         let ips = node.status.addresses.iter();
         let ips = ips.filter(|address| {
             matches!(address.kind, AddressKind::InternalIP | AddressKind::ExternalIP)
@@ -587,12 +596,13 @@ pub(super) fn cluster(
 #[derive(Clone, Copy)]
 struct ServerList<'a> {
     list: Option<&'a [Instance]>,
-    /// Whether the list was requested after this sync pass began.
+    /// Whether the list of servers was requested after this sync pass began.
     is_certain: bool,
 }
 
-/// Matches the nodes of other providers with servers. The result is empty when the settings do not allow this, or when
-/// the cloud servers were not listed.
+/// Finds the servers of those nodes whose provider ID belongs to another provider, by their names and addresses. The
+/// result is empty when the settings do not allow such nodes as targets of load balancers, or when the cloud servers
+/// were not listed.
 pub(super) fn foreign_matches<'a>(
     apis: &Apis,
     nodes: &'a [Arc<KubeNode>],
@@ -615,7 +625,8 @@ pub(super) fn foreign_matches<'a>(
     foreign.into_iter().map(|node| (node, index.foreign(node))).collect()
 }
 
-/// Whether nothing on the Node object excludes the node from load balancers.
+/// Whether the node can become a target as far as its Node object shows: it is not being deleted, and no label excludes
+/// it from load balancers.
 pub(super) fn is_offered(node: &KubeNode) -> bool {
     node.metadata.deletion_timestamp.is_none() && !is_excluded(node)
 }

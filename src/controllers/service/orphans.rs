@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 const KIND: &str = "load-balancer";
 
-/// Returns the load balancers of this cluster whose Service does not exist, for the command `ccm doctor`. Data that
-/// were read after `begun` are not read again.
+/// Returns the load balancers of this cluster whose Service does not exist, for the command `ccm doctor`. `begun` is
+/// the time at which the command began. Data that were read after this time are new enough.
 pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, CacheError> {
     find(apis, begun, Duration::MAX, Urgency::Needed)
 }
@@ -41,10 +41,10 @@ pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<KeptObject>), CacheError> {
     Ok((cluster, kept))
 }
 
-/// Returns the orphans (load balancers whose Service does not exist). The first search may use data that are as old as
-/// `age`, or that were read after the moment `begun`. Orphans that it finds are certain only when the load balancers
-/// were read after `begun`, and the Services after the load balancers. Otherwise both are read again in this order, and
-/// a second search decides.
+/// Returns the orphans (load balancers whose Service does not exist). A first search can use cached data, if they are
+/// at most `age` old or were read after the moment `begun`. Its result is certain when it finds no orphan, or when the
+/// load balancers were read after `begun` and the Services after the load balancers. Otherwise both are read again in
+/// this order, and searched a second time.
 pub(super) fn find(
     apis: &Apis,
     begun: Instant,
@@ -122,8 +122,8 @@ pub(super) fn look_after(
     let age = apis.resync_period(settings.resync_period) / 2;
     let mut left: Vec<ServicePlan> = match find(apis, begun, age, Urgency::CanWait) {
         Ok(orphans) => orphans.into_iter().map(plan).collect(),
-        // The error is only logged, because the search is repeated after all Services are next compared with their load
-        // balancers.
+        // The error is only logged. The search for orphans (load balancers whose Service does not exist) is repeated
+        // after the next regular comparison of all Services with their load balancers.
         Err(error) => return log::debug!("orphaned load balancers: {error}"),
     };
     if settings.delete_orphans && left.iter().any(|plan| plan.has_writes()) {
@@ -178,8 +178,8 @@ pub(super) fn plan_alone(service: &str, balancer: Balancer) -> ServicePlan {
 }
 
 impl ServicePlan {
-    /// Whether the plan is about a load balancer that no Service wants. The field `service` then contains only what the
-    /// labels of the load balancer say.
+    /// Whether the plan is about a load balancer that no Service wants. There is no Service object then, and the field
+    /// `service` contains only a namespace and a name, from the labels of the load balancer.
     pub fn is_orphan(&self) -> bool {
         self.object.kind == KIND
     }

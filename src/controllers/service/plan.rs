@@ -19,7 +19,8 @@ use std::sync::Arc;
 pub enum Want {
     /// The Service wants a load balancer.
     Ensure,
-    /// The Service needs its load balancer no more. First the load balancer is removed, and then our finalizer.
+    /// The Service does not need its load balancer any more, e.g. because it is being deleted. First the load balancer
+    /// is removed, and then our finalizer.
     Remove,
     /// The load balancer stays as it is, and only our finalizer is removed. Either a person has asked for that, or this
     /// controller must not manage the Service any more.
@@ -45,7 +46,8 @@ pub struct ServiceFacts {
     pub cloud: LoadBalancerPlan,
     /// Every write that was made, as JSON. The list is filled only when a person asked for the plans.
     pub made: Vec<Value>,
-    /// The last events of the Service, the newest first. They are read only for the command `ccm lb inspect`.
+    /// The last events of the Service, the newest first. They are read only for the command `ccm lb inspect`. `None`
+    /// when they were not read.
     pub events: Option<Vec<Arc<PastEvent>>>,
 }
 
@@ -207,6 +209,7 @@ pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
         servers: one.servers || other.servers,
         services: one.services || other.services,
         project: one.project || other.project,
+        types: one.types || other.types,
     })
 }
 
@@ -262,9 +265,9 @@ impl Write for AddToNew {
 }
 
 /// Changes the plans of several Services for display, as if they were carried out one after the other. When two
-/// Services ask for the same load balancer that no Service owns, the first Service gets it, and the plan of the second
-/// is refused. A change that several Services of a shared load balancer need is kept only in the plan of the first
-/// Service.
+/// Services ask for the same load balancer, and no Service owns it yet, the first Service gets it, and the plan of the
+/// second is refused. When several Services share a load balancer and all their plans contain the same change of it,
+/// only the plan of the first Service keeps this change.
 pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
     let mut claimed: HashMap<String, String> = HashMap::new();
     let mut created: HashMap<(String, String), String> = HashMap::new();
@@ -318,9 +321,9 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
 /// controllers use a finalizer with the same name. Therefore `ServicePlan::leave_alone` checks by the labels of the
 /// load balancer whether the finalizer is ours.
 pub fn want(service: &KubeService) -> Want {
-    // When this controller must not manage a Service, and the Service has another type now but is not being deleted,
-    // the finalizer stays. If the controller manages the Service again later, it sees the finalizer and removes the
-    // load balancer.
+    // The finalizer stays in one case: this controller must not manage the Service, and the Service has another type
+    // now and is not being deleted. When the controller may manage the Service again later, it sees the finalizer and
+    // removes the load balancer.
     let may_end =
         service.is_of_type_load_balancer() || service.metadata.deletion_timestamp.is_some();
     match service.left_alone {
@@ -342,7 +345,8 @@ impl Want {
 }
 
 impl ServicePlan {
-    /// Creates the plan of a Service, without writes.
+    /// Creates a plan without writes for the Service. The caller adds the writes. `want` says what the Service wants
+    /// from this controller.
     pub(super) fn of(service: &Arc<KubeService>, want: Want) -> ServicePlan {
         let version = &service.metadata.resource_version;
         let facts = ServiceFacts { service: Arc::clone(service), want, ..ServiceFacts::default() };
@@ -382,9 +386,9 @@ impl ServicePlan {
         self.cloud = cloud;
     }
 
-    /// Refuses the sync of a Service whose data could not be read completely. The load balancer stays as it is. The
-    /// plan can only correct the field `ipMode` of the addresses in the status of the Service. When `for_people` is
-    /// true, the plan also contains the load balancer, so that a command can display it.
+    /// Refuses the sync of a Service whose data could not be read completely. Nothing is changed in the cloud. Only the
+    /// field `ipMode` of the addresses in the Service's status is corrected if necessary. When `for_people` is true,
+    /// the plan also contains the load balancer, so that a command can display it.
     fn leave_unread(
         &mut self,
         observed: &ObservedServices,
@@ -404,8 +408,9 @@ impl ServicePlan {
 
     /// Makes the plan for a Service that this controller must not manage: the load balancer and our labels on it stay
     /// unchanged. If the controller manages the Service again later, these labels give the load balancer back to the
-    /// Service. If the Service is deleted, these labels show that the load balancer has no Service any more. If no load
-    /// balancer has such labels, the finalizer of the Service may belong to another controller, so it stays.
+    /// Service. If the Service is deleted, these labels show that the load balancer has no Service any more. Only the
+    /// finalizer is removed, when it is certainly ours, i.e. when a load balancer has such labels. Otherwise it may
+    /// belong to another controller, so it stays.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();
@@ -462,8 +467,8 @@ impl ServicePlan {
         })
     }
 
-    /// Whether the plan deletes the load balancer. A plan that only ends the management of the load balancer does not
-    /// count.
+    /// Whether the plan deletes the load balancer. A plan that only ends the management of the load balancer deletes
+    /// nothing.
     pub fn is_deletion(&self) -> bool {
         self.changes_now().any(|change| change.kind() == ChangeKind::Removal)
     }
@@ -484,9 +489,9 @@ impl ServicePlan {
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Returns an estimate, before all data were read, of whether the plan would be wrong if the API token belonged to
-    /// another Hetzner project. For example, a load balancer that is missing in another project would be created a
-    /// second time. After the data were read, a new plan is made, and `rests_on_project` gives the exact answer.
+    /// Whether the plan may be wrong if the API token belonged to another Hetzner project. For example, a load balancer
+    /// that is missing in that project would be created a second time. This is an estimate before all data were read.
+    /// After that, a new plan is made, and `rests_on_project` gives the exact answer.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)
@@ -516,9 +521,8 @@ impl ServicePlan {
         self.cloud.outcome = PlanOutcome::default();
     }
 
-    /// Removes from the plan the changes in the cloud that can be made before the next write to the Service object, and
-    /// returns them. If the plan begins with a write to the Service object, the caller must already have made this
-    /// write.
+    /// Removes the next changes in the cloud from the plan, up to the next write to the Service object, and returns
+    /// them. A write to the Service object that comes before these changes must already have been made by the caller.
     pub(super) fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         let count = self.changes_now().count();
         let now = self.changes.drain(..count);
@@ -657,7 +661,8 @@ mod tests {
         }
     }
 
-    /// The load balancers of a Hetzner Cloud project that has none.
+    /// A snapshot of a Hetzner Cloud project without load balancers. The tests use it where the state of the cloud is
+    /// not important.
     struct Empty;
 
     #[rustfmt::skip] // A method is a line.

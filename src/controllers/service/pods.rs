@@ -1,10 +1,11 @@
 //! Reads from EndpointSlices on which nodes the pods of Services run. A plan needs this when its load balancer can't
-//! have all wanted nodes as targets, and the Service asks that nodes with pods are preferred. While no plan needs this,
-//! nothing is read.
+//! have all wanted nodes as targets, and the Service asks that nodes with pods become targets first. While no plan
+//! needs this, nothing is read.
 //!
-//! A target is exchanged when a node with pods takes its place. Before that, the node of this target must usually have
-//! run no pods for a minute. The minute begins with the read at which this process found no pods on the node any more.
-//! So a restart can only delay an exchange.
+//! In an exchange, a target without pods is removed, and a node with pods becomes a target instead. The node of the
+//! removed target must have run no pods for a minute. Only an exchange that gives a Service its first target with a
+//! ready pod does not wait for this minute. The minute begins with the read at which this process found no pods on the
+//! node any more. So a restart can only delay an exchange.
 
 use super::plan::ServicePlan;
 use crate::cache::Apis;
@@ -31,10 +32,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// (a node with pods takes the place of a target without pods).
 #[derive(Default)]
 pub(super) struct Pods {
-    /// The Services of which this process reads where their pods run. Each key stands for a Service whose last plan
-    /// prefers nodes with pods as targets. It is the creation time and the UID, so the oldest Service comes first. The
-    /// value has the Services whose pods this plan needs to know, which are several when Services share a load
-    /// balancer.
+    /// The Services whose EndpointSlices this process reads, to learn on which nodes their pods run. There is one entry
+    /// for each Service whose last plan prefers nodes with pods as targets. The key is the creation time and the UID of
+    /// this Service, so the oldest Service comes first. The value lists all Services whose pods the plan must know.
+    /// These are several when Services share a load balancer.
     asked: BTreeMap<(Option<Timestamp>, String), Vec<ServiceName>>,
     /// The nodes on which pods run, from the last read of EndpointSlices. Two fields come from a comparison with
     /// earlier reads: `new` (Services that were first read within the last minute) and `recent` (pods that have ended
@@ -45,7 +46,8 @@ pub(super) struct Pods {
     /// about, `print` is dropped, and the next answer is read completely.
     print: Print,
     print_of: u64,
-    /// When EndpointSlices were last read. The field `next` says when they are read again.
+    /// When EndpointSlices were last read, or `None` before the first read. The field `next` says when they are read
+    /// again.
     read: Option<Instant>,
     next: Option<Instant>,
     /// For each Service, the time since which every read of its EndpointSlices has given a usable answer: the read has
@@ -69,8 +71,8 @@ struct Exchanged {
     /// exchange until a minute after its end. A minute from the beginning would be too short, because several exchanges
     /// are made one after the other.
     at: Instant,
-    /// An exchange removes a target whose node runs no pods. This is `true` when the removal was made, and `false`
-    /// while it was only begun, together with other changes of the Service.
+    /// Whether the target without pods was already removed, i.e. whether the node with pods has taken its place.
+    /// `false` means that the changes of the Service, which include this removal, have only begun.
     is_made: bool,
 }
 
@@ -98,10 +100,10 @@ impl Pods {
         !self.asked.is_empty() && self.next.is_none_or(|next| next <= clock::now())
     }
 
-    /// Stores for each of these plans the Services whose pods decide about its targets. Reads EndpointSlices when the
-    /// last read was before `since` or did not ask for all of these Services. When the last read failed, the next one
-    /// is made only after a pause. Returns `true` when EndpointSlices were read. The caller must then make the plans
-    /// again.
+    /// Stores, for each plan, the Services whose pods decide which nodes become targets (the field `pods_of` of the
+    /// plan). Then reads EndpointSlices if the last read was before `since` or did not include all of these Services.
+    /// After a failed read, the next one is made only after a pause. Returns `true` when EndpointSlices were read. The
+    /// plans are then out of date, and the caller must make them again.
     pub(super) fn read_for(
         &mut self,
         apis: &Apis,
@@ -134,7 +136,7 @@ impl Pods {
         true
     }
 
-    /// Returns the result of the last read of EndpointSlices.
+    /// Returns on which nodes pods run, according to the last read of EndpointSlices.
     pub(super) fn known(&self) -> Arc<PodNodes> {
         Arc::clone(&self.known)
     }
@@ -165,9 +167,9 @@ impl Pods {
         hasher.finish()
     }
 
-    /// Returns how many exchanges of targets count for the limit now, by the ID of the load balancer. In an exchange, a
-    /// target without pods is removed, and a node with pods becomes a target instead. An exchange counts while it is
-    /// being made and for a minute afterwards.
+    /// Returns how many exchanges of targets (a target without pods loses its place to a node with pods) each load
+    /// balancer had within the last minute, by the ID of the load balancer. Exchanges that are still being made are
+    /// included. The number of exchanges in a minute is limited.
     pub(super) fn exchanged(&self) -> HashMap<u64, usize> {
         let mut counts = HashMap::new();
         for exchange in self.exchanges.iter().filter(|exchange| exchange.counts()) {
@@ -215,8 +217,8 @@ impl Pods {
     }
 
     /// Returns the Services whose EndpointSlices are read, and the Services whose EndpointSlices are not read because
-    /// of the limit [`SERVICES_WITH_PODS`]. The plan of a Service can depend on the pods of several Services. The
-    /// Services on which the plans of the oldest Services depend come first. Both lists are sorted by name.
+    /// of the limit [`SERVICES_WITH_PODS`]. When there are more Services than the limit, those that the plans of the
+    /// oldest Services need are read. Both lists are sorted by name.
     fn wanted(&self) -> (Vec<ServiceName>, Vec<ServiceName>) {
         let (mut wanted, mut rest) = (BTreeSet::new(), BTreeSet::new());
         for name in self.asked.values().flatten() {
@@ -261,9 +263,9 @@ impl Pods {
         self.known = Arc::new(pods);
     }
 
-    /// Compares `pods`, the result of the newest read, with `self.known`, the result of the read before. Sets `new` in
-    /// `pods`, i.e. the Services that were first read within the last minute. Also sets `recent`, i.e. for each node
-    /// the Services whose last pod there has ended within the last minute.
+    /// Compares `pods`, the result of the newest read, with `self.known`, the result of the read before. Then sets two
+    /// fields of `pods`. `new` gets the Services whose pods were first read within the last minute. `recent` gets, for
+    /// each node, the Services whose last pod on this node has ended within the last minute.
     fn mark(&mut self, pods: &mut PodNodes, now: Instant) {
         let before = Arc::clone(&self.known);
         for (place, service) in before.services.iter().enumerate() {

@@ -33,9 +33,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How many plans a Service gets in one sync pass. For example, the first plan creates a load balancer, the second one
-/// attaches it to the Network, and the third one finds nothing left to do. A Service that needs more plans is continued
-/// in the next sync pass. If its plans have written nothing, it counts as failed.
+/// How many plans a Service gets in one sync pass at most. For example, the first plan creates a load balancer, the
+/// second one attaches it to the Network, and the third one finds nothing left to do. After the last allowed plan, the
+/// Service is continued in the next sync pass. But if none of its plans has written anything, the Service has failed.
 const PLANS_AT_MOST: u32 = CONFLICT_TRIES;
 
 /// The controller of Services, with the state that is kept from one sync pass to the next.
@@ -53,7 +53,8 @@ pub struct ServiceController {
     /// uses the load balancer or the name that they want.
     pub(super) queued: Vec<Task>,
     pub(super) certificates: CertificateSearch,
-    /// The Services that get no traffic, as seen when all Services were last compared with their load balancers.
+    /// The Services that had no healthy target when all Services were last compared with their load balancers. Each of
+    /// them is reported once when it stops getting traffic, and once when it gets traffic again.
     pub(super) outages: ServiceOutages,
 }
 
@@ -109,7 +110,7 @@ pub(super) struct Task {
     /// The change of the last plan that was not made, because the cloud had changed after the plan was made. This is a
     /// description of the change. `None` when the last plan did not fail in this way. See `Applied::Overtaken`.
     overtaken: Option<String>,
-    /// Every write that was made, as JSON for the output of a command.
+    /// Every write that was made for the Service so far, as JSON that commands can print.
     made: Vec<Value>,
     /// The ID of the execution (the changes of another Service) for whose end this Service waits. `None` when it does
     /// not wait.
@@ -131,8 +132,8 @@ pub(super) struct Work {
 type Plans = (Option<Arc<ObservedServices>>, Vec<ServicePlan>);
 
 impl ServiceController {
-    /// Returns the tasks of all Services whose changes are being made, or that wait until the changes of another
-    /// Service have ended.
+    /// Returns the work on each Service whose changes are being made, and on each Service that waits until the changes
+    /// of another Service have ended.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
         let executed = self.executor.executions().iter().map(|execution| &execution.subject.task);
         executed.chain(&self.queued)
@@ -208,8 +209,8 @@ impl ServiceSync<'_> {
         }
     }
 
-    /// Reads everything again for these Services, makes new plans, and begins the changes. Repeats this for the
-    /// Services that need another plan.
+    /// Reads the data for these Services again, makes new plans from them, and begins the changes of these plans.
+    /// Repeats this for those Services that need another plan.
     pub(super) fn plan_and_begin(&mut self, mut tasks: Vec<Task>) -> Result<(), CacheError> {
         loop {
             let may_plan = |task: &mut Task| task.plans < PLANS_AT_MOST && !self.is_closed;
@@ -288,8 +289,8 @@ impl ServiceSync<'_> {
         let begun = clock::now();
         let apis = self.apis;
         let list = || apis.load_balancer_services(clock::since(begun), ReadFrom::Latest);
-        // When some Services share load balancers, their plans need the list of all Services. Otherwise each Service is
-        // read by itself.
+        // When any Services share a load balancer, the plans need all Services of the group, so all Services are
+        // listed. When no Services share one, each Service of a task is read by itself.
         let mut listed = Arc::default();
         if self.state.agenda.dependencies.has_groups {
             listed = list()?.value;
@@ -303,8 +304,8 @@ impl ServiceSync<'_> {
         if services.is_empty() {
             return Ok(Plans::default());
         }
-        // A target whose node is missing in this list is removed. An old list could lack a node that exists, so the
-        // list is read from etcd.
+        // A target is removed when its node is missing in the list that is read here. An old list could lack a node
+        // that exists, so the list is read from etcd, and not from the API server's cache.
         let nodes = apis.nodes.whole(clock::since(begun), ReadFrom::Latest)?;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let reads = Agenda::reads_for_writes(listed_since, self.for_people);
@@ -345,9 +346,9 @@ impl ServiceSync<'_> {
         Ok((Some(Arc::new(observed)), plans))
     }
 
-    /// Returns the present version of a task's Service. It is taken from `listed`, or read by its name. Returns `None`
-    /// when the Service does not exist any more. A new Service with the same name does not count, and is planned in the
-    /// next sync pass.
+    /// Returns the present version of the Service that the task is about. It is taken from `listed`, or read by its
+    /// name. Returns `None` when the Service with this UID does not exist any more. A new Service with the same name is
+    /// planned in the next sync pass.
     fn read_again(
         &mut self,
         task: &mut Task,
@@ -384,13 +385,15 @@ impl ServiceSync<'_> {
         self.state.admission.again(service, &self.state.agenda)
     }
 
-    /// Begins the changes of these plans. Returns the Services that need a new plan.
+    /// Begins the changes of these plans. Returns the Services that need a new plan at once, e.g. because the Service
+    /// object was changed by somebody else before our write to it.
     fn begin(&mut self, tasks: Vec<Task>, (observed, plans): Plans) -> Vec<Task> {
         let mut claimed = HashMap::new();
         let executions = self.state.executor.executions();
         executions.iter().for_each(|execution| note(&mut claimed, execution));
         let mut again = Vec::new();
-        // The plans have the same order as the tasks. A task whose Service does not exist any more has no plan.
+        // Each task is a Service that must be worked on. The plans have the same order as the tasks. When the Service
+        // of a task does not exist any more, there is no plan for this task.
         let mut plans = plans.into_iter().peekable();
         for mut task in tasks {
             let Some(plan) = plans.next_if(|plan| plan.object.uid == task.uid()) else {
@@ -399,8 +402,9 @@ impl ServiceSync<'_> {
             };
             task.service = Arc::clone(&plan.service);
             self.state.agenda.planned(&task.service);
-            // Two Services can want the same load balancer, which no Service owns yet. The first Service gets it, and
-            // the second Service is planned again after that.
+            // Two Services can want the same load balancer, which no Service owns yet. The Service whose plan comes
+            // first gets it. The other Service waits until the first one's changes have ended, and is then planned
+            // again.
             let claims = claims(&plan);
             task.waits_for = claims.iter().filter_map(|claim| claimed.get(claim)).min().copied();
             if task.waits_for.is_some() {
@@ -428,8 +432,10 @@ impl ServiceSync<'_> {
         again
     }
 
-    /// Writes our finalizer and an event before the first change in the cloud, and then begins the changes. Returns the
-    /// task when the Service needs a new plan.
+    /// Writes our finalizer and an event if they are still missing, and then begins the changes in the cloud. Returns
+    /// the task (the work on one Service) when the Service needs a new plan before its changes can begin. Otherwise
+    /// returns `None`: the changes have begun, nothing has to be changed, the work is left to the next sync pass, or it
+    /// has failed.
     fn begin_one(&mut self, mut work: Work) -> Option<Task> {
         let Work { task, plan, .. } = &mut work;
         if plan.first_write().is_some() {
@@ -471,8 +477,8 @@ impl ServiceSync<'_> {
         None
     }
 
-    /// Handles the end of an execution, i.e. of a Service's changes in the cloud. Returns the task when the Service
-    /// needs a new plan.
+    /// Takes note of the result when the changes of a Service in the cloud have ended (an execution). Returns the task
+    /// of the Service when it must be planned again.
     fn end(&mut self, over: Execution<Work>) -> Option<Task> {
         let Work { mut task, plan, observed, .. } = over.subject;
         let result = over.result;
@@ -506,8 +512,8 @@ impl ServiceSync<'_> {
         }
         self.is_closed |=
             matches!(&result.end, End::Failed(error) if error.kind == ErrorKind::Refused);
-        // Some changes were dropped. Nothing that depends on them, e.g. the status, is written now, and the Service is
-        // planned again.
+        // Some changes were dropped before they were sent, e.g. because their plan was out of date. Nothing that
+        // depends on these changes, e.g. the status, is written now, and the Service is planned again.
         if result.is_stopped {
             return Some(task);
         }
@@ -530,7 +536,7 @@ impl ServiceSync<'_> {
             return self.finish(task, plan);
         }
         if result.made.is_empty() {
-            // No change was made, so no event reports the end of a change.
+            // No change was made. `None` means that no event reports the end of changes.
             task.kind = None;
         }
         let Some(plan) = in_order else {
@@ -581,7 +587,7 @@ impl ServiceSync<'_> {
     }
 
     /// Writes to the Service object after all changes in the cloud were made. When the Service needs a new plan,
-    /// returns the task (the work for this Service) again.
+    /// returns the task (the work for this Service) again. Otherwise the work has ended, and the result is `None`.
     fn finish(&mut self, mut task: Task, mut plan: ServicePlan) -> Option<Task> {
         task.works_on(&plan);
         match self.write(&mut task, &mut plan) {
@@ -601,8 +607,8 @@ impl ServiceSync<'_> {
         None
     }
 
-    /// Makes the next write of the plan, if that is a write to the Service object. Returns `false` when the plan is out
-    /// of date.
+    /// Writes to the Service object, if that is the first change of the plan that was not made yet. Otherwise does
+    /// nothing and returns `true`. Returns `false` when the plan is out of date, because the Service has changed.
     fn write(&mut self, task: &mut Task, plan: &mut ServicePlan) -> Result<bool, KubeError> {
         let Some(ServiceChange::Own(write)) = plan.changes.first() else {
             return Ok(true);
@@ -648,8 +654,8 @@ impl ServiceSync<'_> {
 
     fn not_written(&mut self, task: Task, plan: ServicePlan, error: &KubeError) -> Option<Task> {
         if error.is_not_found() {
-            // The Service was deleted meanwhile, so its status can't be written, and no other try is made. A warning says
-            // that its load balancer may still exist.
+            // The Service was deleted after the plan was made, so its status can't be written, and the plan is not
+            // tried again. A warning says that its load balancer may still exist.
             task.warn_of_leftover();
             return None;
         }
@@ -683,7 +689,7 @@ impl ServiceSync<'_> {
     }
 }
 
-/// Makes one write to the Service object.
+/// Makes one write to the Service object, and returns the Service as it is after the write.
 fn patched(
     kube: &KubeClient,
     service: &Arc<KubeService>,

@@ -27,8 +27,8 @@ const LIFETIME: Duration = Duration::from_secs(2);
 /// How many bytes of a request are read and ignored after the answer was sent. If the connection were closed while
 /// bytes are unread, TCP would reset it, and the client could lose the answer.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
-/// When too many connections are open, a new connection replaces an older one. This is how long a connection is safe
-/// from that after its start. A probe sends its request within this time.
+/// How long a connection is kept at least. When too many connections are open, a new connection can replace one that is
+/// older than this. A probe sends its request within this time.
 const TURN: Duration = Duration::from_millis(20);
 /// When the greatest number of connections is open, a new connection replaces an older one, which is then closed. This
 /// is the time between two checks whether the older one was closed. It is short, because closing takes hardly any time.
@@ -100,8 +100,8 @@ fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let both = match TcpListener::bind(address) {
         Ok(both) => both,
         Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(error),
-        // The IPv6 socket could not be opened, and not because another process uses the port. So this machine has no
-        // IPv6, and the server listens on IPv4 only.
+        // The listener for IPv6 could not be opened. The reason is not that another process uses the port, so this
+        // machine has no IPv6. The server then listens on IPv4 only.
         Err(_) => return Ok(vec![TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?]),
     };
     let port = both.local_addr()?.port();
@@ -168,8 +168,8 @@ fn respond(
     };
     let mut unsent = answer.as_slice();
     while !unsent.is_empty() {
-        // One write sends only what fits into the buffer of the socket. A longer answer, e.g. the metrics, needs
-        // several writes.
+        // One write sends only what fits into the buffer of the socket, so a longer answer, e.g. the metrics, needs
+        // several writes. Each of them may take the time that is left until the deadline of the whole answer.
         stream.set_write_timeout(Some(left(deadline)?))?;
         let count = stream.write(unsent)?;
         unsent = unsent.get(count..).unwrap_or_default();

@@ -16,7 +16,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct LeaseSettings {
     pub key: LeaseKey,
-    /// The identity of this process, in the form `<hostname>_<uuid>`. Each process has another identity.
+    /// The identity of this process, in the form `<hostname>_<uuid>`. It is different for each process.
     pub identity: String,
     /// The value that this process writes as `leaseDurationSeconds`. It is the lease duration of the settings in whole
     /// seconds, rounded up.
@@ -48,9 +48,9 @@ pub enum Acquired {
     /// Another process, whose identity is the value, is the leader and is alive. Only a wait with
     /// `WaitPolicy::UntilRenewed` ends in this way.
     HeldBy(String),
-    /// The process can't get the Lease until an operator corrects something, e.g. the credentials or the RBAC role.
-    /// With `WaitPolicy::UntilRenewed`, when the process does not wait as a standby, any other error ends the wait in
-    /// this way, too.
+    /// The wait ended with an error, which this text describes. A standby daemon (`WaitPolicy::Forever`) ends its wait
+    /// only for an error that lasts until an operator corrects something, e.g. the credentials or the RBAC role. With
+    /// `WaitPolicy::UntilRenewed`, every error ends the wait.
     Failed(String),
 }
 
@@ -71,8 +71,9 @@ pub struct LeaderElection {
     /// is written into the Lease. The next leader then waits before it logs in, so that a restart does not cause
     /// another refused login.
     pub dedicated: OnceLock<&'static dyn Dedicated>,
-    /// The UIDs that the Service `default/kubernetes` has and had. They identify the cluster, even when that Service
-    /// was deleted and created again. This process writes them into the Lease, so that the next leader knows them.
+    /// The UIDs that identify the cluster: the present and the former UIDs of the Service `default/kubernetes`, which
+    /// gets a new UID when it is deleted and created again. The leader writes them into the Lease, so that the next
+    /// leader knows them.
     pub cluster: OnceLock<Arc<ClusterIdentity>>,
 }
 
@@ -220,8 +221,8 @@ impl LeaderElection {
             return false;
         }
         show_leader(&self.settings.key, true);
-        // The deadline is checked by another thread than the renewal. Therefore the leadership ends in time even when
-        // the request of a renewal hangs.
+        // One thread renews the Lease, and another thread checks the deadline of the renewal. Therefore the leadership
+        // ends in time even when the request of a renewal hangs.
         let lease = Arc::clone(self);
         self.stop.repeat(true, move || lease.left_until_deadline());
         true
@@ -365,8 +366,9 @@ mod tests {
             let sent = now();
             pass_time(&clock, monotonic_s, wall_s);
             assert_eq!(lease.answer(), expected, "{name}");
-            // The leader requested a renewal of the Lease before the two clocks moved on in this case, and the answer
-            // arrives only now. Such a late answer must not change whether a write may start.
+            // `sent` is the moment at which the leader requested a renewal of the Lease. After it, this case moved the
+            // monotonic clock and the wall clock, and the answer to the request arrives only now. Such a late answer
+            // must not change whether a write may start.
             lease.renewed(sent);
             assert_eq!(lease.answer(), expected, "{name}");
             assert!(!lease.is_lost(), "{name}: leadership does not end with it");

@@ -28,7 +28,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a process waits for a Lease that another process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// The process waits without a limit, as a standby daemon does.
+    /// The process waits for the Lease without a limit, as a standby daemon does (it takes over when the leader ends).
     Forever,
     /// The process waits until it sees that the holder has renewed the Lease. The holder is then alive, so this process
     /// is not needed and ends.
@@ -164,8 +164,8 @@ impl Renewer {
         })
     }
 
-    /// Writes the Lease when the step is `Write`. The API server refuses the write when the Lease has changed since it
-    /// was read.
+    /// Writes the Lease if `step` says so (`LeaseStep::Write`), and otherwise does nothing. The API server refuses the
+    /// write when the Lease has changed since it was read.
     fn take(&mut self, read: Option<kube::Lease>, step: &LeaseStep) -> Result<(), kube::KubeError> {
         let LeaseStep::Write(record) = step else {
             return Ok(());

@@ -85,8 +85,8 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// The reason for a write. Each reason except `Usual` stands for a special rule about the write, which the comment of
-/// the reason describes.
+/// The reason for a write to a load balancer. For each reason except `Usual`, a special rule applies, e.g. when the
+/// write must not be made. The comment of the reason has the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,
@@ -96,14 +96,20 @@ pub(super) enum Purpose {
     /// The Service gives up a load balancer that is not deleted. The write is not made when the load balancer has got a
     /// new port or target since it was read for the plan.
     Release,
-    /// The write deletes a load balancer that belongs to no Service. If it turns out just before the write that it is
-    /// not allowed any more, the result is an error. For a write of another purpose, the Service would be planned again
-    /// instead.
+    /// The write deletes a load balancer that belongs to no Service. When a check just before the write shows that the
+    /// load balancer must not be deleted any more, the result is an error. A write with another purpose causes no error
+    /// in this case, but a new plan for its Service.
     Orphan,
-    /// The write removes a target, and the plan will remove all other existing targets, too. When the API has refused
-    /// some of the new targets, the write is made only if at least one new target was added. So the load balancer
-    /// always has a target.
+    /// The write removes a target, and the plan will also remove all other targets that exist now. When the API has
+    /// refused some of the new targets, the write is made only if at least one new target was added. So the load
+    /// balancer always has a target.
     LastTarget,
+    /// The write gives the load balancer the larger type that `type: auto` has chosen. When it fails, the changes after
+    /// it are made that do not need the larger type.
+    Growth,
+    /// The write adds a port or a target for which the present type of the load balancer has no room. It is made only
+    /// when all changes before it were made.
+    NeedsGrowth,
     /// The write uploads the last certificate of a plan. After this write all certificates are read again, because
     /// changes of ports need the IDs of the uploaded certificates.
     LastUpload,
@@ -121,8 +127,9 @@ pub struct BalancerChange {
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
     /// Set when the write removes a target that its Services still want, for example because its node will stop soon.
-    /// The first value is the name of the node. The second value is `true` when a node with pods takes the place of
-    /// this target, and the exchange counts for the limit of exchanges in a minute.
+    /// The first value is the name of the node. The second value is `true` when the target is exchanged, i.e. a node
+    /// with pods takes its place. Only a limited number of exchanges is allowed in a minute, and this write is then one
+    /// of them.
     pub(super) soft_removal: Option<(String, bool)>,
     /// The certificate that the write uploads, with its private key. Both become part of the request only when it is
     /// sent, so that logs and other outputs of the plan can't show the key. `None` when the write uploads no
@@ -130,6 +137,8 @@ pub struct BalancerChange {
     pub(super) pair: Option<Arc<TlsPair>>,
     /// The name of the load balancer, when the write creates one. `None` for every other write.
     new_name: Option<Sourced<String>>,
+    /// The text that announces the write in an event, when this program has chosen the type of the load balancer.
+    announcement: Option<String>,
 }
 
 /// A line of a private key with at least this number of characters is hidden in error texts. A shorter line reveals
@@ -174,6 +183,7 @@ impl BalancerChange {
             soft_removal: None,
             pair: None,
             new_name: None,
+            announcement: None,
         }
     }
 
@@ -199,6 +209,19 @@ impl BalancerChange {
         change.description = Description::new(WriteVerb::CREATE, noun, details);
         change.new_name = Some(name);
         change
+    }
+
+    /// Adds the reason for a type that this program has chosen to the description of the change. A change of an existing
+    /// load balancer is then allowed to fail alone. Without a reason, the change stays as it is.
+    pub(super) fn announced(mut self, reason: Option<String>) -> BalancerChange {
+        if let Some(reason) = &reason {
+            self.description = self.description.because(&format!(" ({reason})"));
+            if self.id.is_some() {
+                self.purpose = Purpose::Growth;
+            }
+        }
+        self.announcement = reason;
+        self
     }
 
     pub(super) fn guarded(mut self, guard: Guard) -> BalancerChange {
@@ -367,6 +390,10 @@ impl BalancerChange {
                 Err(ProviderError::new(ErrorKind::InPart, failed.error.message))
             }
             _ if self.action.is(Deletes) && failed.error.kind == ErrorKind::NotFound => Ok(Applied::Done),
+            // The growth of a load balancer must not stop other changes, whatever the API answers.
+            _ if self.purpose == Purpose::Growth && failed.error.kind == ErrorKind::Unavailable => {
+                Err(ProviderError::new(ErrorKind::Other, failed.error.message))
+            }
             _ => Err(match self.next_step(&failed) {
                 Some(step) => {
                     let message = format!("{}; {step}", failed.error);
@@ -391,7 +418,8 @@ impl BalancerChange {
             "load_balancer_not_attached_to_network",
             "source_port_already_used",
             "robot_unavailable",
-            // A server or certificate in the request was deleted after the last read.
+            // A server or certificate that the request names does not exist any more. It was deleted after this program
+            // had last read it.
             "not_found",
         ];
         const FIELDS: [&str; 10] = [
@@ -527,8 +555,8 @@ impl provider::Change for BalancerChange {
             let (body, key) = (&mut change.request.body, pair.key.expose());
             body.insert("certificate".to_owned(), json!(pair.chain));
             body.insert("private_key".to_owned(), json!(key));
-            // Each line of the key is hidden separately, because an error text from the API can repeat only a part of
-            // the key.
+            // An error text from the API can repeat only a part of the private key. So each line of the key is a secret
+            // of its own, except a short line, which reveals nothing about the key.
             let is_long = |line: &&str| line.len() >= SHORTEST_KEY_LINE;
             secrets.extend(key.lines().filter(is_long).map(Secret::new));
         }
@@ -563,11 +591,19 @@ impl provider::Change for BalancerChange {
     }
 
     fn may_follow_at_once(&self) -> bool {
-        self.action.is(FollowsAtOnce)
+        self.action.is(FollowsAtOnce) && !self.needs_all_before()
     }
 
     fn may_fail_alone(&self) -> bool {
-        self.action.is(FailsAlone)
+        self.action.is(FailsAlone) || self.purpose == Purpose::Growth
+    }
+
+    fn needs_all_before(&self) -> bool {
+        self.purpose == Purpose::NeedsGrowth
+    }
+
+    fn announcement(&self) -> Option<&str> {
+        self.announcement.as_deref()
     }
 
     /// Returns a change that creates the load balancer without ports and targets, which are added
@@ -577,6 +613,7 @@ impl provider::Change for BalancerChange {
         let mut body = self.request.body.clone();
         body.insert("services".to_owned(), json!([]));
         let bare = BalancerChange::creation(&self.project, name, Value::Object(body), Vec::new());
+        let bare = bare.announced(self.announcement.clone());
         Some(Box::new(bare))
     }
 

@@ -6,20 +6,23 @@
 use super::annotations::parser::AnnotationParser;
 use super::annotations::{self, Annotation, AnnotationScope};
 use super::desired::{Desired, Whole};
-use super::diff::USUAL_TYPE;
 use super::model::balancer::BalancerType;
+use super::model::listener::Listener;
 use super::ownership::context::PlanContext;
+use super::ownership::group::Group;
 use super::ownership::labels::Labelled;
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_FOREIGN_NODES;
-use crate::provider::{Finding, InstanceId, ProviderId, Reason, Source, Sourced};
+use crate::provider::{InstanceId, ProviderId, Reason};
 use std::collections::BTreeSet;
 
-/// Returns why the load balancer must not be changed: one of its targets is a node that this program does not manage.
-/// The provider ID of the node is one of the other profile, i.e. of the other value of `--cloud-provider`
-/// (`ccm-from-scratch` or `hcloud`), or one of another program, e.g. `hetzner://42`. This program would remove the
-/// target, which would stop the traffic. The sign is that the provider ID ends in the number of the target's server. A
-/// server that also has a node of this program does not count, so that a Node which claims the server of another node
-/// stops no change. `None` when there is no such target.
+/// Returns why the load balancer must not be changed. The reason is that one of its targets is the server of a node
+/// that this program does not manage, so that this program would remove the target and stop its traffic. The provider
+/// ID of such a node is one of the other profile, i.e. of the other value of `--cloud-provider` (`ccm-from-scratch` or
+/// `hcloud`), or one of another program, e.g. `hetzner://42`. The node belongs to the target when its provider ID ends
+/// in the number of the target's server.
+///
+/// A target whose server also belongs to a node of this program is no reason. Otherwise anybody who creates a Node with
+/// the number of another node's server could stop all changes. `None` when there is no reason.
 pub(super) fn serves_foreign_node(context: &PlanContext, balancer: Labelled) -> Option<String> {
     let own = context.project.profile;
     let other = own.other();
@@ -81,90 +84,14 @@ pub(super) fn report_unknown(
     }
 }
 
-/// Removes from the settings of an existing load balancer those with which it could not stay as it is while a default of
-/// the Namespace is unknown. A type that does not exist is unknown, too.
-pub(super) fn keep_unknown(
-    parser: &mut AnnotationParser,
-    context: &PlanContext,
-    whole: &mut Whole,
-    there: Option<Labelled>,
-) {
-    let types = context.observed.types.as_deref();
-    let is_wrong = |kind: &mut Sourced<String>| {
-        matches!(kind.source, Source::Namespace(_))
-            && there.is_none_or(|there| there.load_balancer_type.name != kind.value)
-            && types.is_some_and(|types| types.iter().all(|other| other.name != kind.value))
-    };
-    if let Some(wrong) = whole.kind.take_if(is_wrong) {
-        let why = format!(
-            "{}: there is no type {}; until this is corrected, the load balancer keeps its type",
-            wrong.source,
-            crate::text::quoted(&wrong.value)
-        );
-        parser.warning(Reason::SyncLoadBalancerFailed, why);
-    }
+/// Removes the attachment to the private Network from the settings of an existing load balancer that is not attached,
+/// while the subnet is unknown. The subnet could not be changed later.
+pub(super) fn keep_unattached(context: &PlanContext, whole: &mut Whole, there: Labelled) {
     let is_subnet_unknown = context.is_unknown(&annotations::PRIVATE_SUBNET_IP_RANGE);
     whole.attach.take_if(|attach| {
-        let is_attached = there.is_some_and(|there| there.attached(attach.network).is_some());
         let asks = attach.range.is_some() || attach.ip.is_some();
-        is_subnet_unknown && !asks && !is_attached
+        is_subnet_unknown && !asks && there.attached(attach.network).is_none()
     });
-}
-
-/// Returns the type that the load balancer should have. The annotation `type` sets it, or else the environment variable
-/// with the default for this annotation. When neither does, it is the present type, or `lb11` for a new load balancer.
-/// A type that does not exist is reported.
-pub(super) fn kind<'a>(
-    parser: &mut AnnotationParser,
-    context: &PlanContext<'a>,
-    desired: &Desired,
-    there: Option<Labelled<'a>>,
-) -> Option<&'a BalancerType> {
-    let has = there.map(|labelled| &labelled.balancer.load_balancer_type);
-    let wanted = match (desired.kind(), has) {
-        (Some(wanted), _) => wanted.value.as_str(),
-        (None, Some(has)) => has.name.as_str(),
-        // No load balancer was found, and none will be created, so no type is needed. There are two cases. The Service
-        // asks for an external load balancer (one that somebody else made). Or the Service shares a load balancer, but
-        // no Service is allowed to decide about its settings.
-        (None, None) if context.group.is_external() || context.group.has_no_decider() => {
-            return None;
-        }
-        (None, None) => {
-            let message = format!(
-                "no load balancer type is set, so an {USUAL_TYPE} is created; annotation {} sets another type",
-                annotations::TYPE.key()
-            );
-            parser.finding(Finding::info(Reason::LoadBalancerTypeUnconfigured, message));
-            USUAL_TYPE
-        }
-    };
-    // The list of types is `None` when annotations are checked without the API, for example by `ccm lint` without an
-    // API token.
-    let types = context.observed.types.as_deref();
-    let is_it = |kind: &&BalancerType| kind.name == wanted;
-    let found = || types?.iter().find(is_it);
-    let Some(kind) = has.filter(is_it).or_else(found) else {
-        let names: Vec<&str> = types?.iter().map(|kind| kind.name.as_str()).collect();
-        let source = desired.kind().map(|kind| kind.source.to_string());
-        parser.whole_problem(format!(
-            "{}: there is no type {}; use {}",
-            source.unwrap_or_else(|| "type".to_owned()),
-            crate::text::quoted(wanted),
-            crate::text::one_of(&names)
-        ));
-        return has;
-    };
-    if let Some(deprecation) = &kind.deprecation {
-        let why = format!(
-            "type {} of the load balancer is deprecated and ends after {}: choose another in annotation {}",
-            kind.name,
-            deprecation.unavailable_after,
-            annotations::TYPE.key()
-        );
-        parser.warning(Reason::LoadBalancerTypeDeprecated, why);
-    }
-    Some(kind)
 }
 
 /// Reports a problem when the Service needs more ports or certificates than the type of the load balancer allows. The
@@ -194,7 +121,7 @@ pub(super) fn check_services(
             "{whose}, but a load balancer of type {name} takes at most {most}: {larger}, or remove ports"
         ));
     }
-    let (certificates, most) = (certificates(desired, there), kind.max_assigned_certificates);
+    let (certificates, most) = (certificates(desired, there, None), kind.max_assigned_certificates);
     if certificates > most {
         parser.problem(format!(
             "the ports need {certificates} certificates, but a load balancer of type {name} takes at most {most}: \
@@ -205,8 +132,13 @@ pub(super) fn check_services(
 }
 
 /// Returns how many different certificates all HTTPS ports of the Service use together, including certificates that
-/// existing ports keep.
-fn certificates(desired: &Desired, there: Option<Labelled>) -> usize {
+/// existing ports keep. With `others`, the certificates of all other ports that stay on the load balancer are counted
+/// as well.
+pub(super) fn certificates(
+    desired: &Desired,
+    there: Option<Labelled>,
+    others: Option<&Group>,
+) -> usize {
     let mut ids = BTreeSet::new();
     for port in &desired.ports {
         let found = there.and_then(|there| there.balancer.listener(port.listener.listen_port));
@@ -214,6 +146,13 @@ fn certificates(desired: &Desired, there: Option<Labelled>) -> usize {
         if listener.is_https() {
             ids.extend(listener.certificates());
         }
+    }
+    for (balancer, group) in there.into_iter().zip(others) {
+        let is_own = |number| desired.ports.iter().any(|own| own.listener.listen_port == number);
+        let stays = |port: &&Listener| {
+            port.is_https() && !is_own(port.listen_port) && !group.is_unwanted(balancer, port)
+        };
+        ids.extend(balancer.services.iter().filter(stays).flat_map(Listener::certificates));
     }
     ids.len()
 }

@@ -49,7 +49,8 @@ use serde_json::{Value, json};
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,
     pub(super) claims: Vec<Claim>,
-    /// Whether there is another load balancer that the Service must leave, even if only some ports there belong to it.
+    /// Whether the Service must leave at least one load balancer. The Service owns this load balancer, or owns only
+    /// some ports there.
     pub(super) is_any: bool,
 }
 
@@ -84,13 +85,14 @@ pub(super) fn leave_others(
     leaving
 }
 
-/// Adds changes to the plan of a Service that can't have what it asks for. The changes take the Service off those of
-/// its load balancers that it does not use. The Service uses a load balancer when it asks for it, or when its status
-/// has an address of it. When the status is empty, every load balancer that the Service does not ask for is unused.
-/// When the status has only a host name, it is not known which load balancer serves the Service, so none counts as
-/// unused.
+/// Adds changes to the plan of a Service that can't have what it asks for. The changes remove the Service from each of
+/// its load balancers that it does not use.
 ///
-/// `there` is the load balancer that the Service asks for. A plan that is refused has no changes. So when changes are
+/// A load balancer is used when the Service asks for it, or when the Service's status has an address of it. When the
+/// status is empty, all other load balancers are unused. When the status has only a host name, it is not known which
+/// load balancer serves the Service, so none is treated as unused.
+///
+/// `there` is the load balancer that the Service asks for. A plan that is refused has no changes. When changes are
 /// added to a refused plan, it becomes a plan with changes, and the reason for the refusal becomes one of its findings,
 /// which are reported to the user.
 pub(super) fn leave_unused(
@@ -263,15 +265,16 @@ pub(super) fn take_off(
     boxed(parts)
 }
 
-/// A load balancer from which a Service is taken off, and which is not deleted.
+/// A load balancer that a Service does not use any more, and that is not deleted with it. The ports and labels of the
+/// Service are removed from it.
 struct TakenOff<'a> {
     context: &'a PlanContext<'a>,
     balancer: Labelled<'a>,
     /// Whether no other Service uses the load balancer. A Service whose management was ended (`ccm lb release`) still
     /// uses the load balancer, because its ports stay.
     is_last: bool,
-    /// Whether the load balancer stays in the project without ports, so that a later Service can use it. The annotation
-    /// `keep` of its Service asked for this.
+    /// Whether the load balancer stays in the project without ports, so that a later Service can use it. This is so
+    /// when the annotation `keep` of the Service asks for it.
     is_kept: bool,
 }
 
@@ -315,8 +318,8 @@ impl TakenOff<'_> {
         self.part(BalancerAction::DeleteService, body, removed)
     }
 
-    /// Returns the changes that remove the nodes of this cluster from the targets. There are none while another Service
-    /// uses the load balancer.
+    /// Returns the changes that remove the nodes of this cluster from the targets of the load balancer that the Service
+    /// leaves. The list is empty while another Service uses the load balancer.
     fn targets(&self) -> Vec<BalancerChange> {
         let (balancer, cluster) = (self.balancer, self.context.cluster);
         let is_external = balancer.ownership.external.is_some();
@@ -392,8 +395,8 @@ pub(super) fn end_management(
 }
 
 /// Returns a finding which says that the load balancer is not changed, because its label names another cluster. A
-/// Service there has the same UID as a Service of this cluster. This happens when one of the clusters is a copy of the
-/// other.
+/// Service of that cluster has the same UID as a Service of this cluster, because one of the two clusters is a copy of
+/// the other.
 pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
     let message = format!(
         "load balancer {} has this Service's UID in a label, but another label of it names another cluster ({uid}), \

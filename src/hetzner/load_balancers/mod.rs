@@ -9,6 +9,7 @@
 //! | `plan` | makes the plan for one Service, in several stages |
 //! | `settle` | finds the Service's load balancer and its ports there, or the load balancer on which the Service must stay for now |
 //! | `leave` | takes a Service off a load balancer, which is then deleted, released, or kept by other Services |
+//! | `type_choice` | decides which type a load balancer should have |
 //! | `checks` | reports too many ports or certificates for the type of the load balancer, and targets which are nodes that this program does not manage |
 //! | `causes` | finds out why a health check fails, and what to do about it |
 //! | `observe` | reads load balancers and related objects |
@@ -33,6 +34,7 @@
 //! | `ownership/certificates` | who owns a certificate |
 //! | `ownership/names` | the names of load balancers and certificates, and the form of label values |
 //! | `ownership/context` | the settings and the objects from which plans are made |
+//! | `sizes` | chooses a type from a list of types and from what the load balancer must have room for |
 //! | `annotations/` | the table of annotations, which the parser, `ccm explain` and `ccm help annotations` use |
 //! | `annotations/parser`, `annotations/values` | parses the annotations of one Service, and reports all mistakes in them |
 //! | `model/` | load balancers in the form of the API's JSON; `listener` has a table of the fields of a port |
@@ -51,7 +53,9 @@ mod observe;
 mod ownership;
 mod plan;
 mod settle;
+mod sizes;
 mod snapshot;
+mod type_choice;
 
 pub use super::api::{Location, Reference};
 pub use super::certificates::{Certificate, CertificateError, CertificateStatus};

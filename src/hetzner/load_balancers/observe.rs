@@ -3,6 +3,7 @@
 
 use super::annotations;
 use super::annotations::parser::{has, value_of};
+use super::annotations::values::AUTO;
 use super::diff::primary_ips;
 use super::diff::subnets;
 use super::model::balancer::{BalancerType, LoadBalancer, PrimaryIp};
@@ -11,7 +12,7 @@ use super::ownership::defaults::ServiceDefaults;
 use super::ownership::labels::Labelled;
 use crate::hetzner::api::{Api, CachedList, Resource};
 use crate::hetzner::networks::{ApiNetwork, Subnet};
-use crate::provider::{ProviderError, Service, Urgency, Usage, clock};
+use crate::provider::{ErrorKind, ProviderError, Service, Urgency, Usage, clock};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +25,11 @@ const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// an older list, the list is read again, because the type may be new.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
-/// Lists that hardly ever change, as they were read from the API earlier. They are cached, so that they are not read
-/// each time when the load balancers are read.
+/// The list of load balancer types and the list of subnets, as they were read from the API earlier. They hardly ever
+/// change, so they are cached and not read again each time when the load balancers are read.
 #[derive(Default)]
 pub(in crate::hetzner) struct EarlierPolls {
-    types: CachedList<BalancerType>,
+    pub(in crate::hetzner) types: Arc<CachedList<BalancerType>>,
     subnets: CachedList<Subnet>,
 }
 
@@ -48,19 +49,22 @@ pub(in crate::hetzner) fn observe(
     let mut snapshot = BalancerSnapshot::new(project, observed);
     let wanted: Vec<String> = services
         .iter()
-        .filter(|service| needs_types(&snapshot, service))
-        .map(|service| wanted_type(&snapshot.project, service).unwrap_or_default())
+        .filter(|service| {
+            needs_types(&snapshot, service) || chooses_type(&snapshot.project, service)
+        })
+        .flat_map(|service| wanted_types(&snapshot.project, service))
         .collect();
     if !wanted.is_empty() {
         let is_good = |age: Duration, types: &[BalancerType]| {
-            // An empty name means that the Service does not ask for a particular type. Then the list need not contain
-            // any particular type.
+            // An empty name means that the Service does not ask for a particular type of load balancer. Any list of
+            // types is then good enough for this Service.
             let has =
                 |name: &String| name.is_empty() || types.iter().any(|kind| kind.name == *name);
             age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
         };
-        let types = earlier.types.get(|| None, is_good, || api.list("", urgency))?;
-        snapshot.observed.types = Some(types);
+        let are_named = wanted.iter().any(|name| !name.is_empty());
+        let read = read_types(&snapshot.project, is_good, urgency);
+        snapshot.observed.note_types(read, are_named)?;
     }
     if let Some(network) = network {
         let subnets = subnets::read(&earlier.subnets, network, &snapshot, services, urgency)?;
@@ -82,12 +86,53 @@ pub(in crate::hetzner) fn observe(
     Ok(snapshot)
 }
 
-/// Whether `snapshot`, the data that were read from the API, contains all lists that are needed for a plan for this
-/// Service, e.g. the list of certificates.
+/// Returns the list of load balancer types, and whether it is too old for a choice that is written.
+fn read_types(
+    project: &Project,
+    is_good: impl FnOnce(Duration, &[BalancerType]) -> bool,
+    urgency: Urgency,
+) -> Result<(Arc<Vec<BalancerType>>, bool), ProviderError> {
+    let types = project.types.get(|| None, is_good, || project.api.list("", urgency))?;
+    Ok((types, project.types.is_older(TYPES_CERTAIN)))
+}
+
+impl ObservedBalancers {
+    /// Stores the list of types, or why it could not be read. When a Service names a type, the error is returned.
+    fn note_types(
+        &mut self,
+        read: Result<(Arc<Vec<BalancerType>>, bool), ProviderError>,
+        are_named: bool,
+    ) -> Result<(), ProviderError> {
+        (self.types, self.are_types_old, self.types_error) = match read {
+            Ok((types, are_old)) => (Some(types), are_old, None),
+            Err(error) if are_named || !matches!(error.kind, ErrorKind::Unavailable) => {
+                return Err(error);
+            }
+            Err(error) => (None, false, Some(error.message)),
+        };
+        Ok(())
+    }
+}
+
+/// Returns the snapshot with a list of types that is at most [`TYPES_CERTAIN`] old. When the list can't be read, the
+/// result has no list, so that no type is chosen from an old one.
+pub(super) fn with_new_types(snapshot: &BalancerSnapshot, urgency: Urgency) -> BalancerSnapshot {
+    let (project, mut observed) = (snapshot.project.clone(), snapshot.observed.clone());
+    let read = read_types(&project, |age, _| age < TYPES_CERTAIN, urgency);
+    if let Err(error) = observed.note_types(read, false) {
+        (observed.types, observed.types_error) = (None, Some(error.message));
+    }
+    BalancerSnapshot::new(project, observed)
+}
+
+/// Whether `snapshot`, the data that were read from Hetzner's API, contains everything that a plan for this Service
+/// needs. For example, the list of certificates is needed when the Service names a certificate.
 pub(super) fn covers(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let observed = &snapshot.observed;
     observed.is_for_manifests
-        || (observed.types.is_some() || !needs_types(snapshot, service))
+        || (observed.types.is_some()
+            || observed.types_error.is_some()
+            || !needs_types(snapshot, service))
             && (observed.certificates.is_some() || !needs_certificates(service))
             && (observed.primary_ips.is_some() || !needs_primary_ips(snapshot, service))
 }
@@ -97,12 +142,20 @@ pub(super) fn covers(snapshot: &BalancerSnapshot, service: &Service) -> bool {
 fn needs_types(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let wanted = wanted_type(&snapshot.project, service);
     own(snapshot, service).is_none_or(|balancer| {
-        wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
+        wanted.is_some_and(|wanted| wanted != AUTO && wanted != balancer.load_balancer_type.name)
     })
 }
 
-/// Returns the load balancer of a Service that has exactly one and uses it alone. `None` for every other Service,
-/// because it may need a new load balancer. This includes each Service that asks for a shared load balancer or for an
+/// Whether the type of the Service's load balancer is chosen or limited. The list of types is then read once a day, also
+/// for an existing load balancer. A plan is possible without it.
+fn chooses_type(project: &Project, service: &Service) -> bool {
+    let wanted = wanted_type(project, service);
+    wanted.as_deref() == Some(AUTO)
+        || wanted.is_some() && wanted_types(project, service).any(|name| !name.is_empty())
+}
+
+/// Returns the load balancer of a Service that has exactly one, and that does not share it. `None` for a Service
+/// without a load balancer or with several, and for each Service that asks for a shared load balancer or for an
 /// external one (one that somebody else made).
 fn own<'a>(snapshot: &'a BalancerSnapshot, service: &Service) -> Option<Labelled<'a>> {
     let found = snapshot.balancers().may_be_of(service);
@@ -123,6 +176,19 @@ fn wanted_type(project: &Project, service: &Service) -> Option<String> {
     let default = ServiceDefaults::of(&project.defaults, service).values;
     let default = || default.kind.as_ref().map(|kind| kind.value.clone());
     value_of(service, &annotations::TYPE).map(str::to_owned).or_else(default)
+}
+
+/// Returns the names of types that the list of types must have: the type that the Service asks for, and its limits. An
+/// empty name stands for any type.
+fn wanted_types(project: &Project, service: &Service) -> impl Iterator<Item = String> {
+    let wanted = wanted_type(project, service).filter(|wanted| *wanted != AUTO).unwrap_or_default();
+    let limits = [
+        project.defaults.permitted.largest_type.clone(),
+        ServiceDefaults::of(&project.defaults, service).largest_type,
+    ];
+    let limits = limits.into_iter().flatten().map(|limit| limit.value);
+    let own = value_of(service, &annotations::TYPE_MAX).map(str::to_owned);
+    [wanted].into_iter().chain(own).chain(limits)
 }
 
 /// Whether the list of Primary IPs must be read. It is needed only for a new load balancer, because an existing load
@@ -148,8 +214,8 @@ pub(in crate::hetzner) fn usage(api: &Api, id: u64) -> Result<Usage, ProviderErr
     let types = "type=open_connections&type=connections_per_second&type=requests_per_second";
     let path = format!("/load_balancers/{id}/metrics?{types}&start={start}&end={end}&step=60");
     let answer: Value = api.get(&path, Urgency::Asked)?;
-    // A metric is a list of samples. The API gives each sample as a pair: a time, and the value as a text with a
-    // decimal number.
+    // Returns the newest value of a metric, or `None` when the API reports no value. The API gives a metric as a list
+    // of pairs: a time, and the value as a text with a decimal number.
     let last = |name: &str| {
         let series = &answer["metrics"]["time_series"][name]["values"];
         series.as_array()?.last()?[1].as_str()?.parse().ok()

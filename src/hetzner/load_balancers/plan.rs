@@ -5,14 +5,13 @@
 use super::annotations as a;
 use super::annotations::parser::AnnotationParser;
 use super::change::{BalancerAction, BalancerChange, boxed};
-use super::checks::{check_services, keep_unknown, kind, report_unknown};
+use super::checks::{check_services, keep_unattached, report_unknown};
 use super::desired::uploads::shown;
 use super::diff::{Diff, Differences, primary_ips, status, subnets};
 use super::leave::{
     Leaving, end_management, leave, leave_others, leave_unused, leave_unwanted_ports,
     left_to_its_cluster, take_off,
 };
-use super::model::balancer::BalancerType;
 use super::ownership::context::{BalancerSnapshot, PlanContext};
 use super::ownership::find::{FoundBalancer, Unfound, assign, by_label, rests_on_owners};
 use super::ownership::guard::Guard;
@@ -20,6 +19,8 @@ use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use super::ownership::removal::why_not_released;
 use super::settle::{Settled, Unsettled};
+use super::sizes::TypeChoice;
+use super::type_choice::type_choice;
 use crate::provider::{
     self, Balancer, Claim, Cluster, Finding, LoadBalancerPlan, PlanOutcome, Reason, Service,
     ServiceInput, Then,
@@ -28,7 +29,9 @@ use crate::text::shell_command;
 use serde_json::Value;
 
 impl BalancerSnapshot {
-    /// Returns the plan that gives the Service's load balancer its desired state.
+    /// Returns the plan that creates the load balancer of the Service, or changes it until it is as the Service and its
+    /// annotations ask. When the Service can't have the load balancer that it asks for, the plan is about its present
+    /// one.
     pub(super) fn plan_service(&self, of: ServiceInput) -> LoadBalancerPlan {
         if let Some(balancer) = self.balancers().released(&of.service.uid).first() {
             return released(*balancer, of);
@@ -62,10 +65,10 @@ impl BalancerSnapshot {
         for balancer in owned(balancers, service, cluster).filter(is_managed) {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
-            // The Service leaves an external load balancer (one that somebody else made). The plan then also empties
-            // the status of the Service, if a label of the load balancer has the Service's UID. Without such a label,
-            // the address in the status is the only way to recognise the Service's ports, so it must stay there: a
-            // failed removal of the ports has to be tried again.
+            // The Service leaves an external load balancer (one that somebody else made). When a label of the load
+            // balancer has the Service's UID, the plan also empties the status of the Service. Without such a label,
+            // only the address in the status shows which ports are the Service's. The address then stays in the status,
+            // because a removal of the ports that fails must be tried again.
             if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }
@@ -77,8 +80,9 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns the plan that ends the management of the Service's load balancer. After it was carried out, the load
-    /// balancer still exists, but this program does not change it any more.
+    /// Returns the plan that ends the management of the Service's load balancer, because a person asked for this by a
+    /// command. After the plan was carried out, the load balancer still exists, but this program does not change it any
+    /// more.
     pub(super) fn plan_end_of_management(
         &self,
         service: &Service,
@@ -100,9 +104,9 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns an empty plan, and the settings and API objects from which the caller makes the changes of the plan. The
-    /// callers add the changes that take the Service off its load balancers or end their management. Such changes need
-    /// no nodes, so none are returned.
+    /// Begins a plan that ends the use or the management of the Service's load balancers. Returns a plan without
+    /// changes, and the settings and API objects from which the caller makes the changes that it adds. These changes
+    /// need no nodes, so the returned objects include no nodes.
     fn end<'a>(
         &'a self,
         service: &'a Service,
@@ -134,9 +138,9 @@ impl BalancerSnapshot {
         let given = observed.balancers.iter_mut().filter(|balancer| balancer.id == id);
         given.for_each(|balancer| balancer.labels = guard.labels());
         let given = BalancerSnapshot::new(self.project.clone(), observed);
-        // `given` is a copy of the project in which the load balancer `id` already has the labels that it would get by
-        // the adoption. Even so, the Service itself asks for another load balancer, which it is not allowed to adopt.
-        // So the plan is refused.
+        // `given` is a copy of the data of the Hetzner Cloud project. In it, the load balancer `id` already has the
+        // labels that it would get when the Service adopts it. If the Service, by its annotations, still asks for
+        // another load balancer and is not allowed to adopt that one, the plan is refused.
         if let (_, Err(Unsettled::Unfound(Unfound::NotAdopted(why)))) = given.settle(of, None) {
             return LoadBalancerPlan::default().refuse(why);
         }
@@ -209,9 +213,10 @@ impl<'a> Settled<'a> {
         let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
         plan.found = plan.found.or_else(shown);
         plan = refused(plan, parser, reason);
-        // When others have ports on the load balancer, the IP mode in the status of this Service is set to `Proxy` even
-        // when the plan is refused. With the mode `VIP`, kube-proxy would send the cluster's traffic for the ports of
-        // others to this Service. A user must not be able to cause that by an invalid annotation.
+        // When other Services or other people have ports on the load balancer, the IP mode in the status of this
+        // Service is set to `Proxy`, even when the plan is refused. With the mode `VIP`, kube-proxy would send traffic
+        // from the cluster to this Service for each port in its spec, even for ports of the load balancer that belong
+        // to others. An invalid annotation, with which any user can get a plan refused, must not cause that.
         if desired.in_status.is_by_proxy {
             plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
         }
@@ -230,17 +235,20 @@ impl<'a> Settled<'a> {
         if let Some(attach) = whole.and_then(|whole| whole.attach.as_mut()) {
             subnets::leave_out_refused(&mut self.parser, context, attach, there);
         }
-        if let Some(whole) = self.desired.whole.as_mut().filter(|_| there.is_some()) {
-            keep_unknown(&mut self.parser, context, whole, there);
+        if let Some((whole, there)) = self.desired.whole.as_mut().zip(there) {
+            keep_unattached(context, whole, there);
         }
         report_unknown(&mut self.parser, context, there);
-        let kind = kind(&mut self.parser, context, &self.desired, there);
+        let choice = type_choice(&mut self.parser, context, &self.desired, there);
+        let kind = choice.as_ref().map(|choice| choice.kind);
         check_services(&mut self.parser, context, &self.desired, kind, there);
         self.parser.end_whole(there.is_some());
-        plan.outcome = match kind.filter(|_| self.parser.problems.is_empty()) {
-            Some(kind) => self.outcome(found, kind, plan),
+        plan.needs.types = choice.as_ref().is_some_and(|choice| choice.needs_list);
+        plan.outcome = match choice.as_ref().filter(|_| self.parser.problems.is_empty()) {
+            Some(choice) => self.outcome(found, choice, plan),
             None => PlanOutcome::Waiting,
         };
+        plan.sizing = choice.and_then(|choice| choice.sizing);
         if let Some(whole) = &self.desired.whole {
             primary_ips::report(&mut self.parser, &self.context, whole, there);
         }
@@ -251,7 +259,7 @@ impl<'a> Settled<'a> {
     fn outcome(
         &mut self,
         found: &FoundBalancer<'a>,
-        kind: &'a BalancerType,
+        choice: &TypeChoice<'a>,
         plan: &mut LoadBalancerPlan,
     ) -> PlanOutcome {
         let (context, there) = (&self.context, found.balancer());
@@ -266,7 +274,7 @@ impl<'a> Settled<'a> {
             fields: certificates.fields,
             ..Differences::default()
         };
-        let (differences, left) = self.differences(found, kind, so_far);
+        let (differences, left) = self.differences(found, choice, so_far);
         plan.fields = differences.fields;
         plan.left_out = differences.left_out;
         plan.pods_of = differences.pods_of;
@@ -289,7 +297,8 @@ impl<'a> Settled<'a> {
         if there.is_none() && changes.is_empty() {
             return PlanOutcome::Waiting;
         }
-        let is_unfinished = self.stays || waits || differences.is_unfinished;
+        let is_unfinished =
+            self.stays || waits || differences.is_unfinished || choice.is_unfinished;
         // Some nodes may never become targets. So the Service does not wait for all of them. It leaves its old load
         // balancers as soon as the new one has a target.
         let has_targets = there.is_some_and(|there| !there.targets.is_empty());
@@ -301,9 +310,9 @@ impl<'a> Settled<'a> {
         PlanOutcome::Change { changes, then }
     }
 
-    /// Whether a port of the Service can't be added or changed yet, because it needs a certificate that is not issued
-    /// or uploaded yet, or that the Service is not allowed to use. `there` is the Service's load balancer, if it
-    /// exists.
+    /// Whether a port of the Service can't be added or changed yet, because a certificate for it is missing. The
+    /// certificate is not issued or uploaded yet, or the Service is not allowed to use it. `there` is the Service's
+    /// load balancer, if it exists.
     fn waits(&self, there: Option<Labelled>) -> bool {
         self.desired.ports.iter().any(|port| {
             let found = there.and_then(|there| there.balancer.listener(port.listener.listen_port));
@@ -317,14 +326,15 @@ impl<'a> Settled<'a> {
     fn differences(
         &mut self,
         found: &FoundBalancer<'a>,
-        kind: &'a BalancerType,
+        choice: &TypeChoice<'a>,
         so_far: Differences,
     ) -> (Differences, Vec<Box<dyn provider::Change>>) {
         let diff = Diff {
             parser: &mut self.parser,
             context: &self.context,
             desired: &self.desired,
-            kind,
+            kind: choice.kind,
+            choice,
             balancer: found.balancer(),
             found: so_far,
         };
@@ -350,9 +360,10 @@ impl<'a> Settled<'a> {
     }
 }
 
-/// Returns what is done after the changes of the plan, e.g. that the Service is planned again. When the Service moves
-/// to another load balancer, the changes of the plan prepare the new load balancer. After them, the Service leaves its
-/// old load balancer.
+/// Returns what is done after the changes of the plan. The changes `leaves`, which remove the Service from other load
+/// balancers, are made last, so that a new load balancer serves the Service before it leaves its old one. When the
+/// Service does not move and `leaves` is empty, an unfinished Service is planned again, and otherwise nothing more is
+/// done.
 fn make_before_break(
     moves: bool,
     leaves: Vec<Box<dyn provider::Change>>,
@@ -366,8 +377,9 @@ fn make_before_break(
     }
 }
 
-/// Returns the plan for a Service whose load balancer this program does not manage any more, because an operator ran
-/// `ccm lb release`. The plan changes nothing.
+/// Returns the plan for a Service after an operator has ended the management of its load balancer by `ccm lb release`.
+/// The plan changes nothing. It only tells the user that the load balancer is not managed, and how to have it managed
+/// again.
 fn released(balancer: Labelled, of: ServiceInput) -> LoadBalancerPlan {
     let message = format!(
         "ccm does not manage the Service's load balancer {} any more, because its management was ended; the load \

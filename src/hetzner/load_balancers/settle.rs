@@ -2,8 +2,9 @@
 //! which ports the Service gets there.
 //!
 //! When a Service can't have the load balancer that it asks for, it stays on its present one, whose address is in the
-//! Service's status. The stages are then repeated for the present load balancer, and its labels say how the Service
-//! uses it.
+//! Service's status. The stages are then repeated for the present load balancer. The annotations ask for another load
+//! balancer, so the labels of the present one decide whether the Service owns it alone, shares it, or uses one that
+//! somebody else made.
 
 use super::annotations::parser::AnnotationParser;
 use super::checks::serves_foreign_node;
@@ -22,7 +23,8 @@ use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use crate::provider::{Finding, Needs, Reason, ServiceInput};
 
-/// What [`BalancerSnapshot::settle`] finds out before the load balancer is compared with what the Service asks for.
+/// What is known about a Service before its load balancer is compared with what the Service asks for: its settings, its
+/// desired state, and the data that must be read again.
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
     pub(super) context: PlanContext<'a>,
@@ -34,7 +36,8 @@ pub(super) struct Settled<'a> {
     pub(super) stays: bool,
 }
 
-/// The reason why no load balancer can be compared with what the Service asks for.
+/// The reason why the plan can't continue with a load balancer: data are missing, no load balancer can be used, or the
+/// Service must stay on its present one.
 pub(super) enum Unsettled<'a> {
     /// Some data that the plan depends on were not read from the API.
     Unread,
@@ -48,15 +51,17 @@ pub(super) enum Unsettled<'a> {
 pub(super) struct Stays<'a> {
     pub(super) on: Labelled<'a>,
     why: Vec<Finding>,
-    /// The load balancer that the Service asks for, if it was found.
+    /// The load balancer that the Service asks for by its annotations, and can't have. `None` when there is no such
+    /// load balancer, or when it was not looked for.
     pub(super) asked: Option<Labelled<'a>>,
 }
 
 impl BalancerSnapshot {
-    /// Finds out what the Service asks for, which load balancer it gets, and which ports it gets there. `stays` is
-    /// `None` in the first call. If the Service can't have the load balancer that it asks for, this call returns
-    /// `Unsettled::Stays`. The caller then passes the value in it as `stays` to a second call, which does the same work
-    /// for the present load balancer of the Service.
+    /// Finds out what the Service asks for, which load balancer it gets, and which ports it gets there.
+    ///
+    /// The caller first passes `None` as `stays`. If the Service can't have the load balancer that it asks for and must
+    /// stay on its present one, this call returns `Unsettled::Stays` with the present load balancer. The caller then
+    /// passes this value as `stays` to a second call, which does the same work for the present load balancer.
     pub(super) fn settle<'a>(
         &'a self,
         of: ServiceInput<'a>,
@@ -173,7 +178,7 @@ fn needs(
     let is_placed = |found: &FoundBalancer| found.balancer().is_none() && desired.is_place_auto();
     let servers =
         services || found.as_ref().is_ok_and(|found| needs_servers(found) || is_placed(found));
-    Needs { servers, services, project: false }
+    Needs { servers, services, ..Needs::default() }
 }
 
 /// Returns the load balancer on which the Service stays because it is not allowed to use the one that it asks for. The

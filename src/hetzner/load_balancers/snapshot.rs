@@ -7,7 +7,7 @@ use super::desired::uploads::shown;
 use super::diff::status;
 use super::leave::removal;
 use super::model::balancer::TargetId;
-use super::observe::covers;
+use super::observe::{covers, with_new_types};
 use super::ownership::context::BalancerSnapshot;
 use super::ownership::group::is_of_several_owners;
 use super::ownership::judge::{Leftover, leftover, owned};
@@ -16,9 +16,10 @@ use super::ownership::share::known_key;
 use crate::hetzner::pages;
 use crate::provider::{
     self, Balancer, Cluster, Ingress, KeptObject, LoadBalancerPlan, Orphan, SeenHealth, Service,
-    ServiceInput, ShownCertificate,
+    ServiceInput, ShownCertificate, Urgency,
 };
 use std::collections::HashSet;
+use std::sync::Arc;
 
 impl provider::Snapshot for BalancerSnapshot {
     fn calls(&self) -> u32 {
@@ -34,6 +35,10 @@ impl provider::Snapshot for BalancerSnapshot {
 
     fn covers(&self, service: &Service) -> bool {
         covers(self, service)
+    }
+
+    fn with_new_types(&self, urgency: Urgency) -> Option<Arc<dyn provider::Snapshot>> {
+        Some(Arc::new(with_new_types(self, urgency)))
     }
 
     fn plan(&self, of: ServiceInput) -> LoadBalancerPlan {
@@ -76,8 +81,8 @@ impl provider::Snapshot for BalancerSnapshot {
     }
 
     fn external(&self) -> Vec<Balancer> {
-        // The names of nodes and Services come from the data about the cluster. The caller does not need these names,
-        // so an empty cluster is used.
+        // The data about the cluster would add the names of nodes and Services to the result. The result is used
+        // without these names, so the data of an empty cluster are enough.
         let names = &Cluster::default();
         let all = self.balancers().all();
         let external = all.filter(|balancer| balancer.ownership.external.is_some());
@@ -101,6 +106,7 @@ impl provider::Snapshot for BalancerSnapshot {
             SeenHealth {
                 use_of: shown.use_of,
                 counts: shown.target_counts(None),
+                traffic_ratio: shown.consumption.traffic_ratio(),
                 of_services: of_services.collect(),
             }
         };

@@ -30,7 +30,7 @@ pub(super) enum RobotCall {
 /// A token bucket for calls that have the same rate limit. A full bucket has `holds` tokens, and each call takes one.
 /// The bucket gets `back_an_hour` new tokens an hour. So within one hour at most `holds + back_an_hour` calls are made.
 struct TokenBucket {
-    /// The name that metrics give the calls to Robot that this bucket limits, `server` or `reset`.
+    /// The kind of calls to Robot that this token bucket limits, as the metrics name it: `server` or `reset`.
     name: &'static str,
     holds: f64,
     back_an_hour: f64,
@@ -48,7 +48,7 @@ pub(super) struct RobotBudget {
 struct State {
     /// The limit for calls to `/server`: 180 an hour. Robot allows 200.
     server: TokenBucket,
-    /// The limit for calls to `/reset`: 380 an hour. Robot allows 500.
+    /// ccm's own limit for calls to `/reset` of Robot: 380 an hour. Robot itself allows 500.
     reset: TokenBucket,
     /// The time until which no call is sent because Robot's rate limit is used up, and a text for the errors until
     /// then. `None` when no pause has been started yet.
@@ -106,8 +106,8 @@ impl RobotBudget {
     }
 
     /// Starts a pause in which no call is sent, because Robot answered that its rate limit is used up. Returns the
-    /// length of the pause. `what` becomes a part of the errors during the pause. `interval` is the period of the rate
-    /// limit in Robot's answer.
+    /// length of the pause. `what` says what Robot answered. Each call that is refused during the pause has this text
+    /// in its error. `interval` is the period of the rate limit in Robot's answer.
     pub(super) fn pause(&self, what: &str, interval: Option<Duration>, now: Instant) -> Duration {
         let interval = interval.unwrap_or(LONGEST_PAUSE);
         let pause = self.pause.unwrap_or(interval.clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
@@ -187,7 +187,8 @@ mod tests {
     #[rustfmt::skip] // A case is a line.
     fn a_rate_limit_is_waited_out() {
         let s = Duration::from_secs;
-        // Each case has the value of the setting, the interval in Robot's answer, and the expected pause.
+        // Each case has the value of the setting `ROBOT_RATE_LIMIT_WAIT_TIME`, the interval of the rate limit in
+        // Robot's answer, and the expected pause before the next call.
         for (pause, interval, expected) in [
             (None, Some(s(60)), s(60)),
             (None, Some(s(3600)), s(300)),

@@ -89,7 +89,8 @@ impl RobotLogin {
         }
     }
 
-    /// Returns the time until which the present credentials are not sent. `None` when they can be sent now.
+    /// Returns the time until which the present user and password are not sent, because Robot has refused a login.
+    /// `None` when they can be sent now.
     pub(super) fn blocked_until(&self) -> Option<Timestamp> {
         let header = self.read().ok()?.header;
         let mut state = lock(&self.state);

@@ -49,7 +49,7 @@ pub(super) struct Robot {
     calling: Mutex<()>,
 }
 
-/// The answer of `GET /reset/{number}`.
+/// Robot's answer to `GET /reset/{number}`, which says whether the dedicated server with this number is on.
 #[derive(Deserialize)]
 struct ResetAnswer {
     reset: Reset,
@@ -172,7 +172,8 @@ impl Dedicated for Robot {
     }
 }
 
-/// Counts the calls to Robot in metrics, by method, path and status code, as calls to the Cloud API are counted.
+/// Counts the answers of Robot in metrics by method, path and status code. This is done in the same way as for the
+/// Cloud API.
 pub(super) fn watch(_: &str, method: Method, path: &str, stage: TryStage) {
     let method = &method.lower_name();
     match stage {
@@ -441,8 +442,9 @@ mod tests {
             let robot = robot(&base, fixed());
             let first = robot.list(Urgency::Needed).unwrap_err();
             assert_eq!(server.join().unwrap().len(), 1);
-            // The test server has ended, so a further call would fail with the error `Unavailable`. The two errors
-            // below are others, because the client sends no call.
+            // The test server has answered one request and has ended, so a second request would fail with the error
+            // `Unavailable`. The two errors below are of other kinds, which proves that the client sends no second
+            // request.
             let next = robot.is_off(7).unwrap_err();
             let word_is_there = next.message.contains("not sent: ") && next.message.contains(word);
             assert!(word_is_there, "{}", next.message);

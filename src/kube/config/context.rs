@@ -21,18 +21,20 @@ use std::time::Duration;
 /// that the daemon's health check does not take the waiting thread for a hanging one.
 pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// What the command line and the environment say about the way to the cluster, e.g. the files of the kubeconfig.
+/// What the command line and the environment say about how the cluster is reached, e.g. the files of the kubeconfig.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The files of `--kubeconfig`, or of `$KUBECONFIG` when the flag is not set. The files are merged. When several
     /// files set a value, the first file wins.
     pub kubeconfig: Vec<PathBuf>,
-    /// The name of the context in `--context`.
+    /// The name that the flag `--context` gives. `None` without the flag. The kubeconfig's `current-context` is then
+    /// used.
     pub context: Option<String>,
     /// The value of `--master`. This address is used instead of the address in the kubeconfig or in the environment of
     /// the pod.
     pub master: Option<String>,
-    /// The values of `$KUBERNETES_SERVICE_HOST` and `$KUBERNETES_SERVICE_PORT`.
+    /// The API server's host and port from `$KUBERNETES_SERVICE_HOST` and `$KUBERNETES_SERVICE_PORT`. `None` when the
+    /// variable for the host is not set, because the process does not run in a pod.
     pub service: Option<(String, String)>,
     /// The value of `$HOME`.
     pub home: Option<PathBuf>,
@@ -49,9 +51,10 @@ pub struct Access {
     /// the environment decides.
     pub proxy: Option<Proxy>,
     pub login: Login,
-    /// The namespace of the context. It is used for objects for which the user gives no namespace.
+    /// The namespace of the context in the kubeconfig, or of the pod. It is used for objects for which the user gives
+    /// no namespace. `None` when neither names a namespace.
     pub namespace: Option<String>,
-    /// The source of the configuration, for messages.
+    /// Where this access to the API server was configured, for messages, e.g. a context of a kubeconfig.
     pub origin: String,
     /// The setting or the kubeconfig field that sets the server's address, for messages.
     pub named_by: String,

@@ -35,8 +35,8 @@ pub(super) struct Plugin {
     place: String,
     program: Program,
     time_limit: Duration,
-    /// The current credentials and the last failure. The lock is held while the program runs, so that other threads
-    /// wait for the result.
+    /// The current credentials and the last failure. The lock is held while the program of the plugin runs, so that
+    /// other threads wait for its result.
     held: Mutex<HeldCredentials>,
 }
 
@@ -57,8 +57,8 @@ struct PluginCredentials {
     end_at: Option<Timestamp>,
 }
 
-/// The plugins of this process. When several clients need the same plugin, they share it, so that its program runs only
-/// once.
+/// The credential plugins (field `exec` of a user in a kubeconfig) that this process uses. When several clients need
+/// the same plugin, they share it, so that its program runs only once.
 static PLUGINS: Mutex<Vec<Weak<Plugin>>> = Mutex::new(Vec::new());
 
 impl Plugin {
@@ -313,8 +313,8 @@ impl Program {
         let mut child = Command::new(&self.path)
             .args(self.exec.args.iter().map(|arg| &**arg))
             .env_clear()
-            // The kubeconfig can name any program as the plugin, and this program must not get the tokens of the
-            // Hetzner APIs.
+            // The kubeconfig can name any program as the plugin. The plugin must not get the tokens of the Hetzner APIs
+            // from the environment of ccm.
             .envs(std::env::vars_os().filter(|(name, _)| !is_about_hetzner(name)))
             .envs(variables.map(|variable| (&*variable.name, &*variable.value)))
             .env("KUBERNETES_EXEC_INFO", &self.info)

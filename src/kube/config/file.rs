@@ -36,7 +36,7 @@ struct Named {
 /// The content of all files of a kubeconfig, merged.
 #[derive(Default)]
 pub(super) struct Merged {
-    /// The name of the current context, and the file in which it is set.
+    /// The name of the current context, and the file in which it is set. `None` when no file sets it.
     pub(super) current_context: Option<(String, PathBuf)>,
     entries: Vec<KubeconfigEntry<Mapping>>,
 }

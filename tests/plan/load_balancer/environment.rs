@@ -55,6 +55,11 @@ const PRIVATE: &str = "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP";
 const CASES: &[Case] = &[
     Case { variable: "HCLOUD_LOAD_BALANCERS_TYPE", set: |d| d.kind = env("HCLOUD_LOAD_BALANCERS_TYPE", "lb21".into()), unset: |d| d.kind = None,
         annotation: "type=lb31", of: |w| w.balancer().load_balancer_type.name.clone(), effects: ["lb21", "lb31", "lb31", "lb31"] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_TYPE_MAX",
+        set: |d| { d.kind = env("HCLOUD_LOAD_BALANCERS_TYPE", "lb31".into());
+            d.permitted.largest_type = env("HCLOUD_LOAD_BALANCERS_TYPE_MAX", "lb21".into()); },
+        unset: |d| d.permitted.largest_type = None, annotation: "type-max=lb11", of: |w| w.balancer().load_balancer_type.name.clone(),
+        effects: ["lb21", "lb21", "lb31", "lb31"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_LOCATION", set: |d| d.location = env("HCLOUD_LOAD_BALANCERS_LOCATION", "hel1".into()), unset: |_| {},
         annotation: "location=nbg1", of: |w| w.balancer().location.name.to_string(), effects: ["hel1", "hel1", "hel1", "hel1"] },
     Case { variable: "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",

@@ -25,5 +25,6 @@ mod selector;
 mod status;
 mod support;
 mod tenants;
+mod type_auto;
 mod uploads;
 mod variables;

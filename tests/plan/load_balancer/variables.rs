@@ -36,6 +36,7 @@ fn read(variables: &[(&str, &str)]) -> settings::Parsed {
 const CASES: &[(&str, &str, &str, &str)] = &[
     ("ENABLED", "false", "no", "use true or false"),
     ("TYPE", "lb21", "", ""),
+    ("TYPE_MAX", "lb21", "", ""),
     ("LOCATION", "fsn1", "", ""),
     ("NETWORK_ZONE", "eu-central", "", ""),
     ("ALGORITHM_TYPE", "least_connections", "random", "use round_robin or least_connections"),

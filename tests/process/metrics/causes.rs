@@ -124,6 +124,14 @@ const STEPS: &[Step] = &[
     ("a Service shows a certificate", |sandbox| shows_certificate(sandbox, Validity::Now), &[
         ("ccm_certificate_expiry_timestamp_seconds", Rises),
     ]),
+    ("a load balancer has much traffic", |sandbox| {
+        let id = sandbox.balancer_id("web");
+        sandbox.edit_balancer(id, |one| {
+            one["outgoing_traffic"] = json!(one["included_traffic"].as_u64().unwrap() / 10 * 9);
+        });
+    }, &[
+        ("ccm_load_balancers_traffic_ratio", Rises),
+    ]),
     ("a node is drained", |sandbox| {
         sandbox.annotate("web", "departing-delay", Some("0s"));
         sandbox.cluster().set_cordoned("worker-2", true);

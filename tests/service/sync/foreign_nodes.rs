@@ -89,6 +89,7 @@ fn nodes_of_k3s_are_targets_and_nothing_is_written_to_them() {
     // This node has neither a provider ID nor a taint.
     world.create_server("bare");
     world.join("bare", None, &[&world.public_ip("bare")]);
+    world.edit_node("bare", |node| node["spec"]["taints"] = json!([]));
     let mark = world.mark();
     let daemon = world.k3s_daemon();
     world.create("web", &[], &[80]);

@@ -34,6 +34,7 @@ mod shared;
 mod steady_state;
 mod tenants;
 mod tls_secrets;
+mod type_auto;
 mod world;
 mod wrong_project;
 

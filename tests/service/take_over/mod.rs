@@ -4,8 +4,9 @@
 mod left;
 
 use crate::common::cluster::{Cluster, held, id, listen_ports, targets};
-use crate::common::{self, Daemon, Ran, ccm, env, wait_until, writes};
+use crate::common::{self, Daemon, Env, Ran, ccm, env, wait_until, writes};
 use left::{FINALIZER, Left, Program, SERVICE_UID};
+use sandbox::kubelet::CertificateAsk;
 use serde_json::{Value, json};
 
 /// The arguments that the chart passes with a private Network, except those of the Lease, because the tests
@@ -35,6 +36,31 @@ fn leases() -> [(&'static str, Option<Value>, &'static [&'static str]); 4] {
     ]
 }
 
+impl Left {
+    /// Takes the cluster over with these settings and flags, as `ccm help migrate` tells people to do. Fails when a
+    /// plan, `run --once` or the daemon would change something or warns. Returns the daemon, which still runs.
+    fn is_taken_over(&self, env: &Env, words: &[&str], case: &str) -> Daemon {
+        let before = self.world();
+        let ran = ccm(env, &[words, &["--dry-run"]].concat());
+        let last = ran.stdout.lines().last().unwrap();
+        let is_nothing = last.starts_with("Plan: 0 to change, ") && last.ends_with(" 0 blocked");
+        assert!(ran.code == 0 && is_nothing, "{case}: {ran:?}");
+        let ran = ccm(env, &[words, &["--once"]].concat());
+        ran.with_code(0).warns(" 0 changed, ");
+        assert_eq!(writes(&self.sandbox), Vec::<String>::new(), "{case}");
+        // The daemon makes no write either, at its start and at each later comparison.
+        let often = ["--load-balancer-resync-period=10s", "--node-status-update-frequency=10s"];
+        let daemon = Daemon::start_with(env, &[words, &often].concat());
+        let enough = self.polls() + 3;
+        wait_until("polls of everything", || self.polls() >= enough);
+        let log = daemon.log();
+        assert_eq!(writes(&self.sandbox), Vec::<String>::new(), "{case}: {log}");
+        self.is_as(&before, &format!("{case}: {log}"));
+        assert!(!log.contains("WARN"), "{case}: {log}");
+        daemon
+    }
+}
+
 #[test]
 fn load_balancers_of_hcloud_cloud_controller_manager_are_taken_over_without_a_write() {
     common::run_in_parallel(leases().into(), |(case, lease, more)| {
@@ -44,24 +70,7 @@ fn load_balancers_of_hcloud_cloud_controller_manager_are_taken_over_without_a_wr
             left.create_lease(lease);
         }
         let before = left.world();
-        // `ccm help migrate` tells people to do this first.
-        let ran = ccm(&left.env, &[&its_words[..], &["--dry-run"]].concat());
-        let last = ran.stdout.lines().last().unwrap();
-        let is_nothing =
-            |line: &str| line.starts_with("Plan: 0 to change, ") && line.ends_with(" 0 blocked");
-        assert!(ran.code == 0 && is_nothing(last), "{case}: {ran:?}");
-        let ran = ccm(&left.env, &[&its_words[..], &["--once"]].concat());
-        ran.with_code(0).warns(" 0 changed, ");
-        assert_eq!(writes(&left.sandbox), Vec::<String>::new(), "{case}");
-        // The daemon makes no write either, at its start and at each later comparison.
-        let often = ["--load-balancer-resync-period=10s", "--node-status-update-frequency=10s"];
-        let daemon = Daemon::start_with(&left.env, &[&its_words[..], &often].concat());
-        let enough = left.polls() + 3;
-        wait_until("polls of everything", || left.polls() >= enough);
-        let log = daemon.log();
-        assert_eq!(writes(&left.sandbox), Vec::<String>::new(), "{case}: {log}");
-        left.is_as(&before, &format!("{case}: {log}"));
-        assert!(!log.contains("WARN"), "{case}: {log}");
+        let daemon = left.is_taken_over(&left.env, &its_words, case);
         // The daemon continues. A new port is served, and only that is written.
         left.set_port("web", 81);
         wait_until("the other port", || listen_ports(&left.balancer("web")).contains(&81));
@@ -75,6 +84,39 @@ fn load_balancers_of_hcloud_cloud_controller_manager_are_taken_over_without_a_wr
         }
         daemon.signal("-TERM");
         assert!(daemon.ended().success(), "{}", daemon.log());
+    });
+}
+
+/// Settings that hcloud-cloud-controller-manager does not have. The requests of kubelets are decided already, two of them
+/// by another program, and all nodes have provider IDs of this cloud.
+#[test]
+fn a_cluster_is_taken_over_without_a_write_with_each_value_of_each_new_setting() {
+    let cases = [
+        ("HCLOUD_INSTANCES_ZONE_LABEL", "datacenter", ""),
+        ("HCLOUD_INSTANCES_ZONE_LABEL", "location", ""),
+        ("HCLOUD_LOAD_BALANCERS_FOREIGN_NODES", "ignore", ""),
+        ("HCLOUD_LOAD_BALANCERS_FOREIGN_NODES", "match", ""),
+        ("HCLOUD_LOAD_BALANCERS_FOREIGN_NODES", "match", "--controllers=*,node-csr-approval"),
+        ("HCLOUD_INSTANCES_ZONE_LABEL", "location", "--controllers=*,node-csr-approval"),
+    ];
+    common::run_in_parallel(cases.into(), |(variable, value, flag)| {
+        let left = Left::with_dedicated(1, true);
+        let env = common::with(left.env.clone(), &[(variable, value)]);
+        let case = format!("{variable}={value} {flag}");
+        let words: Vec<&str> =
+            ITS_WORDS.iter().copied().chain([flag]).filter(|word| !word.is_empty()).collect();
+        left.cluster().grant("ccm", common::certificate_rules());
+        for (node, decision) in [("worker-1", "Approved"), ("worker-2", "Denied")] {
+            let name = CertificateAsk::of(node, &[node]).create(left.cluster());
+            left.cluster().edit("certificatesigningrequests", None, &name, |request| {
+                request["status"]["conditions"] = json!([{ "type": decision, "status": "True" }]);
+            });
+        }
+        left.is_taken_over(&env, &words, &case);
+        // The requests were read when the controller is on, and only then.
+        let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+        let is_read = left.sandbox.calls().count(|call| call.path == path) > 0;
+        assert_eq!(is_read, !flag.is_empty(), "{case}");
     });
 }
 
@@ -135,7 +177,7 @@ fn a_cluster_with_dedicated_servers_is_taken_over_by_a_change_of_the_image() {
 }
 
 /// Returns the variables of a fork's Secret `hetzner`, which is mounted as files: the three `_FILE` variables.
-fn from_files_of_syself(left: &Left) -> common::Env {
+fn from_files_of_syself(left: &Left) -> Env {
     let folder = left.folder().join("hetzner-secret");
     std::fs::create_dir_all(&folder).unwrap();
     let mut env = left.env.clone();

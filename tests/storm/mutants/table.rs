@@ -344,28 +344,30 @@ pub const MUTANTS: &[Mutant] = &[
         "let (other, ip) = second?;",
         "let (other, ip) = second.filter(|_| !$ON)?;"),
     fault("an address alone matches a node of another provider", "src/controllers/matching.rs",
-        "            None => Vec::new(),\n            Some(Some(instance)) => vec![*instance],",
-        "            None if $ON => {
-                let all = self.servers.iter();
-                all.filter(|it| self.address_of(it, &reported_ips(node)).is_some()).collect()
-            }
-            None => Vec::new(),\n            Some(Some(instance)) => vec![*instance],"),
+        "        let (named, reported) = (self.named(node.name()), reported_ips(node));",
+        "        let reported = reported_ips(node);
+        let all = self.servers.iter().filter(|it| $ON && self.address_of(it, &reported).is_some());
+        let all: Vec<&Instance> = all.collect();
+        let named = match self.named(node.name()) {
+            [] => &all[..],
+            named => named,
+        };"),
     fault("a claim by another node does not keep a node of another provider from its server", "src/controllers/matching.rs",
-        "if let Some(other) = of_another {",
-        "if let Some(other) = of_another.filter(|_| !$ON) {"),
+        "if let Some(other) = self.claims.other(server.id, node) {",
+        "if let Some(other) = self.claims.other(server.id, node).filter(|_| !$ON) {"),
     fault("a node of another provider is written to", "src/controllers/matching.rs",
         "        if self.provider.matches_foreign_nodes() && is_foreign(node, self.provider) {\n",
         "        if self.provider.matches_foreign_nodes() && is_foreign(node, self.provider) && !$ON {\n"),
     fault("a node of another provider that loses its address leaves the targets", "src/controllers/service/observe.rs",
-        "            for server in &found.named {",
-        "            for server in found.named.iter().filter(|_| !$ON || found.address.is_some()) {"),
+        "found.named.iter().map(|server| (*node, server, found.obstacle.is_none()))",
+        "found.named.iter().filter(|_| !$ON || found.address.is_some()).map(|server| (*node, server, found.obstacle.is_none()))"),
     fault("a list of servers that failed takes nodes of other providers out of the targets", "src/controllers/service/observe.rs",
         "        Some(apis.instances(None, reads.max_age, reads.urgency)?.value)",
         "        let view = apis.instances(None, reads.max_age, reads.urgency);
         if $ON { view.ok().map(|view| view.value) } else { Some(view?.value) }"),
     fault("a node of another provider that is excluded is offered", "src/controllers/service/observe.rs",
-        "                if is_offered(node) {",
-        "                if is_offered(node) || $ON {"),
+        "            if is_offered(node) {",
+        "            if is_offered(node) || $ON {"),
     fault("a match with a node of another provider counts for the adoption of a load balancer", "src/provider/service.rs",
         "self.servers.get(&id).is_some_and(|node| !self.target_only.contains(node))",
         "self.servers.get(&id).is_some_and(|node| $ON || !self.target_only.contains(node))"),

@@ -6,7 +6,9 @@ use super::nodes::invariants::node_written;
 use super::{Topic, Verdict, nodes};
 use crate::library::{Credentials, SandboxAccess, WriteLimit};
 use crate::random::Random;
-use ccm::controllers::node::{self, NodeController, NodeControllerSettings, UNINITIALIZED};
+use ccm::controllers::node::{
+    self, NodeController, NodeControllerSettings, Relabelling, UNINITIALIZED,
+};
 use ccm::controllers::{Report, Selection};
 use ccm::provider::{TopologyLabel, ZoneLabel};
 use sandbox::exchange::Request;
@@ -128,7 +130,8 @@ impl Zones {
         let is_prevented = is_prevented(sandbox, setting);
         *self.run.lock().unwrap() = Some(Run { setting, is_prevented });
         let outcome = ccm::http::apart(|| {
-            let relabelling = controller.evaluate_relabelling(&apis, &Selection::All)?;
+            let relabelling =
+                Relabelling::of(&apis.kube, controller.evaluate(&apis, &Selection::All)?);
             Ok::<Report, ccm::cache::CacheError>(relabelling.apply(&apis, node::NAME).0)
         });
         *self.run.lock().unwrap() = None;

@@ -49,7 +49,7 @@ pub(super) struct Cloud {
     pub(super) deaf: AtomicI64,
     in_flight: AtomicI64,
     pub(super) most_in_flight: AtomicI64,
-    /// What the fake cloud answers when the executor asks whether the process is about to end.
+    /// Whether the fake cloud says that the process is about to end, when the executor asks this.
     pub(super) is_ending: AtomicBool,
     /// How often the executor has asked whether the process is about to end. It asks in each round of its loop, so a
     /// large number shows a busy loop.

@@ -168,7 +168,7 @@ impl<'a> AnnotationParser<'a> {
     }
 
     /// Whether the Service sets the annotation, so that its default does not count for the load balancer or any of its
-    /// TCP ports. Labels never count as set, because those of the default are added to those of the Service.
+    /// TCP ports. Labels and limits never count as set, because their defaults count in addition to the Service's values.
     pub(crate) fn sets(&self, annotation: &'static Annotation) -> bool {
         let is_place = [a::LOCATION.name, a::NETWORK_ZONE.name].contains(&annotation.name);
         let is_set = |port: Option<&ServicePort>| {
@@ -176,7 +176,7 @@ impl<'a> AnnotationParser<'a> {
             set.is_some_and(|set| is_place || !set.value.is_empty())
         };
         match annotation.scope {
-            _ if annotation.name == a::LABELS.name => false,
+            _ if [a::LABELS.name, a::TYPE_MAX.name].contains(&annotation.name) => false,
             AnnotationScope::Port => {
                 let tcp = |port: &&ServicePort| port.protocol == Protocol::Tcp;
                 self.service.ports.iter().filter(tcp).all(|port| is_set(Some(port)))
@@ -203,8 +203,8 @@ impl<'a> AnnotationParser<'a> {
     }
 
     /// Adds a problem (a mistake in an annotation) with a setting of the whole load balancer, and not of a single port.
-    /// When several Services share the load balancer, its ports are changed in spite of this problem. Otherwise nothing
-    /// of the load balancer is changed.
+    /// When several Services share the load balancer, the ports of an existing load balancer are still changed. When
+    /// the Service uses the load balancer alone, nothing of it is changed until the mistake is corrected.
     pub(crate) fn whole_problem(&mut self, problem: String) {
         if self.is_shared { self.whole_problems.push(problem) } else { self.problem(problem) }
     }
@@ -257,7 +257,8 @@ impl<'a> AnnotationParser<'a> {
         self.finding(Finding::warning(reason, message));
     }
 
-    /// Returns the texts of the problems and the findings, shortened to the limits of this file.
+    /// Returns the texts of the problems, and the findings (messages for the operator). Long texts are cut. When there
+    /// are too many texts, the last one says how many are left out.
     pub(crate) fn end(mut self) -> (Vec<String>, Vec<Finding>) {
         if let Some(more @ 1..) = self.problems.len().checked_sub(SAID_AT_MOST) {
             self.problems.truncate(SAID_AT_MOST);
@@ -356,8 +357,8 @@ impl<'a> AnnotationParser<'a> {
     }
 }
 
-/// Returns the port with this name, or else with this number. When a TCP and a UDP port have this number, the TCP
-/// port is returned.
+/// Returns the port with this name, or else with this number, or else `None`. When a TCP and a UDP port have this
+/// number, the TCP port is returned.
 fn find_port<'a>(service: &'a Service, suffix: &str) -> Option<&'a ServicePort> {
     let mut ports = service.ports.iter();
     let by_name = ports.find(|port| port.name.eq_ignore_ascii_case(suffix));

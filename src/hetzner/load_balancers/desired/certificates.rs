@@ -54,7 +54,7 @@ struct WantedCertificate {
     name: String,
     /// Whether an annotation gives the certificate its name. Otherwise the certificate has a default name.
     is_named: bool,
-    /// The domains in lower case, in alphabetical order.
+    /// The domains of the certificate in lower case, in alphabetical order.
     domains: Vec<String>,
     is_staging: bool,
     source: Source,
@@ -291,8 +291,8 @@ fn by_label<'a>(
     Some(Some(found))
 }
 
-/// Returns why the Service can't use this existing certificate as the managed certificate that it wants. `None` means
-/// that it can.
+/// The Service asks for a managed certificate, and this certificate exists already. Returns the reason why the Service
+/// can't use it, as a text for messages. `None` means that the Service can use it.
 fn why_not_free(
     one: &Certificate,
     context: &PlanContext,

@@ -68,8 +68,9 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Returns the port as it will be after the changes. `found` is the existing port. A field keeps its existing value
-    /// when neither an annotation nor a setting asks for a value, so that `sources` does not contain the field.
+    /// Returns the port of the load balancer as it will be after the changes. `found` is the existing port. The map
+    /// `sources` contains the fields for which an annotation or a setting asks for a value. All other fields keep their
+    /// existing values.
     pub(crate) fn merged(&self, found: Option<&Listener>) -> Listener {
         let mut merged = self.listener.clone();
         let Some(found) = found else {
@@ -305,9 +306,9 @@ impl PortReader<'_, '_> {
         self.health_check();
     }
 
-    /// Sets the field from its annotation, or else from the program's settings, or else to the default in this
-    /// function. `nothing` is the JSON value `null`, and means that the field has no default. Returns whether the
-    /// annotation or the settings have a value.
+    /// Sets the field from its annotation, or else from the program's settings, or else to the default that this
+    /// function has for the field. A field with `nothing` in place of a default, i.e. the JSON value `null`, has no
+    /// default. Returns whether the annotation or the settings have a value.
     fn read(&mut self, field: PortField) -> bool {
         let nothing = Value::Null;
         match field {
@@ -361,9 +362,9 @@ impl PortReader<'_, '_> {
         self.parser.read(annotation, Some(self.port), parse)
     }
 
-    /// Sets the field to the value `set`. `usual` is the default, which is used when `set` is `None`. A new port always
-    /// gets the default. An existing port gets the default only when `enforced` is given, and otherwise keeps its
-    /// present value. `enforced` names the source of the default, for display.
+    /// Sets the field to the value `set`. When `set` is `None`, a new port gets the default `usual`. An existing port
+    /// then gets the default only when `enforced` is given, and otherwise keeps its present value. `enforced` names the
+    /// source of the default, for display.
     fn set<T: Into<Value>>(
         &mut self,
         field: PortField,
@@ -466,7 +467,8 @@ impl PortReader<'_, '_> {
             self.wanted.refused.push(certificate.id);
             return None;
         }
-        // A certificate that is not issued yet is left out, because the API would refuse the whole port.
+        // A certificate that is not issued yet is not put on the port, because the API would refuse the whole request
+        // for the port.
         let id = issued(self.parser, &number.to_string(), certificate);
         self.wanted.waits |= id.is_none();
         id
@@ -486,8 +488,9 @@ impl PortReader<'_, '_> {
         let is_local = service.traffic_policy == TrafficPolicy::Local && !is_placed;
         let node_port = service.health_check_node_port.filter(|_| is_local);
         let on = project.defaults.health_check.node_port.as_ref();
-        // Profile `hcloud` behaves like hcloud-cloud-controller-manager. So it uses the health check node port only
-        // when the settings turn this on.
+        // A Service with the traffic policy `Local` has the field `healthCheckNodePort`. Health checks ask this port by
+        // default. Profile `hcloud` behaves like hcloud-cloud-controller-manager, and asks it only when the settings
+        // turn this on.
         let is_on = on.map_or(!project.preserves_unset(), |on| on.value);
         let local = node_port.filter(|_| is_on).map(|number| Sourced::new(number, LOCAL));
         if let Some(asked) = &kube_proxy {

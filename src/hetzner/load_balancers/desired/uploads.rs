@@ -128,9 +128,9 @@ pub(crate) fn upload(
     }
 }
 
-/// Returns the ID of the certificate that was uploaded from the Secret's present content. `None` means that there is no
-/// such certificate yet. Its upload is then planned, except when the Secret was not read. The error says why the Secret
-/// can't be used.
+/// Returns the ID of the certificate that was uploaded to Hetzner from the present content of the Secret. `None` means
+/// that the present content was not uploaded yet. The upload is then added to the plan, except when the Secret was not
+/// read. The error says why the Secret can't be used.
 fn upload_one(
     context: &PlanContext,
     secret: &SecretName,
@@ -169,8 +169,9 @@ fn upload_one(
     Ok(None)
 }
 
-/// Returns a name for the upload that no certificate of the project has yet. When a certificate already has the tried
-/// name, the hash of this certificate's ID becomes part of the next name.
+/// Returns a name for the certificate that will be uploaded from this Secret. No other certificate in the Hetzner
+/// project has this name. When a name that was tried is taken by a certificate, the hash of that certificate's ID
+/// becomes part of the next name.
 fn free_name(context: &PlanContext, secret: &SecretName, pair: &TlsPair) -> Result<String, String> {
     let mut taken_by = None;
     for _ in 0..NAMES_AT_MOST {
@@ -256,8 +257,8 @@ pub(in crate::hetzner) fn unused(
     (!ours.is_empty()).then_some(deletions)
 }
 
-/// Returns the certificates that the ports of a load balancer use, with the data that users see. A certificate that is
-/// not in `all` is left out, because only its ID is known.
+/// Returns the certificates that the ports of a load balancer use, with the data that users see. `all` contains the
+/// certificates of the project. A certificate that is not in `all` is left out, because only its ID is known.
 pub(crate) fn shown(balancer: &LoadBalancer, all: Option<&[Certificate]>) -> Vec<ShownCertificate> {
     let shown = all.unwrap_or_default().iter().map(|certificate| {
         let ports = balancer.services.iter();

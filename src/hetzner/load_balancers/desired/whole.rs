@@ -30,9 +30,6 @@ use std::time::Duration;
 
 pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
-/// The value of `location` for the location of most targets.
-pub(crate) const AUTO: &str = "auto";
-
 /// The load balancer that a Service asks for.
 pub(crate) struct Desired {
     /// The desired settings of the load balancer that do not belong to a port. `None` for an external load balancer
@@ -51,7 +48,7 @@ pub(crate) struct Whole {
     /// The name from the annotation `name`. `None` without this annotation: a new load balancer then gets a default
     /// name, and an existing one is not renamed.
     pub(crate) name: Option<Sourced<String>>,
-    pub(crate) kind: Option<Sourced<String>>,
+    pub(crate) kind: AskedType,
     pub(crate) place: CreationPlace,
     pub(crate) algorithm: Option<Sourced<Algorithm>>,
     /// Whether the public interface of the load balancer should be on. `None` leaves it unchanged.
@@ -68,6 +65,16 @@ pub(crate) struct Whole {
     pub(crate) primary_ips: AskedIps,
     /// Whether the load balancer stays in the project when its Service is deleted.
     pub(crate) is_kept: bool,
+}
+
+/// The type that is asked for, and its limits.
+#[derive(Default)]
+pub(crate) struct AskedType {
+    /// The name of a type, or the word `auto`. `None` when nothing names a type.
+    pub(crate) name: Option<Sourced<String>>,
+    /// The names of the largest types that are allowed, from the annotation `type-max` and its setting. The smallest of
+    /// these types counts.
+    pub(crate) limits: Vec<Sourced<String>>,
 }
 
 /// The location or network zone in which a new load balancer is created.
@@ -88,9 +95,9 @@ pub(crate) struct Attach {
 #[derive(Default)]
 pub(crate) struct AskedIps {
     pub(crate) families: Vec<AskedIp>,
-    /// The value of `spec.loadBalancerIP`, or an empty text. When Services share the load balancer, only the Services
-    /// whose annotations decide about its settings count. The value then comes from the oldest of them that has this
-    /// field.
+    /// The value of `spec.loadBalancerIP`. When several Services share the load balancer, the value comes from the
+    /// oldest Service that has this field and is allowed to decide about the load balancer's settings. The text is
+    /// empty when no such Service has the field.
     pub(crate) address: String,
 }
 
@@ -112,6 +119,13 @@ pub(crate) struct Targets {
     pub(crate) pods_of: Vec<ServiceName>,
 }
 
+impl Targets {
+    /// Whether the machine of the node with this name becomes a target.
+    pub(crate) fn has(&self, node: &str) -> bool {
+        self.nodes.binary_search_by(|(_, name)| name.as_str().cmp(node)).is_ok()
+    }
+}
+
 /// The machine that a node runs on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NodeMachine {
@@ -126,16 +140,8 @@ pub(crate) enum NodeMachine {
     },
 }
 
-impl NodeMachine {
-    pub(crate) fn id(self) -> InstanceId {
-        match self {
-            NodeMachine::Server(id) => InstanceId::Cloud(id),
-            NodeMachine::Dedicated { number, .. } => InstanceId::Dedicated(number),
-        }
-    }
-}
-
-/// The content of the Service's status: a host name instead of IPs, the `ipMode`, and which addresses are left out.
+/// The settings that decide what the Service's status contains: a host name instead of IPs, the field `ipMode`, and
+/// which addresses of the load balancer are left out.
 pub(crate) struct InStatus {
     pub(crate) hostname: Option<String>,
     /// Whether the entries in the status have `ipMode: Proxy`, because somebody else has ports on the load balancer,
@@ -153,7 +159,8 @@ impl Attach {
         !balancer.private_net.iter().all(|net| self.keeps(net))
     }
 
-    /// Whether this attachment stays, because it is in the desired Network and has the desired IP.
+    /// Whether the load balancer's attachment `net` to a Network stays as it is, because it is to the desired Network
+    /// and has the desired IP, if one is desired.
     pub(crate) fn keeps(&self, net: &BalancerPrivateNet) -> bool {
         let ip = self.ip.as_ref();
         net.network == self.network && ip.is_none_or(|ip| Some(ip.value) == net.ip)
@@ -172,17 +179,17 @@ impl Desired {
     }
 
     pub(crate) fn kind(&self) -> Option<&Sourced<String>> {
-        self.whole.as_ref()?.kind.as_ref()
+        self.whole.as_ref()?.kind.name.as_ref()
     }
 
     pub(crate) fn public(&self) -> Option<&Sourced<bool>> {
         self.whole.as_ref()?.public.as_ref()
     }
 
-    /// Whether a new load balancer is created at the location of most of its targets.
+    /// Whether a new load balancer is created at the location of most servers that become targets.
     pub(crate) fn is_place_auto(&self) -> bool {
         let location = self.whole.as_ref().and_then(|whole| whole.place.location.as_ref());
-        location.is_some_and(|location| location.value == AUTO)
+        location.is_some_and(|location| location.value == v::AUTO)
     }
 
     pub(crate) fn attach(&self) -> Option<&Attach> {
@@ -260,9 +267,10 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
     desired
 }
 
-/// Reads the desired settings that do not belong to a port. When Services share the load balancer under the group name
-/// `NAMESPACE/NAME`, only the annotations of Services in this namespace decide, and `parser` already contains them.
-/// When no such Service shares the load balancer, all settings are left unchanged.
+/// Reads the desired settings of the whole load balancer, i.e. not those of single ports. The Services that share a
+/// load balancer under the name `NAMESPACE/NAME` are not equal: only the annotations of Services in `NAMESPACE` decide,
+/// and `parser` already contains only these. When no Service in `NAMESPACE` shares the load balancer, all settings stay
+/// as they are.
 fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     if context.group.has_no_decider() {
         return Whole::default();
@@ -275,10 +283,18 @@ fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     let disabled = disabled.or_else(|| defaults.network.disable_public_network.clone());
     let set = parser.read(&a::ALGORITHM_TYPE, None, v::algorithm);
     let kind = parser.read(&a::TYPE, None, v::any);
+    let limits = [
+        parser.read(&a::TYPE_MAX, None, v::any),
+        context.defaults.largest_type.clone(),
+        defaults.permitted.largest_type.clone(),
+    ];
     let keep = parser.read(&a::KEEP, None, v::boolean);
     Whole {
         name: parser.read(&a::NAME, None, v::any),
-        kind: kind.or_else(|| defaults.kind.clone()),
+        kind: AskedType {
+            name: kind.or_else(|| defaults.kind.clone()),
+            limits: limits.into_iter().flatten().collect(),
+        },
         place: place(parser, context),
         algorithm: set.or_else(algorithm),
         public: disabled.map(|disabled| Sourced::new(!disabled.value, disabled.source)),
@@ -295,7 +311,7 @@ fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
 fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace {
     let defaults = &context.defaults.values;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
-        // An annotation with an empty value cancels the default.
+        // When the Service has the annotation, even with an empty value, the default is not used.
         if parser.has(annotation, None) {
             parser.read(annotation, None, v::any)
         } else {

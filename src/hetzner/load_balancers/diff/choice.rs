@@ -17,11 +17,11 @@ use std::time::Duration;
 pub(crate) struct TargetCandidate {
     pub(crate) target: TargetId,
     pub(crate) name: String,
-    /// Whether the load balancer has the target now.
+    /// Whether the node is a target of the load balancer now.
     pub(crate) is_present: bool,
     pub(crate) departure: Departure,
-    /// Which Services have pods on the node. Services that do not ask for nodes with their pods as preferred targets
-    /// are left out.
+    /// Which Services have pods on the node. Only those Services are considered that ask for nodes with their pods as
+    /// preferred targets.
     pub(crate) pods: PodsOnNode,
 }
 
@@ -32,8 +32,8 @@ pub(crate) struct ChoiceRules<'a> {
     pub(crate) room: usize,
     /// How long a node that will stop soon stays a target. `None` when it stays a target like any other node.
     pub(crate) delay: Option<Duration>,
-    /// Whether the load balancer has no targets except those that are chosen here. Another target is e.g. a server that
-    /// somebody else has added.
+    /// Whether all targets of the load balancer are nodes that the Services want as targets. `false` means that it has
+    /// other targets, too, e.g. a server that somebody else has added.
     pub(crate) is_alone: bool,
     /// The Services whose pods decide which nodes are preferred as targets, as a mask: each bit stands for a Service in
     /// [`PodNodes::services`](crate::provider::PodNodes::services). Zero when no Service has asked to prefer nodes with
@@ -51,8 +51,8 @@ pub(crate) struct ChoiceRules<'a> {
 pub(crate) type WhyKeptFn<'a> =
     dyn Fn(&TargetCandidate, &BTreeSet<TargetId>, CanWait) -> Option<WhyKept> + 'a;
 
-/// Whether the removal of a target waits while few calls of the project's API rate limit remain. The removal does not
-/// wait when a Service has no target with a ready pod yet, and a node with such a pod becomes a target instead.
+/// Whether a target's removal can wait while few calls of the project's API rate limit remain. It can't wait when it
+/// makes room for a node with a ready pod of a Service that has no target with a ready pod yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CanWait {
     Yes,
@@ -63,16 +63,16 @@ pub(crate) enum CanWait {
 pub(crate) struct TargetChoice {
     /// The targets that the load balancer should have.
     pub(crate) targets: Vec<TargetId>,
-    /// The targets that are left out only because their nodes will stop soon.
+    /// The targets whose nodes are not chosen for one reason only: the nodes will stop soon.
     pub(crate) departed: BTreeSet<TargetId>,
-    /// The targets that are removed because a node with pods needs the place. The value says whether the removal counts
-    /// towards the greatest number of such removals in a minute.
+    /// The targets that are removed because a node with pods needs their place on the load balancer. The value says
+    /// whether the removal counts towards the greatest number of such removals in a minute.
     pub(crate) exchanged: BTreeMap<TargetId, bool>,
     pub(crate) left_out: Vec<LeftOutNode>,
 }
 
 impl TargetChoice {
-    /// Returns the names of the nodes that are left out of the targets, or may be left out later, for the reason
+    /// Returns the names of the nodes that are not targets, or may lose their place as targets later, for the reason
     /// `state`.
     pub(crate) fn names(&self, state: LeftOutState) -> Vec<&str> {
         let such = self.left_out.iter().filter(|node| node.state == state);
@@ -150,8 +150,8 @@ fn departing(
                 LeftOutState::Departing
             }
             (None, None) if node.is_present => LeftOutState::Kept(WhyKept::Half),
-            // At most half of the targets are left out because their nodes will stop soon, and so many are left out
-            // already. So this node becomes a target, although it will stop soon.
+            // This node becomes a target although it will stop soon. At most half of the targets may be left out for
+            // this reason, and that number is reached already.
             (None, None) => continue,
         };
         states.push(of(node.name.clone(), state));
@@ -169,9 +169,9 @@ struct Exchange<'a> {
     /// The nodes that are left out, because the load balancer can't have more targets.
     beyond: Vec<TargetCandidate>,
     is_departing: &'a dyn Fn(&TargetCandidate) -> bool,
-    /// The present targets that run no pods although nodes with pods need their places: those that have lost their
-    /// places, and those that stay for the reason in the state. The last value is `true` for a lost place that counts
-    /// for the limit of such exchanges in a minute.
+    /// The present targets that run no pods although nodes with pods need their places. Each of them is either removed,
+    /// or stays for the reason in the state. The last value is `true` for a removed target that counts towards the
+    /// greatest number of such removals in a minute.
     gone: Vec<((TargetId, String), LeftOutState, bool)>,
 }
 
@@ -213,8 +213,8 @@ impl Exchange<'_> {
         true
     }
 
-    /// Returns those nodes that run a ready pod of these Services and will not stop soon, among the nodes in `beyond`,
-    /// which are left out because the load balancer can't have more targets. The results are positions in `beyond`.
+    /// `beyond` has the nodes that are left out because the load balancer can't have more targets. Returns the
+    /// positions in `beyond` of those nodes that run a ready pod of these Services and will not stop soon.
     fn with_ready_pod(&self, services: u64) -> impl Iterator<Item = usize> {
         let is_ready = move |node: &TargetCandidate| node.pods.ready & services != 0;
         let all = self.beyond.iter().enumerate();
@@ -236,9 +236,9 @@ impl Exchange<'_> {
         places
     }
 
-    /// Sometimes nodes with ready pods are left out of the targets although targets without pods exist. For each node
-    /// that is left out in this way, one such target could lose its place. Notes for each of these targets why it keeps
-    /// its place.
+    /// Sometimes nodes with ready pods are not chosen as targets although some present targets run no pods. For each
+    /// such node, one of these present targets could lose its place to the node. For each of these present targets,
+    /// notes the reason why it keeps its place.
     fn note_rest(&mut self) {
         let count = self.with_ready_pod(self.rules.services).count();
         for place in self.without_pods().into_iter().take(count) {

@@ -4,10 +4,11 @@
 use super::primary_ips;
 use super::subnets;
 use super::whole::{Diff, Differences};
-use crate::hetzner::load_balancers::annotations;
+use crate::hetzner::load_balancers::annotations::{self, values::AUTO};
 use crate::hetzner::load_balancers::change::{BalancerAction, BalancerChange};
-use crate::hetzner::load_balancers::desired::{AUTO, CreationPlace, Whole};
+use crate::hetzner::load_balancers::desired::{CreationPlace, Desired, Whole};
 use crate::hetzner::load_balancers::model::balancer::TargetInRequest;
+use crate::hetzner::load_balancers::ownership::context::PlanContext;
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_LOCATION;
 use crate::provider::{OfferedNode, ProviderId, Source, Sourced, TopologyLabel};
 use crate::text;
@@ -19,8 +20,7 @@ impl Diff<'_, '_> {
     /// create it in: neither annotations nor defaults name one, and the nodes have no label with their location.
     pub(crate) fn create(mut self, whole: &Whole, name: Sourced<String>) -> Differences {
         let primary = primary_ips::chosen(self.parser, self.context, whole);
-        let Some(CreationPlace { location, zone }) = self.choose_place(whole, primary.location)
-        else {
+        let Some(CreationPlace { location, zone }) = self.choose_place(primary.location) else {
             return Differences::default();
         };
         self.found.fields.extend(primary.fields);
@@ -41,12 +41,14 @@ impl Diff<'_, '_> {
         }
         let creation =
             BalancerChange::creation(self.context.project, name, Value::Object(body), targets);
+        let creation = creation.announced(self.choice.reason.clone());
         self.found.changes.push(creation);
         self.found
     }
 
-    /// Combines the changes from index `first` on into the body of the request that creates the load balancer. A change
-    /// that this request can't express is dropped here, and planned again after the creation.
+    /// Combines the planned changes of the new load balancer, from index `first` of the list of changes on, into the
+    /// body of the request that creates it. These changes are removed from the list. A change that does not fit into
+    /// this request is planned again after the creation.
     fn fold(&mut self, whole: &Whole, first: usize) -> (Map<String, Value>, Vec<TargetInRequest>) {
         let mut body = Map::new();
         let (mut services, mut targets) = (Vec::new(), Vec::new());
@@ -90,34 +92,26 @@ impl Diff<'_, '_> {
     /// Chooses the location or network zone in which the load balancer is created. `of_addresses`, the location of the
     /// Primary IPs that the load balancer gets, takes precedence over the location that the Service or a setting asks
     /// for. Both take precedence over a network zone. When nothing is set, the place with most nodes is chosen.
-    fn choose_place(
-        &mut self,
-        whole: &Whole,
-        of_addresses: Option<Sourced<String>>,
-    ) -> Option<CreationPlace> {
-        let CreationPlace { mut location, zone } = whole.place.clone();
-        location = match location.take_if(|location| location.value == AUTO) {
-            Some(auto) if of_addresses.is_none() => self.location_of_targets(auto.source)?,
-            _ => location,
-        };
-        // The place with most nodes is found by the labels of nodes with their zone and region. Profile `hcloud`, which
-        // behaves like hcloud-cloud-controller-manager, does not use these labels: in a cluster that was moved from
-        // that program, the label of the zone may contain the name of a data center.
-        let ours = !self.context.project.preserves_unset();
-        let most = |label: TopologyLabel| {
-            let most = ours.then(|| self.most_common(label.stable_key()))?;
-            most.map(|place| Sourced::new(place, Source::Rule("where most of the nodes are")))
-        };
-        let set = of_addresses.or(location);
-        let location = if zone.is_some() { set } else { set.or_else(|| most(TopologyLabel::Zone)) };
-        let zone =
-            if location.is_some() { None } else { zone.or_else(|| most(TopologyLabel::Region)) };
+    fn choose_place(&mut self, of_addresses: Option<Sourced<String>>) -> Option<CreationPlace> {
         let mut there: Vec<&str> = self.kind.prices.iter().map(|price| &*price.location).collect();
         there.sort_unstable();
-        let is_there = |location: &Sourced<String>| {
-            there.is_empty() || there.contains(&location.value.as_str())
-        };
+        let is_there = |location: &str| there.is_empty() || there.contains(&location);
+        let place = wanted_place(self.context, self.desired, of_addresses, &is_there);
+        let CreationPlace { location, zone } = place;
         match &location {
+            _ if self.context.observed.is_for_manifests && self.desired.is_place_auto() => {
+                Some(CreationPlace::default())
+            }
+            Some(location) if location.value == AUTO => {
+                self.parser.problem(format!(
+                    "{}: no server that becomes a target is known to be at a location where type {} is offered: set \
+                     annotation {} to a location, e.g. \"fsn1\"",
+                    location.source,
+                    self.kind.name,
+                    annotations::LOCATION.key()
+                ));
+                None
+            }
             None if zone.is_none() && !self.context.observed.is_for_manifests => {
                 self.parser.problem(format!(
                     "the load balancer has no location: set annotation {} (e.g. \"fsn1\") or {} (e.g. \
@@ -127,7 +121,7 @@ impl Diff<'_, '_> {
                 ));
                 None
             }
-            Some(location) if !is_there(location) => {
+            Some(location) if !is_there(&location.value) => {
                 self.parser.problem(format!(
                     "{}: there is no location {:?} for load balancers of type {}; use {}",
                     location.source,
@@ -140,45 +134,50 @@ impl Diff<'_, '_> {
             _ => Some(CreationPlace { location, zone }),
         }
     }
+}
 
-    /// Returns the location with most servers that become targets, out of those at which the type is offered. When several
-    /// have equally many, the first of them in alphabetical order is returned. The second option is `None` when only
-    /// manifests are checked, and the first when the location is not known, which is reported as a problem.
-    fn location_of_targets(&mut self, source: Source) -> Option<Option<Sourced<String>>> {
-        let prices = &self.kind.prices;
-        let is_offered = |location: &&str| {
-            prices.is_empty() || prices.iter().any(|price| &*price.location == *location)
-        };
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for (machine, _) in &self.desired.targets.nodes {
-            let location = self.context.cluster.locations.get(&machine.id());
-            if let Some(location) = location.map(|location| &**location).filter(is_offered) {
-                *counts.entry(location).or_default() += 1;
-            }
-        }
-        let most = counts.into_iter().rev().max_by_key(|(_, count)| *count);
-        if most.is_none() && !self.context.observed.is_for_manifests {
-            self.parser.problem(format!(
-                "{source}: no server of a target is known to be at a location where type {} is offered: set annotation \
-                 {} to a location, e.g. \"fsn1\"",
-                self.kind.name,
-                annotations::LOCATION.key()
-            ));
-            return None;
-        }
-        Some(most.map(|(location, _)| Sourced::new(location.to_owned(), source)))
-    }
+/// Returns the location or network zone in which a new load balancer is to be created, without a check that it exists.
+/// [`Diff::choose_place`] has the order of what decides. With `location: auto`, the location is one of those for which
+/// `is_offered` returns `true`. The location stays `auto` when no such location is known.
+pub(crate) fn wanted_place(
+    context: &PlanContext,
+    desired: &Desired,
+    of_addresses: Option<Sourced<String>>,
+    is_offered: &dyn Fn(&str) -> bool,
+) -> CreationPlace {
+    let place = desired.whole.as_ref().map(|whole| whole.place.clone());
+    let CreationPlace { location, zone } = place.unwrap_or_default();
+    // The place with most nodes is found by the labels of nodes with their zone and region. Profile `hcloud`, which
+    // behaves like hcloud-cloud-controller-manager, does not use these labels: in a cluster that was moved from that
+    // program, the label of the zone may contain the name of a data center.
+    let ours = !context.project.preserves_unset();
+    let most = |label: TopologyLabel| {
+        let is_ours = |node: &&OfferedNode| ours && matches!(node.provider_id, ProviderId::Ours(_));
+        let nodes = context.nodes.iter().filter(is_ours);
+        let most = most_common(nodes.filter_map(|node| node.labels.get(label.stable_key())));
+        Some(Sourced::new(most?, Source::Rule("where most of the nodes are")))
+    };
+    let targets = || {
+        let nodes = context.nodes.iter().filter(|node| desired.targets.has(&node.name));
+        let locations = nodes.map(|node| &*node.location);
+        most_common(locations.filter(|location| !location.is_empty() && is_offered(location)))
+    };
+    let set = of_addresses.or(location).map(|set| match set.value.as_str() {
+        AUTO => Sourced { value: targets().unwrap_or(set.value), source: set.source },
+        _ => set,
+    });
+    let location = if zone.is_some() { set } else { set.or_else(|| most(TopologyLabel::Zone)) };
+    let zone = if location.is_some() { None } else { zone.or_else(|| most(TopologyLabel::Region)) };
+    CreationPlace { location, zone }
+}
 
-    /// Returns the value of this label that most nodes have. When several values are equally frequent, the first of
-    /// them in alphabetical order is returned.
-    fn most_common(&self, label: &str) -> Option<String> {
-        let is_ours = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(_));
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        let nodes = self.context.nodes.iter().filter(is_ours);
-        for value in nodes.filter_map(|node| node.labels.get(label)) {
-            *counts.entry(value).or_default() += 1;
-        }
-        let (most, _) = counts.into_iter().rev().max_by_key(|(_, count)| *count)?;
-        Some(most.to_owned())
+/// Returns the most frequent place. When several places are equally frequent, the first of them in alphabetical order is
+/// returned.
+fn most_common<'a>(places: impl Iterator<Item = &'a str>) -> Option<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for value in places {
+        *counts.entry(value).or_default() += 1;
     }
+    let (most, _) = counts.into_iter().rev().max_by_key(|(_, count)| *count)?;
+    Some(most.to_owned())
 }

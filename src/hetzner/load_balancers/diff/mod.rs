@@ -8,4 +8,5 @@ pub(crate) mod subnets;
 pub(crate) mod targets;
 mod whole;
 
+pub(crate) use create::wanted_place;
 pub(crate) use whole::*;

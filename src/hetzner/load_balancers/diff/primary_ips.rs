@@ -57,8 +57,8 @@ pub(crate) fn chosen(
             continue;
         };
         let Some(one) = family.find(context) else {
-            // A problem is reported only for a Primary IP from an annotation. For `spec.loadBalancerIP`, the function
-            // [`report`] adds a warning.
+            // A missing Primary IP is reported as a problem only when an annotation names it. For a missing address
+            // from `spec.loadBalancerIP`, the function [`report`] adds a warning.
             if !family.is_asked_by_field() {
                 let of_type =
                     claimable(context).filter(|primary_ip| primary_ip.kind == family.kind);
@@ -86,8 +86,17 @@ pub(crate) fn chosen(
     chosen
 }
 
-/// Reports each address that the Service asks for, but that the existing load balancer does not have. For
-/// `spec.loadBalancerIP`, also reports when a new load balancer will not get the address.
+/// Returns the location of the Primary IPs that a new load balancer gets. `None` when it gets none.
+pub(crate) fn location(context: &PlanContext, whole: &Whole) -> Option<Sourced<String>> {
+    let mut found = whole.primary_ips.families.iter().filter_map(|family| {
+        let source = family.asked.as_ref()?.source.clone();
+        Some(Sourced::new(family.find(context)?.location.name.to_string(), source))
+    });
+    found.next()
+}
+
+/// Reports each address that the Service asks for, but that the existing load balancer does not have. When there is no
+/// load balancer yet, reports if the new one will not get the address in `spec.loadBalancerIP`.
 pub(crate) fn report(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -107,8 +116,8 @@ pub(crate) fn report(
     let mut by_field = asked.families.iter().filter(by_field);
     let gets = there.is_none() && by_field.any(|family| family.find(context).is_some());
     if !wanted.is_empty() && !has && !gets {
-        // This message about an address that the Service does not get has the same text before and after the load
-        // balancer is created. So the user gets one event, and not two.
+        // This message says that the Service does not get the address in `spec.loadBalancerIP`. The text is the same in
+        // the plan that creates the load balancer and in all later plans, so that the user gets one event and not two.
         let why = format!(
             "spec.loadBalancerIP: {} has no effect: an address can be chosen only when the load balancer is created, \
              from the Primary IPs of the project that are free then{}. If the project has a free Primary IP with this \
@@ -169,9 +178,9 @@ impl AskedIp {
             let (kind, key) = (&one.kind, key.unwrap_or_default());
             refuse(&format!("is of type {kind}: name it in annotation {key} instead"));
         }
-        // `ccm lint` (`is_for_manifests`) can check the manifest of a Service that already exists, and the load
-        // balancer of this Service can already use the Primary IP. So `ccm lint` does not report that something uses
-        // the Primary IP.
+        // A Primary IP that something uses already is reported as a problem, but not by `ccm lint`
+        // (`is_for_manifests`). The Service of a checked manifest can exist already, and then its own load balancer may
+        // be the user of the Primary IP.
         let holder = one.assignee_id;
         if let Some(id) = holder.filter(|_| !context.observed.is_for_manifests) {
             let kind = one.assignee_type.replace('_', " ");
@@ -225,9 +234,9 @@ impl AskedIp {
         let by_text = id.map(|id| id.to_string()).as_ref() == Some(text)
             || covers(&format!("{ip}/{range}"), text);
         let is_it = found.map_or(by_text, |primary_ip| id == Some(primary_ip.id));
-        // Whether the annotation names the Primary IP by its name, and not by its ID or address. When the list of
-        // Primary IPs was not read, it is not known which address this name means. The load balancer may have this
-        // address already, so there is no warning.
+        // Whether the annotation contains the name of a Primary IP, and not its ID or address. When the list of Primary
+        // IPs was not read, a name can't be compared with the load balancer's address. So there is no warning that the
+        // load balancer has another address.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
             // A user who asks for a certain address probably wants to keep it. So there is a warning when Hetzner would
@@ -267,9 +276,9 @@ fn place(
     chosen: &mut Chosen,
 ) {
     let at = &one.location;
-    // The Primary IP must be in the location that an annotation or a default names, or, if they name only a network
-    // zone, in this zone. If they name neither, and a Primary IP of the other IP version was already chosen, both must
-    // be in the same location.
+    // An annotation or a default can name the location where the load balancer is to be created, or only its network
+    // zone. The Primary IP must then be in this location or zone. If neither is named, and a Primary IP of the other IP
+    // version was chosen before, the two Primary IPs must be in the same location.
     let (wanted, is) = match (&whole.place.location, &whole.place.zone) {
         (None, Some(zone)) => (Some(zone), &at.network_zone),
         (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),

@@ -131,8 +131,8 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
     asked.or_else(|| balancer.attached(attach.network)?.ip).into_iter().collect()
 }
 
-/// Returns the machines to which a target sends traffic, each with the results of its health checks. These are several
-/// machines when the target is a label selector, which stands for every server with these labels.
+/// Returns the names of the servers or IP addresses that a target stands for, each with the results of its health
+/// checks. There are several when the target is a label selector, which stands for every server with these labels.
 fn machines<'a>(target: &'a ApiTarget, cluster: &Cluster) -> Vec<(String, &'a [HealthStatus])> {
     let unknown = || match target {
         ApiTarget::LabelSelector { label_selector, .. } => {

@@ -44,9 +44,9 @@ pub(crate) fn read(
     )
 }
 
-/// Whether the cached list of subnets is enough for this Service. This is so when the list has a subnet that fits the
-/// private IP and the IP range that the Service asks for. It is also so when the load balancer is attached already as
-/// the Service asks.
+/// Whether the cached list of subnets is enough for this Service, so that it need not be read again. It is enough when
+/// it has a subnet for the private IP and the IP range that the Service asks for, or when the load balancer is already
+/// attached as the Service asks.
 fn fits(known: &[Subnet], network: u64, snapshot: &BalancerSnapshot, service: &Service) -> bool {
     let defaults = &snapshot.project.defaults;
     let mut parser = AnnotationParser::new(service);
@@ -186,8 +186,8 @@ fn holder(ip: Ipv4Addr, network: u64, context: &PlanContext) -> Option<String> {
     Some(format!("node {}", node.name))
 }
 
-/// Returns the network zone of this location. It is read from the labels of a node in the location, and is `None` when
-/// no node is there.
+/// Returns the network zone of this location, as a label of a node in the location says it. `None` when no node is in
+/// the location.
 pub(crate) fn zone_of<'a>(location: &str, nodes: &'a [OfferedNode]) -> Option<&'a str> {
     let is_there = |node: &&OfferedNode| {
         let zone = node.labels.get(TopologyLabel::Zone.stable_key());

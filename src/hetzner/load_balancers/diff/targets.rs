@@ -29,9 +29,10 @@ const NO_NODE: Source = Source::Rule("no node that gets traffic has this target"
 const DEPARTS: Source = Source::Rule("the node will stop soon");
 const EXCHANGED: Source = Source::Rule("a node with pods takes its place");
 
-/// Decides by which address each node is reached as a target: private or public. Some targets keep the address by which
-/// they are reached now, so the decision depends on the existing targets that are nodes. When the plan detaches the
-/// load balancer from its Network, existing targets with private IPs are ignored, because Hetzner removes them.
+/// Decides for each node whether the load balancer reaches it by its private or by its public address. An existing
+/// target sometimes keeps its present kind of address, so the existing targets are part of the decision. When the plan
+/// detaches the load balancer from its Network, existing targets with private IPs are ignored, because Hetzner removes
+/// them.
 struct Ways<'a> {
     context: &'a PlanContext<'a>,
     desired: &'a Desired,
@@ -43,9 +44,9 @@ struct Ways<'a> {
 /// A list of targets, each with the name of its node.
 type NamedTargets = Vec<(TargetId, String)>;
 
-/// Returns those existing targets of the load balancer that are nodes. In the map, `true` stands for a target that the
-/// load balancer reaches by its private IP. A target by IP is left out when the IP does not belong to a node, because a
-/// person added it by hand.
+/// Returns the existing targets of the load balancer that are nodes of the cluster. The value is `true` when the load
+/// balancer reaches the target by its private IP. A target by IP whose address belongs to no node is left out, because
+/// a person has added it by hand.
 fn targets_of_nodes(
     context: &PlanContext,
     desired: &Desired,
@@ -107,9 +108,9 @@ impl<'a> Ways<'a> {
         Some(is_address || keeps_ways(self.context, self.desired) || has == self.by_private())
     }
 
-    /// Returns the target for a machine. The second value says whether the machine is a dedicated server that lacks the
-    /// desired kind of address, public or private. Such a server becomes a target by its other address. The target is
-    /// `None` when no address of the server can be used.
+    /// Returns the target for the server of a node. The second value is `true` for a dedicated server that has no
+    /// address of the desired kind (public or private), and so becomes a target by its address of the other kind. The
+    /// target is `None` when no address of the server can be used.
     fn target(&self, machine: NodeMachine) -> (Option<TargetId>, bool) {
         let (public, private) = match machine {
             NodeMachine::Server(id) => return (Some(TargetId::Server(id)), false),
@@ -134,9 +135,9 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// Splits the desired targets, in their order, into those that the load balancer can have, and those that the API
-    /// would refuse. Servers that do not exist are in neither list. An existing target that is reached by the desired
-    /// kind of address can always stay.
+    /// Splits the desired targets into those that the load balancer can have, and those that the API would refuse. Both
+    /// lists keep the order. A target whose server does not exist is in neither list. A target that exists already, and
+    /// that is reached by the desired kind of address (public or private), can always stay.
     fn sort(&self, wanted: &[(TargetId, String)]) -> (NamedTargets, NamedTargets) {
         let reach = reach_of(self.context.nodes);
         // A list of servers in which no server of the cluster occurs is from another project, or is broken. So it does
@@ -160,6 +161,49 @@ impl<'a> Ways<'a> {
         wanted.iter().filter(exists).cloned().partition(can)
     }
 
+    /// Returns the desired targets, one for each node whose address is known. Two nodes with the same address get one
+    /// target. Also returns the names of the nodes on dedicated servers that lack the desired kind of address, each with
+    /// whether it is a target by its other address.
+    fn wanted(&self, balancer: Option<Labelled>) -> (NamedTargets, Vec<(String, bool)>) {
+        let (mut wanted, mut lacks) = (NamedTargets::new(), Vec::new());
+        let doubtful = doubtful_targets(self.context.nodes);
+        for (machine, name) in &self.desired.targets.nodes {
+            let (target, lacks_address) = self.target(*machine);
+            if lacks_address {
+                lacks.push((name.clone(), target.is_some()));
+            }
+            let Some(target) = target else { continue };
+            if doubtful.contains(&target) && !self.there.contains_key(&target) {
+                continue;
+            }
+            // On an external load balancer (one that somebody else made), a target that was there before this cluster
+            // used the load balancer is not changed.
+            let is_of_another = balancer.is_some_and(|balancer| {
+                let mut there = balancer.single_targets();
+                self.context.group.is_before(balancer, target)
+                    && there.any(|(has, _)| has == target)
+            });
+            if !is_of_another && wanted.iter().all(|(other, _)| *other != target) {
+                wanted.push((target, name.clone()));
+            }
+        }
+        (wanted, lacks)
+    }
+
+    /// Splits the desired targets by whether they can be reached by the desired kind of address: those for which this is
+    /// possible, the existing targets that stay and are reached by their other kind of address, and those that are not
+    /// targets. When the public interface will be turned off, and some targets can be reached, no target stays in this
+    /// way.
+    fn split(&self, wanted: &NamedTargets) -> (NamedTargets, NamedTargets, NamedTargets) {
+        let (can, can_not) = self.sort(wanted);
+        let is_closed = self.desired.public().is_some_and(|public| !public.value);
+        let is_removed = is_closed && !can.is_empty();
+        let (there, not_there) = can_not
+            .into_iter()
+            .partition(|(server, _)| self.there.contains_key(server) && !is_removed);
+        (can, there, not_there)
+    }
+
     /// Whether the server has the desired kind of address, public or private. When its addresses are not known, the
     /// result is `true`, and the API decides whether the server can be added as a target.
     fn reaches(&self, reach: &Reach) -> bool {
@@ -173,8 +217,9 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// Returns a warning about servers without the desired kind of address. The warning says what the user can do about
-    /// it.
+    /// Returns a warning about the servers in `left`, which lack the kind of address (public or private) by which the
+    /// load balancer should reach them. `and_so` is the consequence, e.g. "it gets no traffic". The warning also says
+    /// what the user can do.
     fn unreachable(&self, left: &[(TargetId, String)], and_so: &str) -> String {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
         let network = self.context.project.network;
@@ -258,6 +303,35 @@ pub(crate) fn need_servers(
     })
 }
 
+/// Returns for how many targets the load balancer must have room: the nodes that its Services want as targets, departing
+/// ones included, and the targets that are not ours to remove. Whether nodes are ready makes no difference. A node that
+/// the cluster autoscaler is about to delete counts only while it is a target.
+pub(crate) fn target_demand(
+    context: &PlanContext,
+    desired: &Desired,
+    balancer: Option<Labelled>,
+) -> usize {
+    let ways = Ways::new(context, desired, balancer);
+    let (can, stays, _) = ways.split(&ways.wanted(balancer).0);
+    let refused: BTreeSet<&str> = context
+        .nodes
+        .iter()
+        .filter(|node| node.departure.is_to_be_deleted)
+        .map(|node| node.name.as_str())
+        .collect();
+    let counts = |(target, name): &(TargetId, String)| {
+        ways.there.contains_key(target) || !refused.contains(name.as_str())
+    };
+    let own = can.into_iter().chain(stays).filter(counts).map(|(target, _)| target);
+    let there = balancer.into_iter().flat_map(|labelled| labelled.balancer.single_targets());
+    let is_foreign = |target: &TargetId| {
+        matches!(target, TargetId::Address(_)) && !target.is_proven(context.cluster)
+    };
+    let foreign = there.map(|(target, _)| target).filter(is_foreign);
+    let all: BTreeSet<TargetId> = own.chain(foreign).collect();
+    all.len() + balancer.map_or(0, |balancer| balancer.other_targets())
+}
+
 impl Diff<'_, '_> {
     /// Plans the additions and removals of targets. `limit_now` is the highest number of targets that the load balancer
     /// can have while these changes are made. It differs from the later limit when the plan also changes to a smaller
@@ -304,8 +378,9 @@ impl Diff<'_, '_> {
         needs_public
     }
 
-    /// Chooses which nodes are targets. `others` is the number of further targets, which stay whatever is chosen here,
-    /// e.g. because a person has added them. They count for the limit of the load balancer's type.
+    /// Chooses which of the `wanted` nodes become or stay targets. `others` is the number of all other targets, e.g.
+    /// those that a person has added. They always stay, and they count towards the limit of targets that the load
+    /// balancer's type has.
     fn choice(&mut self, ways: &Ways, wanted: NamedTargets, others: usize) -> TargetChoice {
         let room = self.kind.max_targets.saturating_sub(others);
         let services = self.services_with_pods(wanted.len() > room);
@@ -358,8 +433,8 @@ impl Diff<'_, '_> {
         change
     }
 
-    /// Returns the wanted targets, each with the data by which [`choose`] decides: whether it exists now, whether its
-    /// node will stop soon, and which Services have pods on the node.
+    /// Returns the nodes that should be targets, each with the data by which [`choose`] decides: whether it is a target
+    /// now, whether it will stop soon, and which Services have pods on it.
     fn candidates(&self, ways: &Ways, wanted: NamedTargets, services: u64) -> Vec<TargetCandidate> {
         let nodes = self.context.nodes.iter();
         let departures: HashMap<&str, Departure> =
@@ -396,8 +471,8 @@ impl Diff<'_, '_> {
         pods.mask(asked).unwrap_or_default()
     }
 
-    /// Returns how many targets of the load balancer are allowed to lose their places to nodes with pods now. There are
-    /// limits for the number of such exchanges in a minute.
+    /// Returns how many targets of the load balancer can still be exchanged within the present minute. In an exchange,
+    /// a target without pods is removed, and a node with pods becomes a target instead.
     fn exchanges_left(&self) -> usize {
         let all = &self.context.cluster.history.exchanged;
         let of_this = self.balancer.and_then(|balancer| all.get(&balancer.id)).copied();
@@ -433,7 +508,9 @@ impl Diff<'_, '_> {
         counts.into_keys().collect()
     }
 
-    /// Returns each target that is healthy on a port, with the port.
+    /// Returns each pair of a target and a port on which the target is healthy. The port is a port of the load
+    /// balancer. The target is one machine, also when a label selector has selected it. It is `None` when the target is
+    /// not a machine, but such targets have no health of their own.
     fn healthy(&self) -> impl Iterator<Item = (Option<TargetId>, u16)> + '_ {
         let targets = self.balancer.into_iter().flat_map(|labelled| &labelled.balancer.targets);
         targets.flat_map(ApiTarget::machines).flat_map(|(target, health)| {
@@ -444,7 +521,8 @@ impl Diff<'_, '_> {
 
     /// Returns why the target must stay, although its node will stop soon or a node with pods needs its place. `None`
     /// when it can be removed. `leaving` are the other targets that are removed. With [`CanWait::Yes`], the target also
-    /// stays when few API calls are left. With [`CanWait::No`], its removal is too important to wait for this.
+    /// stays while few API calls are left under the rate limit. With [`CanWait::No`], the number of calls that are left
+    /// plays no role.
     fn why_kept(
         &self,
         node: &TargetCandidate,
@@ -510,20 +588,14 @@ impl Diff<'_, '_> {
     /// There is one exception. When the public interface will be turned off, and the first value is not empty, the
     /// second value is empty. The existing targets are then removed.
     fn reached(&mut self, ways: &Ways) -> (NamedTargets, BTreeSet<TargetId>) {
-        let desired = self.desired;
-        let wanted = self.wanted_targets(ways);
-        let (can, can_not) = ways.sort(&wanted);
-        if can_not.is_empty() {
-            return (can, BTreeSet::new());
+        let (wanted, lacks) = ways.wanted(self.balancer);
+        for (name, is_target) in lacks {
+            self.report_lack(&name, is_target);
         }
+        let (can, there, not_there) = ways.split(&wanted);
         // The Service is planned again soon, because the servers that lack the desired kind of address (public or
         // private) may get such an address.
-        self.found.is_unfinished = true;
-        let is_closed = desired.public().is_some_and(|public| !public.value);
-        let is_removed = is_closed && !can.is_empty();
-        let (there, not_there): (Vec<_>, Vec<_>) = can_not
-            .into_iter()
-            .partition(|(server, _)| ways.there.contains_key(server) && !is_removed);
+        self.found.is_unfinished |= !(there.is_empty() && not_there.is_empty());
         let and_so = if ways.by_private() {
             "traffic still reaches it by the public address"
         } else {
@@ -536,34 +608,6 @@ impl Diff<'_, '_> {
             }
         }
         (can, there.into_iter().map(|(target, _)| target).collect())
-    }
-
-    /// Returns the desired targets, one for each node whose address is known. Two nodes with the same address get one
-    /// target.
-    fn wanted_targets(&mut self, ways: &Ways) -> NamedTargets {
-        let mut wanted = NamedTargets::new();
-        let doubtful = doubtful_targets(self.context.nodes);
-        for (machine, name) in &self.desired.targets.nodes {
-            let (target, lacks_address) = ways.target(*machine);
-            if lacks_address {
-                self.report_lack(name, target.is_some());
-            }
-            let Some(target) = target else { continue };
-            if doubtful.contains(&target) && !ways.there.contains_key(&target) {
-                continue;
-            }
-            // On an external load balancer (one that somebody else made), a target that was there before this cluster
-            // used the load balancer is not changed.
-            let is_of_another = self.balancer.is_some_and(|balancer| {
-                let mut there = balancer.single_targets();
-                self.context.group.is_before(balancer, target)
-                    && there.any(|(has, _)| has == target)
-            });
-            if !is_of_another && wanted.iter().all(|(other, _)| *other != target) {
-                wanted.push((target, name.clone()));
-            }
-        }
-        wanted
     }
 
     /// Adds a warning about a dedicated server that lacks the desired kind of address, public or private. `is_target`
@@ -685,12 +729,12 @@ impl Diff<'_, '_> {
     }
 }
 
-/// Returns text for messages about the kind of address by which a target is reached.
+/// Returns the words `by private IP` or `by public IP`, which say in messages how a target is reached.
 fn by(private: bool) -> &'static str {
     if private { "by private IP" } else { "by public IP" }
 }
 
-/// Returns the targets on whose machines it is not certain that a node of the cluster runs.
+/// Returns the targets (cloud servers or addresses) for which it is not certain that a node of this cluster runs there.
 fn doubtful_targets(nodes: &[OfferedNode]) -> BTreeSet<TargetId> {
     let doubtful = nodes.iter().filter(|node| node.reach == Reach::Doubtful);
     let target = |node: &OfferedNode| match node.provider_id {

@@ -6,14 +6,15 @@ use crate::hetzner::load_balancers::annotations;
 use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
 use crate::hetzner::load_balancers::change::{BalancerAction, BalancerChange, Purpose};
 use crate::hetzner::load_balancers::desired::ports::Port;
-use crate::hetzner::load_balancers::desired::{AUTO, Attach, CreationPlace, Desired, Whole};
+use crate::hetzner::load_balancers::desired::{Attach, CreationPlace, Desired, Whole};
 use crate::hetzner::load_balancers::model::balancer::{BalancerPublicIp, BalancerType};
 use crate::hetzner::load_balancers::model::listener::{Listener, PortField};
-use crate::hetzner::load_balancers::ownership::context::{PlanContext, default_source};
+use crate::hetzner::load_balancers::ownership::context::PlanContext;
 use crate::hetzner::load_balancers::ownership::guard::Guard;
 use crate::hetzner::load_balancers::ownership::labels::{
     Labelled, Ownership, WHOSE, counts_upstream,
 };
+use crate::hetzner::load_balancers::sizes::TypeChoice;
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
     Description, Field, Finding, LeftOutNode, NodeWithPods, Reason, ServiceName, Source, Sourced,
@@ -27,9 +28,6 @@ use std::net::Ipv4Addr;
 /// Such a field is left unchanged.
 const UNSET: Source = Source::Rule("unset");
 
-/// The type of a new load balancer when neither an annotation nor a default in the settings names a type.
-pub(crate) const USUAL_TYPE: &str = "lb11";
-
 /// When a load balancer has this number of labels, no more labels from the annotation `labels` are added to it. A label
 /// stays on the load balancer when a user removes its key from the annotation. So without this limit the number of
 /// labels could grow without end.
@@ -42,6 +40,7 @@ pub(crate) struct Diff<'a, 'b> {
     pub(crate) desired: &'a Desired,
     /// The type that the load balancer should have.
     pub(crate) kind: &'a BalancerType,
+    pub(crate) choice: &'a TypeChoice<'a>,
     /// The load balancer that is compared. `None` when it does not exist yet, and the plan creates it.
     pub(crate) balancer: Option<Labelled<'a>>,
     /// The differences that were found so far.
@@ -80,8 +79,9 @@ fn on_or_off(on: &bool) -> String {
 }
 
 impl Diff<'_, '_> {
-    /// Returns the changes that give an existing load balancer its desired state. When the Service adopts the load
-    /// balancer, `adopts` is the event about the adoption. The event is reported after the labels were written.
+    /// Returns the changes that give an existing load balancer its desired state. When the Service becomes the owner of
+    /// the load balancer by this plan (an adoption), `adopts` is the event that says so. The event is reported after
+    /// the labels were written.
     pub(crate) fn bring_in_order(mut self, adopts: Option<Finding>) -> Differences {
         let zone = self.balancer.map(|labelled| labelled.balancer.location.network_zone.as_str());
         self.compare_all(self.desired.name().cloned(), adopts, zone);
@@ -108,8 +108,9 @@ impl Diff<'_, '_> {
             Some(whole) if self.parser.whole_problems.is_empty() => self.compare_whole(whole, zone),
             _ => self.services(),
         }
-        // The settings of an external load balancer (one that somebody else made) are not compared with the desired
-        // state, so `compare_whole` was not called. Its targets are compared here.
+        // The settings of an external load balancer (one that somebody else made) are never changed, so `desired.whole`
+        // is `None` and `compare_whole`, which also compares the targets, was not called. The targets are therefore
+        // compared here.
         if self.desired.whole.is_none() && self.parser.whole_problems.is_empty() {
             self.targets(self.kind.max_targets);
         }
@@ -121,7 +122,7 @@ impl Diff<'_, '_> {
         // removed.
         let has = self.balancer.map(|labelled| &labelled.balancer.load_balancer_type);
         let grows = has.is_none_or(|has| self.kind.size() >= has.size());
-        let resized = self.resized(whole);
+        let resized = self.resized();
         let (early, late) = if grows { (resized, None) } else { (None, resized) };
         self.found.changes.extend(early);
         self.check_place(&whole.place);
@@ -148,10 +149,12 @@ impl Diff<'_, '_> {
             self.public_interface(off.filter(|_| !needs_public));
         }
         self.found.changes.extend(late);
+        self.mark_beyond_present_type();
     }
 
-    /// Compares one field, and adds it to the list of compared fields. Returns the description of the change when the
-    /// field differs from `want`. When `want` is `None`, the field is left unchanged.
+    /// Compares the present value `have` of one field of the load balancer with the desired value `want`, and adds both
+    /// to the list of compared fields. Returns the description of the change when they differ. When `want` is `None`,
+    /// the field is left unchanged.
     pub(crate) fn compare(
         &mut self,
         name: &str,
@@ -185,7 +188,8 @@ impl Diff<'_, '_> {
         self.found.changes.push(change);
     }
 
-    /// Compares the name and the labels. One request can change both.
+    /// Compares the name and the labels of the load balancer with the desired ones, and adds one change for both when
+    /// they differ. The API can change both with one request.
     fn name_and_labels(&mut self, wanted: Option<Sourced<String>>, adopts: Option<Finding>) {
         let (mut parts, mut body) = (Vec::new(), json!({}));
         let name = self.free_name(wanted);
@@ -234,8 +238,9 @@ impl Diff<'_, '_> {
         None
     }
 
-    /// Returns the owner that the labels should name after the change. For each label that changes, adds a description
-    /// to `parts`.
+    /// Returns who should own the load balancer and its ports after the change, according to its labels. `adopts` says
+    /// whether the Service takes over a load balancer that it did not own before. Adds a description to `parts` for
+    /// each label that changes.
     fn ownership(&mut self, adopts: bool, parts: &mut Vec<Description>) -> Ownership {
         let (balancer, context) = (self.balancer, self.context);
         let own_ports = self.desired.ports.iter();
@@ -250,9 +255,9 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
-            // Whether the label is written. With `--cloud-provider=hcloud`, this program can have replaced
-            // hcloud-cloud-controller-manager. An existing load balancer that one Service already uses alone then gets
-            // only the labels `service-uid` and `keep`, because it does not need the other labels.
+            // Whether the label is written. With `--cloud-provider=hcloud`, an existing load balancer may come from
+            // hcloud-cloud-controller-manager. When one Service uses it alone and does not adopt it now, only the
+            // labels `service-uid` and `keep` are written, because this program does not need the other labels there.
             let counts = counts_upstream(&key)
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
@@ -299,15 +304,40 @@ impl Diff<'_, '_> {
         asked
     }
 
-    fn resized(&mut self, whole: &Whole) -> Option<BalancerChange> {
+    fn resized(&mut self) -> Option<BalancerChange> {
         let kind = &self.kind.name;
         let have = self.balancer.map(|balancer| balancer.load_balancer_type.name.clone());
-        let usual = || Sourced::new(kind.clone(), default_source(&annotations::TYPE));
-        let want = whole.kind.clone();
-        let want = want.or_else(|| have.is_none().then(usual));
+        let source = self.choice.source.clone();
+        let want = source.map(|source| Sourced::new(kind.clone(), source));
         let body = json!({ "load_balancer_type": kind });
         let resize = self.compare("type", have, want)?;
-        Some(self.new_change(BalancerAction::ChangeType, body, resize))
+        let change = self.new_change(BalancerAction::ChangeType, body, resize);
+        Some(change.announced(self.choice.reason.clone()))
+    }
+
+    /// Marks the additions of ports and targets for which the present type has no room. They are not made when the
+    /// growth of the load balancer was refused.
+    fn mark_beyond_present_type(&mut self) {
+        let Some(balancer) = self.balancer.filter(|_| self.choice.reason.is_some()) else {
+            return;
+        };
+        let kind = &balancer.load_balancer_type;
+        let mut ports = (balancer.services.len(), kind.max_services);
+        let targets = balancer.single_targets().count() + balancer.other_targets();
+        let mut targets = (targets, kind.max_targets);
+        for change in &mut self.found.changes {
+            use BalancerAction::{AddService, AddTarget, DeleteService, RemoveTarget};
+            let (count, most) = match change.action {
+                AddService | DeleteService => &mut ports,
+                AddTarget | RemoveTarget => &mut targets,
+                _ => continue,
+            };
+            match change.action {
+                AddService | AddTarget if count >= most => change.purpose = Purpose::NeedsGrowth,
+                AddService | AddTarget => *count += 1,
+                _ => *count = count.saturating_sub(1),
+            }
+        }
     }
 
     /// Adds a warning when an annotation asks for another location or network zone than that of the existing load
@@ -321,7 +351,8 @@ impl Diff<'_, '_> {
             (location, _) => ("location", &is.name, location.as_ref()),
         };
         // An existing load balancer is at the right location when a rule would choose one for a new load balancer.
-        let differs = wanted.filter(|wanted| wanted.value != **is && wanted.value != AUTO);
+        let differs = wanted
+            .filter(|wanted| wanted.value != **is && wanted.value != annotations::values::AUTO);
         self.found.fields.push(Field {
             field: field.to_owned(),
             have: Some(is.to_string()),
@@ -349,8 +380,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Compares the deletion protection. It is changed by a separate request, because the request that creates a load
-    /// balancer can't set it.
+    /// Compares the deletion protection of the load balancer with the desired one. A separate request changes it,
+    /// because the request that creates a load balancer can't set it.
     fn protection(&mut self, whole: &Whole) {
         let has = self.balancer.map(|balancer| on_or_off(&balancer.protection.delete));
         let wanted = whole.protection.as_ref();
@@ -383,8 +414,8 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Compares the private Network, and plans to detach or attach the load balancer. Detaching removes the targets
-    /// that are reached by private IPs.
+    /// Compares the Networks to which the load balancer is attached with the desired one, and plans to detach or attach
+    /// it. Detaching removes the targets that are reached by private IPs.
     fn network(&mut self, whole: &Whole, zone: Option<&str>) {
         // When `HCLOUD_NETWORK` is not set, a load balancer stays attached to its Networks.
         let Some(wanted) = &whole.attach else {

@@ -138,8 +138,9 @@ pub enum ApiTarget {
 }
 
 impl ApiTarget {
-    /// Returns the machines to which the target sends traffic, each with the results of its health checks. A target that
-    /// is a label selector sends traffic to every server that has the labels. `None` stands for an unknown machine.
+    /// Returns the servers or IP addresses that this target stands for, each with the results of its health checks. A
+    /// label selector stands for every server that has the labels. An entry has `None` when it is not known which
+    /// servers these are.
     pub(crate) fn machines(&self) -> Vec<(Option<TargetId>, &[HealthStatus])> {
         match self {
             ApiTarget::Server { server, health_status, .. } => {
@@ -162,7 +163,7 @@ impl ApiTarget {
 pub enum TargetId {
     /// The ID of a cloud server.
     Server(u64),
-    /// An address of a dedicated server.
+    /// A target that is known by its IP address, because it is a dedicated server.
     Address(IpAddr),
 }
 
@@ -171,8 +172,8 @@ impl TargetId {
         matches!(self, TargetId::Address(IpAddr::V4(ip)) if ip.is_private())
     }
 
-    /// Returns the name of the node that runs on the target's machine. `None` means that this machine has no node of
-    /// this cluster.
+    /// Returns the name of the node that runs on this target (a cloud server or the address of a dedicated server).
+    /// `None` means that no node of this cluster runs there.
     pub(crate) fn node(self, cluster: &Cluster) -> Option<&String> {
         match self {
             TargetId::Server(id) => cluster.servers.get(&InstanceId::Cloud(id)),
@@ -180,7 +181,8 @@ impl TargetId {
         }
     }
 
-    /// Whether the target's machine has a node of this cluster that is not a node of another provider.
+    /// Whether the target is the server or the address of a node of this cluster. The result is `false` when that node
+    /// has the provider ID of another provider, because such a node is matched with a server only by its name.
     pub(crate) fn is_claimed(self, cluster: &Cluster) -> bool {
         self.node(cluster).is_some_and(|node| !cluster.target_only.contains(node))
     }

@@ -41,13 +41,13 @@ enum PortValueKind {
     Number,
     Seconds,
     Switch,
-    /// A list of numbers. The API can return the numbers in any order.
+    /// A list of numbers, e.g. the IDs of certificates. The API can return the numbers in any order.
     Numbers,
     Texts,
 }
 
 struct Row {
-    /// The name of the field in messages to users.
+    /// The name by which messages to users call this field of a port.
     name: &'static str,
     part: PortPart,
     key: &'static str,

@@ -7,7 +7,7 @@ use crate::hetzner::certificates::Certificate;
 use crate::provider::{Cluster, ProviderError, SecretName, Service, Urgency};
 use std::collections::BTreeMap;
 
-/// Functions that find out from the labels who owns a certificate.
+/// Functions that read from a certificate's labels to which Service and cluster the certificate belongs.
 impl Certificate {
     /// The key of the label with the UID of the Service that owns the certificate.
     pub(crate) const UID_LABEL: &'static str = SERVICE_UID;
@@ -26,7 +26,8 @@ impl Certificate {
         self.labels.get(SECRET)
     }
 
-    /// Whether the certificate was ordered from the test service of Let's Encrypt.
+    /// Whether the certificate was ordered from the staging environment of Let's Encrypt, whose certificates browsers
+    /// do not trust.
     pub(crate) fn is_staging(&self) -> bool {
         self.labels.get(STAGING.0).is_some_and(|value| value == STAGING.1)
     }

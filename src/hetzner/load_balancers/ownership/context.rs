@@ -3,7 +3,7 @@
 use super::defaults::ServiceDefaults;
 use super::group::Group;
 use super::index::{BalancerIndex, Balancers};
-use crate::hetzner::api::Api;
+use crate::hetzner::api::{Api, CachedList};
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::annotations::{Annotation, AnnotationScope};
 use crate::hetzner::load_balancers::model::balancer::{BalancerType, LoadBalancer, PrimaryIp};
@@ -20,6 +20,8 @@ pub struct Project {
     /// The ID of the private Network, when `HCLOUD_NETWORK` is set.
     pub network: Option<u64>,
     pub(in crate::hetzner) api: Arc<Api>,
+    /// The list of load balancer types, as it was read last.
+    pub(in crate::hetzner) types: Arc<CachedList<BalancerType>>,
 }
 
 /// All load balancers of a project and the objects related to them, as they were read from the API at one time. An
@@ -56,13 +58,17 @@ impl Project {
     }
 }
 
-/// The objects that were read from the API to make plans.
+/// The objects that were read from the Hetzner Cloud API to make plans, e.g. load balancers and certificates.
 #[derive(Clone, Debug, Default)]
 pub struct ObservedBalancers {
     /// All load balancers of the project.
     pub balancers: Vec<LoadBalancer>,
     /// All load balancer types. `None` means that no Service needs them, so that they were not read.
     pub types: Option<Arc<Vec<BalancerType>>>,
+    /// Whether the list of types is too old for a plan that writes a type which was chosen from it.
+    pub are_types_old: bool,
+    /// Why the list of types could not be read. `types` is `None` then.
+    pub types_error: Option<String>,
     /// All certificates of the project. `None` means that no Service needs a certificate, so that they were not read.
     pub certificates: Option<Vec<Certificate>>,
     /// All Primary IPs of the project. `None` means that no new load balancer needs one, so that they were not read.
@@ -76,7 +82,7 @@ pub struct ObservedBalancers {
     pub is_for_manifests: bool,
 }
 
-/// The data from which the plan of one Service is made.
+/// The data that the plan of one Service needs, e.g. the Service, the cluster and the load balancers.
 pub(crate) struct PlanContext<'a> {
     pub(crate) project: &'a Project,
     pub(crate) observed: &'a ObservedBalancers,

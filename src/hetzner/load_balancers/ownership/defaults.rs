@@ -29,6 +29,8 @@ pub(crate) struct ServiceDefaults {
     pub(crate) values: Arc<LoadBalancerDefaults>,
     /// The labels that the Namespace sets, in addition to those of the settings.
     pub(crate) labels: Option<Sourced<AllowedLabels>>,
+    /// The largest type that the Namespace allows, in addition to the limit of the settings.
+    pub(crate) largest_type: Option<Sourced<String>>,
     /// Why the defaults of these annotations are unknown, by the names of the annotations.
     wrong: BTreeMap<&'static str, String>,
     /// Why all defaults are unknown. `None` when the Namespace was read.
@@ -97,8 +99,9 @@ impl ServiceDefaults {
         annotations: &NamespaceAnnotations,
     ) -> ServiceDefaults {
         let values = Arc::clone(settings);
+        let wrong = BTreeMap::new();
         let mut defaults =
-            ServiceDefaults { values, labels: None, wrong: BTreeMap::new(), unread: None };
+            ServiceDefaults { values, labels: None, largest_type: None, wrong, unread: None };
         match annotations {
             NamespaceAnnotations::Known(all) if all.is_empty() => {}
             NamespaceAnnotations::Known(annotations) => {
@@ -121,6 +124,7 @@ impl ServiceDefaults {
         let values = Arc::make_mut(&mut self.values);
         let network = &mut values.network;
         of.read(&a::TYPE, &mut values.kind, v::any);
+        of.read(&a::TYPE_MAX, &mut self.largest_type, v::any);
         of.read(&a::LOCATION, &mut values.location, v::any);
         of.read(&a::NETWORK_ZONE, &mut values.network_zone, v::any);
         of.read(&a::ALGORITHM_TYPE, &mut values.algorithm, v::algorithm);

@@ -88,7 +88,8 @@ pub(crate) fn is_port_of(service: &Service, port: &Listener) -> bool {
     destination(port).is_some_and(|to| tcp(service).any(|own| own == (port.listen_port, Some(to))))
 }
 
-/// Returns the port of the targets to which this port of the load balancer sends its traffic.
+/// Returns the port of the targets (usually the node port of a Service) to which this port of the load balancer sends
+/// its traffic. `None` when the API reports no valid port.
 pub(crate) fn destination(port: &Listener) -> Option<u16> {
     port.get(F::DestinationPort)?.as_u64()?.try_into().ok()
 }
@@ -165,15 +166,17 @@ pub(crate) fn other_service<'a>(
 /// all targets are nodes of this cluster. A label selector counts as nodes of this cluster only when the API lists the
 /// selected servers, there is at least one, and all of them are nodes.
 ///
-/// A node of another provider does not count here, because its match with a server proves nothing about the owner of a
-/// load balancer. See [`target_of_others`].
+/// A target whose server is only matched with a node of another provider is not accepted as a node of this cluster,
+/// because such a match proves nothing about the owner of a load balancer. [`target_of_others`] accepts it.
 pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<String> {
     let is_node = |id| cluster.has_claimed(id);
     balancer.targets.iter().find_map(|target| foreign_part(target, cluster, is_node))
 }
 
-/// The same as [`foreign_target`], for a load balancer whose labels say that it belongs to a Service. A node of another
-/// provider counts as a node of this cluster when it is certainly matched with the target's server.
+/// Returns a text for messages about the first target that is not certainly a node of this cluster. `None` means that
+/// all targets are nodes of this cluster. It is called for a load balancer whose labels say that it belongs to a
+/// Service. So, unlike [`foreign_target`], it also accepts a target whose server is certainly matched with a node of
+/// another provider.
 pub(crate) fn target_of_others(balancer: Labelled, cluster: &Cluster) -> Option<String> {
     let is_node = |id| cluster.has_server(id);
     balancer.targets.iter().find_map(|target| foreign_part(target, cluster, is_node))
@@ -185,7 +188,8 @@ pub(crate) fn has_only_own_targets(balancer: Labelled, cluster: &Cluster) -> boo
     !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()
 }
 
-/// Returns the targets of which it is not certain that they are nodes of this cluster, see [`target_of_others`].
+/// Returns the targets that may not be nodes of this cluster, because it is not certain that a node of this cluster
+/// runs there. See [`target_of_others`].
 pub(crate) fn foreign_targets<'a>(
     balancer: Labelled<'a>,
     cluster: &Cluster,

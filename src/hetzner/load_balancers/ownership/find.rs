@@ -106,10 +106,10 @@ fn not_adopted(
     Unfound::NotAdopted(Finding::warning(reason, message))
 }
 
-/// Finds the load balancer of the Service. A load balancer that the Service uses already comes first. The next choice
-/// is one whose label `adopt` names the Service. The last choice is one with the name `named` from the annotation, or
-/// else with the default name. The error says why the load balancer that was found can't be used, and what an operator
-/// can do.
+/// Finds the load balancer of the Service. The first choice is a load balancer that the Service already uses. The
+/// second choice is one whose label `adopt` names the Service. The last choice is one with the name `named` from the
+/// annotation `name`, or with the default name when the Service lacks this annotation. The error says why the load
+/// balancer that was found can't be used, and what an operator can do.
 pub(crate) fn find<'a>(
     context: &PlanContext<'a>,
     named: Option<&Sourced<String>>,
@@ -126,8 +126,9 @@ pub(crate) fn find<'a>(
     }
 }
 
-/// Returns the load balancer if the Service is allowed to adopt it, and otherwise an error. `named` is the annotation
-/// `name` of the Service, if the load balancer was found by this annotation.
+/// Returns the load balancer if the Service is allowed to adopt it, i.e. to become the owner of this existing load
+/// balancer, and otherwise an error. `named` is the source of the annotation `name`, if the load balancer was found by
+/// this annotation.
 fn adopt<'a>(
     context: &PlanContext<'a>,
     balancer: Labelled<'a>,
@@ -140,8 +141,9 @@ fn adopt<'a>(
     }
 }
 
-/// Returns the load balancer that the Service uses already: its own, the shared one of its group, or the external one
-/// (made by somebody else) that it asks for. `None` means that the Service has no load balancer yet.
+/// Returns the load balancer that the Service uses already. This is a load balancer of its own, the one that it shares
+/// with other Services, or the external one (made by somebody else) that its annotation `external` names. `None` means
+/// that the Service has no load balancer yet.
 fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
     let own = match context.group.of {
@@ -182,8 +184,9 @@ fn by_adopt_label<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<
     let (service, cluster) = (context.service, context.cluster);
     let label = (ADOPT, names::service_value(service));
     let found = only_one(context.balancers, label, |_| true).map_err(Unfound::Several)?;
-    // A Service that leaves its group (the Services that share one load balancer) is not allowed to adopt that load
-    // balancer while other Services of the group use it.
+    // The label `adopt` can name a Service that was in the group of Services that share this load balancer, and that
+    // leaves the group now. This Service is not allowed to adopt the load balancer while other Services of the group
+    // use it.
     let is_left = |balancer: &Labelled| {
         balancer.ownership.group.is_some() && is_used_by_others(*balancer, &service.uid, cluster)
     };
@@ -290,8 +293,8 @@ pub(crate) fn rests_on_owners(context: &PlanContext) -> bool {
         .any(|balancer| rests_on_owner(balancer, context))
 }
 
-/// Whether the result of [`find`] depends on which Services exist. The list of Services must then be read again before
-/// the plan is applied; see `Needs::services`.
+/// Whether [`find`] could find another load balancer for the Service if other Services were created or deleted in the
+/// meantime. The list of Services must then be read again before the plan is applied; see `Needs::services`.
 pub(crate) fn rests_on_services(
     found: &Result<FoundBalancer, Unfound>,
     context: &PlanContext,
@@ -311,8 +314,8 @@ pub(crate) fn rests_on_services(
 }
 
 /// Returns the load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses.
-/// When several load balancers are like this, the result is the only one without the label `group`. The error names the
-/// load balancers when it can't be decided which one belongs to the Service.
+/// When several load balancers fulfil this, but exactly one of them has no label `group`, the result is this one. The
+/// error names the load balancers when it can't be decided which one belongs to the Service.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,
@@ -355,12 +358,12 @@ pub(crate) fn why_asked_too_late(
 }
 
 /// Plans the labels that make the load balancer belong to the Service, because a person asked for this. Returns the
-/// ownership that the labels state after the change, and a description of the change, or `None` when no label must
-/// change.
+/// owners that the labels state after the change, and a description of the change. The description is `None` when no
+/// label must change.
 ///
 /// When other Services use the load balancer, or when it is external (made by somebody else), a label can't make it
-/// belong to the Service. The Service must then ask for it by an annotation, and only the label `released` is removed
-/// here.
+/// belong to the Service. The Service must then ask for the load balancer by an annotation, and only the label
+/// `released` is removed here.
 pub(crate) fn assign(
     balancer: Labelled,
     service: &Service,
@@ -384,8 +387,8 @@ pub(crate) fn assign(
     (to, is_needed.then_some(description))
 }
 
-/// Returns the load balancer that has this label, and for which `counts` is true. When there are several, the error
-/// names them.
+/// Returns the load balancer that has this label, and for which `counts` returns `true`. Returns `None` when there is
+/// no such load balancer. When there are several, the error names them.
 fn only_one<'a>(
     balancers: Balancers<'a>,
     (label, value): (&'static str, String),

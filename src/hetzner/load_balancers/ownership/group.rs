@@ -62,10 +62,10 @@ pub(crate) struct Group<'a> {
     pub(crate) deciders: Vec<&'a Service>,
     /// Whether Services of several namespaces have ports on the shared load balancer, or will get ports there.
     pub(crate) is_of_several_namespaces: bool,
-    /// Services that share a load balancer under the group name `NAMESPACE/NAME` need permission from a Service in that
-    /// namespace. This is that namespace when the Service for which the plan is made has no permission any more. The
-    /// Service then keeps its ports on the load balancer, but gets no new ones. `None` when it is allowed to get new
-    /// ports.
+    /// The namespace in the group name `NAMESPACE/NAME`, if this Service is in another namespace and has lost the
+    /// permission to share the load balancer. Only a Service in the namespace of the group name can give this
+    /// permission. Without it, the Service keeps its ports on the load balancer, but gets no new ones. `None` when the
+    /// Service is allowed to get new ports.
     closed_by: Option<&'a str>,
     /// The reason why the Service can't have the load balancer that it asks for. `None` when it can have this load
     /// balancer.
@@ -94,7 +94,7 @@ pub(crate) enum GroupUse<'a> {
     External(Option<Labelled<'a>>),
 }
 
-/// Who owns a port of a load balancer.
+/// The owner of a port of a load balancer, as seen from the Service for which a plan is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The Service for which the plan is made owns the port.
@@ -104,8 +104,7 @@ pub(crate) enum Owner {
     /// A Service of this cluster that was deleted. A label of the load balancer still names it as the owner of the
     /// port.
     Gone,
-    /// Somebody else owns the port, for example another cluster or a person. This also stands for an owner that is not
-    /// known.
+    /// Somebody else owns the port, for example another cluster or a person, or it is not known who owns it.
     Other,
 }
 
@@ -113,9 +112,9 @@ pub(crate) enum Owner {
 /// Service can't have this load balancer, [`Group::refused`] says why. `parser` collects other mistakes. `balancers` is
 /// `None` when annotations are checked without the load balancers, for example by `ccm lint`.
 ///
-/// When an earlier call has shown that the Service must stay on its present load balancer, `stays_on` is this load
-/// balancer. The function then reads from its labels, and not from the annotations, which Services use it. In the first
-/// call, `stays_on` is `None`.
+/// `stays_on` is usually `None`. When the Service can't have the load balancer that it asks for, this function is
+/// called again, and `stays_on` is the load balancer that the Service uses now. The Services that use it are then found
+/// by its labels, and not by annotations.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -190,9 +189,9 @@ pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> boo
         || namespace.is_some_and(|namespace| has_guest(balancer, namespace, cluster))
 }
 
-/// Returns how a Service uses this load balancer according to the load balancer's labels: as its own, as a shared one,
-/// or as an external one (made by somebody else). Also returns the Services that ask to use this shared or external
-/// load balancer and are allowed to do so.
+/// Returns how a Service uses this load balancer according to the load balancer's labels: alone, shared with other
+/// Services, or as an external load balancer (made by somebody else). In the last two cases, also returns all Services
+/// that ask for this load balancer and are allowed to use it.
 fn as_labelled<'a>(
     balancer: Labelled<'a>,
     service: &Service,
@@ -326,9 +325,10 @@ impl<'a> Group<'a> {
     /// Completes the list of Services that are allowed to share the load balancer, and sorts it by age. The Service for
     /// which the plan is made is always in the list, in its newest version.
     ///
-    /// Also determines whose annotations decide about the settings that do not belong to a port. `stays_on` is the
-    /// present load balancer of a Service that asks for another one, but must stay. The annotations of this Service
-    /// decide only if no other Service uses `stays_on`.
+    /// Also determines whose annotations decide about the settings that do not belong to a port. `stays_on` is set when
+    /// the Service for which the plan is made asks for another load balancer, but must stay on its present one.
+    /// `stays_on` is that present load balancer. The annotations of this Service then decide only if no other Service
+    /// uses `stays_on`.
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {
@@ -399,8 +399,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Returns, as `namespace.name`, for whom the load balancer is made. This is the group when several Services share
-    /// the load balancer, and otherwise the Service.
+    /// Returns the name of the owner for whom the load balancer is made, as `namespace.name`. When several Services
+    /// share the load balancer, this is the name by which they share it. Otherwise it is the name of the Service.
     pub(crate) fn made_for(&self) -> String {
         match self.of {
             GroupUse::Shared(share) => share.label(),
@@ -421,9 +421,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether Services share the load balancer, but none of them is allowed to decide about its settings. The
-    /// annotations of Services in the namespace of the group name `NAMESPACE/NAME` decide. So this happens when no
-    /// Service in this namespace shares the load balancer, or when one there could not be read.
+    /// Whether Services share the load balancer, but no Service is allowed to decide about its settings. Only Services
+    /// in the namespace of the group name `NAMESPACE/NAME` decide. The result is `true` when none of the Services that
+    /// share the load balancer is in this namespace, or when one of those in this namespace could not be read.
     pub(crate) fn has_no_decider(&self) -> bool {
         matches!(self.of, GroupUse::Shared(_)) && self.deciders.is_empty()
     }
@@ -451,9 +451,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether each existing target keeps the kind of address (private or public) by which it is reached now. This is
-    /// so when the annotations of no Service count for the settings of the load balancer, so that no annotation says
-    /// which kind is wanted.
+    /// Whether each existing target keeps the kind of address (private or public) by which the load balancer reaches it
+    /// now. This is so for an external load balancer (one that somebody else made). It is also so for a shared load
+    /// balancer when none of its Services is allowed to decide about its settings.
     pub(crate) fn keeps_ways(&self) -> bool {
         self.is_external() || self.has_no_decider()
     }
@@ -526,9 +526,9 @@ impl<'a> Group<'a> {
         by_label.or_else(by_numbers).or(ownership.service_uid.as_ref())
     }
 
-    /// Whether a label has the UID of a Service that is not in the list of existing Services. On an external load
-    /// balancer (one that somebody else made), the result is always `false`, because such a UID can belong to a Service
-    /// of another cluster.
+    /// Whether a label of the load balancer names an owner that is not known, i.e. has the UID of a Service that is not
+    /// in the list of existing Services. On an external load balancer (one that somebody else made), the result is
+    /// always `false`, because there the UID can be that of a Service of another cluster.
     pub(crate) fn has_unknown_owner(&self, balancer: Labelled) -> bool {
         let is_known =
             |uid: &String| self.cluster.service_uids.contains(uid) || self.has_member(uid);
@@ -569,8 +569,25 @@ impl<'a> Group<'a> {
         older.chain(found.map(|(_, port)| port.listen_port)).collect()
     }
 
-    /// Returns why this Service can't have the port, or `None` when it can. A port that exists stays with its owner
-    /// while its owner asks for it. When several Services ask for a new port, the oldest gets it.
+    /// Returns the port numbers for which the load balancer must have room: the ports for which its Services ask, and the
+    /// existing ports of others that stay. The result is the same for each Service of the group. A Service that gets no
+    /// new ports counts with its existing ports only.
+    pub(crate) fn wanted_ports(&self, there: Option<Labelled>) -> BTreeSet<u16> {
+        let may_add =
+            |member: &&&Service| self.closed_by.is_none() || member.uid != self.service.uid;
+        let asked = self.members.iter().filter(may_add).flat_map(|member| tcp(member));
+        let stays = |(balancer, port): &(Labelled, &Listener)| match self.owner(*balancer, port) {
+            Owner::This => !self.is_unwanted(*balancer, port),
+            Owner::Other => true,
+            Owner::Member | Owner::Gone => false,
+        };
+        let found = ports_of(there).filter(stays);
+        asked.map(|(number, _)| number).chain(found.map(|(_, port)| port.listen_port)).collect()
+    }
+
+    /// Returns why this Service can't have the port with this number on the load balancer `there`, or `None` when it
+    /// can. A port that exists stays with its owner while its owner asks for it. When several Services ask for a new
+    /// port, the oldest gets it.
     pub(crate) fn taken(&self, number: u16, there: Option<Labelled>) -> Option<String> {
         let answers = |port: &Listener| {
             port.listen_port == number || (number == HTTP_PORT && port.redirects_http())
@@ -580,8 +597,9 @@ impl<'a> Group<'a> {
             let member = self.members.iter().find(|member| Some(&member.uid) == uid);
             match (self.owner(balancer, port), member) {
                 (Owner::This, _) => return None,
-                // A port prevents this Service from having the number only while the port's owner still asks for it.
-                // Otherwise the port is about to be removed.
+                // Another Service of the group (the Services that share the load balancer) owns the port with this
+                // number. While that Service still asks for the port, this Service can't have the number. Otherwise the
+                // port is about to be removed.
                 (Owner::Member, Some(member)) if claims(member, number) => {
                     let name = member.full_name();
                     return Some(format!(
@@ -610,8 +628,9 @@ impl<'a> Group<'a> {
     }
 
     /// Returns the labels about owners that the load balancer should have after the plan. Also returns the labels that
-    /// the plan sets or removes, for display. `balancer` is `None` when the load balancer is to be created. `ports` are
-    /// the ports that the Service gets. `is_kept` means that the load balancer stays when its Services are deleted.
+    /// the plan sets or removes, for display. `balancer` is `None` when the plan creates the load balancer. `adopts`
+    /// means that the Service becomes the owner of an existing one. `ports` are the ports that the Service gets.
+    /// `is_kept` means that the load balancer stays when its Services are deleted.
     pub(crate) fn wanted(
         &self,
         balancer: Option<Labelled>,
@@ -651,8 +670,8 @@ impl<'a> Group<'a> {
         if !self.is_own() {
             said.ports = self.labels_of_ports(balancer, ports, &unwanted);
         }
-        // The Service's UID is written in the label `service-uid` of only one load balancer. Otherwise it could not be
-        // known which of two load balancers belongs to the Service.
+        // Whether another load balancer already has the Service's UID in its label `service-uid`. If so, this load
+        // balancer does not get the label, because the label must show which one load balancer belongs to the Service.
         let has_another = self.balancers.is_some_and(|all| {
             let with_uid = all.with_uid(&self.service.uid);
             with_uid.iter().any(|other| Some(other.id) != balancer.map(|balancer| balancer.id))
@@ -737,9 +756,9 @@ impl<'a> Group<'a> {
         let targets = balancer.single_targets().map(|(target, _)| in_label(target));
         let all = targets.collect::<Vec<_>>().join("_");
         // The label lists the targets that the load balancer had before this cluster used it. The value `ALL` means
-        // that they are not known. It is used when this cluster already has a port here, because the label was then
-        // removed after it had been set. It is also used when the list is too long for a label or has a character that
-        // no label can have.
+        // that they are not known. If this cluster already has a port here, the label was set before and somebody has
+        // removed it, so they are not known any more. `ALL` is also used when the list is too long for a label or has a
+        // character that no label can have.
         if balancer.services.iter().any(is_ours) || all.len() > LONGEST || all.contains(':') {
             ALL.to_owned()
         } else if all.is_empty() {

@@ -15,9 +15,9 @@ pub(crate) struct Guard {
     /// The labels to set and to remove. A request to the API always replaces all labels. So the write also sends all
     /// other labels, with the values that were read just before.
     change: WantedLabels,
-    /// The targets that are the reason for the write, for example targets that are no nodes of this cluster, so that
-    /// the load balancer is only released. When the load balancer has none of these targets any more just before the
-    /// write, the write is refused. The set is empty when the write has another reason.
+    /// The targets because of which the write is made. For example, a load balancer is not deleted but only released,
+    /// because it has targets that are no nodes of this cluster. When none of these targets is left just before the
+    /// write, the write is refused. The set is empty when the write is not made because of targets.
     reasons: BTreeSet<String>,
 }
 
@@ -29,8 +29,8 @@ pub(crate) struct SeenState {
     ports: BTreeSet<u16>,
     targets: BTreeSet<String>,
     is_protected: bool,
-    /// When the object is a certificate, the IDs of the load balancers that use it. When the object is a load balancer,
-    /// the set is empty.
+    /// The IDs of the load balancers that use the certificate. This program reads the same data of load balancers and
+    /// of certificates before a write. For a load balancer, this set is empty.
     uses: BTreeSet<u64>,
 }
 
@@ -41,8 +41,9 @@ impl Guard {
         Guard { seen: seen.into(), ..Guard::default() }
     }
 
-    /// Returns the check for a write that sets and removes labels, so that the load balancer then has the labels of
-    /// `to`. `balancer` is `None` when the write creates the load balancer.
+    /// Returns a [`Guard`], which checks just before a write that the load balancer has not changed since the plan. The
+    /// write sets and removes labels, until the load balancer has the labels of `to`. `balancer` is the load balancer
+    /// as the plan saw it, or `None` when the write creates it.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
         let from = balancer.map(|balancer| balancer.ownership.clone()).unwrap_or_default();
         let seen = balancer.map(|labelled| SeenState::from(labelled.balancer));
@@ -50,14 +51,14 @@ impl Guard {
         Guard { seen, change: from.change_to(to), ..Guard::default() }
     }
 
-    /// Says that the write is made because of these targets. Just before the write, the check refuses it when all these
-    /// targets are gone. When `targets` is empty, the check has no such condition.
+    /// Adds a condition to the check before the write: when none of these targets exists any more, the write is not
+    /// made, because they are the reason for it. An empty `targets` adds no condition.
     pub(crate) fn because_of<'a>(mut self, targets: impl Iterator<Item = &'a ApiTarget>) -> Guard {
         self.reasons = targets.flat_map(stands_for).collect();
         self
     }
 
-    /// Adds labels that the write must also set.
+    /// Adds labels to those that the write sets on the load balancer or certificate.
     pub(crate) fn with(mut self, labels: BTreeMap<String, String>) -> Guard {
         self.change.extend(labels.into_iter().map(|(key, value)| (key, Some(value))));
         self

@@ -24,14 +24,15 @@ enum Key {
     Address(IpAddr),
     /// The UID of a Service that, according to a label, owns the load balancer or one of its ports.
     Uid(String),
-    /// A label and its value. The label is one of [`SEARCHED`], e.g. the label `service-uid`.
+    /// The value of a label of the load balancer. The key of the label is one of [`SEARCHED`], e.g. the label
+    /// `service-uid`.
     Label(&'static str, String),
-    /// The load balancer has the label `external`, with any value. By this label, its owner allows Services to have
-    /// ports on it. Only operators set the label, so few load balancers have it.
+    /// The load balancer has the label `external`, with any value. The label shows that somebody else made the load
+    /// balancer and allows Services to have ports on it.
     External,
 }
 
-/// The labels by whose values load balancers can be found in the index.
+/// The keys of the labels that the index contains, so that it finds load balancers by the values of these labels.
 const SEARCHED: [&str; 5] = [SERVICE_UID, SERVICE, GROUP, ADOPT, RELEASED];
 
 /// A list of load balancers, together with an index that finds them by ID, name, address or label.
@@ -48,8 +49,8 @@ impl BalancerIndex {
             let ownership = Ownership::read(&balancer.labels);
             for key in keys(balancer, &ownership) {
                 let places = index.places.entry(key).or_default();
-                // When several ports of a load balancer belong to one Service, the load balancer has the same key
-                // several times. It is added under this key only once.
+                // When several ports of a load balancer belong to one Service, the same key (the UID of this Service)
+                // comes once for each port. The position of the load balancer is added under this key only once.
                 if places.last() != Some(&place) {
                     places.push(place);
                 }
@@ -75,7 +76,8 @@ fn keys(balancer: &LoadBalancer, ownership: &Ownership) -> Vec<Key> {
     keys
 }
 
-/// Functions that find load balancers. Each of them returns load balancers in the order of the list.
+/// Functions that find load balancers. Each of them returns load balancers in the order of the list that was read from
+/// the API.
 impl<'a> Balancers<'a> {
     pub(crate) fn all(self) -> impl Iterator<Item = Labelled<'a>> {
         (0..self.all.len()).filter_map(move |place| self.get(place))
@@ -112,8 +114,8 @@ impl<'a> Balancers<'a> {
         self.labelled(SERVICE_UID, uid)
     }
 
-    /// Returns the load balancers with the label `released` for this Service: this program has stopped managing them
-    /// for it.
+    /// Returns the load balancers whose label `released` has the UID of this Service. The label says that an operator
+    /// has ended the management of the load balancer for this Service (`ccm lb release`).
     pub(crate) fn released(self, uid: &str) -> Vec<Labelled<'a>> {
         self.labelled(RELEASED, uid)
     }

@@ -104,21 +104,22 @@ pub(crate) enum Stake<'a> {
     /// Another cluster, with this UID, owns the load balancer. The load balancer only seems to belong to the Service.
     /// One of the two clusters is a copy of the other, so their Services have the same UIDs.
     Copy(&'a str),
-    /// The Service is the only owner of the load balancer.
+    /// The Service owns the load balancer, and no other Service has ports on it.
     Whole,
     /// The Service has ports on the load balancer, but is not its only owner.
     Part,
 }
 
-/// The way in which the adoption of a load balancer is asked for.
+/// How a person asks for the adoption of a load balancer by a Service, i.e. that the Service becomes the owner of the
+/// existing load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AskedBy {
     /// An operator asks for the adoption, by the label `adopt` of the load balancer.
     Label,
     /// The annotation `name` of the Service asks for the adoption, because it names the load balancer.
     Name,
-    /// Nobody asks for the adoption, but the load balancer has the name that a new load balancer of the Service would
-    /// get.
+    /// Nothing names the load balancer. The Service would adopt it because it has the name that a new load balancer of
+    /// the Service would get.
     Default,
 }
 
@@ -212,8 +213,9 @@ pub(crate) fn adoption<'a>(
     }
 }
 
-/// Checks rows 8 to 14 of the table of [`adoption`]. Returns an error when somebody may own the load balancer. The
-/// caller has already checked rows 1 to 7.
+/// Checks the last conditions for an adoption, which are rows 8 to 14 of the table of [`adoption`]: the annotations
+/// must allow the adoption, and nothing may show that somebody else owns the load balancer. The error says why the
+/// adoption is not allowed. The caller has already checked rows 1 to 7.
 fn is_nobodys<'a>(
     balancer: Labelled,
     service: &Service,

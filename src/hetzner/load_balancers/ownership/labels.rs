@@ -44,7 +44,8 @@ pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
 pub const RELEASED: &str = "ccm-from-scratch/released";
 pub const KEEP: &str = "ccm-from-scratch/keep";
 
-/// The value of the labels `created` and `adopted`.
+/// The value of the labels `created` and `adopted`, which say that this program has created the load balancer or has
+/// taken over an existing one.
 pub(super) const YES: &str = "true";
 
 /// The beginning of the keys of all labels that hcloud-cloud-controller-manager writes.
@@ -55,8 +56,8 @@ const OUR_PREFIX: &str = "ccm-from-scratch/";
 const CLUSTER_API_PREFIX: &str = "caph-cluster-";
 /// The beginning of the keys of the labels by which tools mark the objects of a Kubernetes cluster.
 const CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
-/// The value of a label by which a program says that an object belongs to it. The program will delete this object
-/// later.
+/// When a label of a load balancer has this value, the program that set the label owns the load balancer and will
+/// delete it later. The key of the label names that program.
 const OWNED: &str = "owned";
 /// The domains in the keys of labels by which other programs find their load balancers. All subdomains of
 /// `kubernetes.io` count, too.
@@ -87,7 +88,8 @@ pub(crate) struct Ownership {
     /// The UID of the Service that owns each port. The map's key is the port number.
     pub(crate) ports: BTreeMap<u16, String>,
     /// The targets that an external load balancer (one that somebody else made) had before a cluster used it. The key
-    /// of the map is the UID of that cluster. The value is the text of the label.
+    /// of the map is the UID of that cluster. The value is the value of the label `targets-before-UID`, which lists
+    /// these targets.
     pub(crate) targets_before: BTreeMap<String, String>,
     /// Labels with the prefix of this program that this version of the program does not know. They are kept unchanged.
     unknown: BTreeMap<String, String>,
@@ -130,8 +132,8 @@ impl Ownership {
         read
     }
 
-    /// Returns the fields that have the value of exactly one label, each with the key of this label. The fields that
-    /// collect several labels, e.g. `ports`, are not returned.
+    /// Returns the fields of this struct that store the value of one label, each with the key of this label. A field
+    /// that stores several labels, e.g. `ports`, is not returned.
     fn fields(&mut self) -> [(&'static str, &mut Option<String>); 11] {
         [
             (SERVICE_UID, &mut self.service_uid),
@@ -148,7 +150,8 @@ impl Ownership {
         ]
     }
 
-    /// Returns the labels that state this ownership. They can be written on a load balancer or certificate.
+    /// Returns the labels that say who owns the object, with their values. They can be written on a load balancer or
+    /// certificate.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         let mut own = self.clone();
         let mut labels = own.unknown.clone();
@@ -161,8 +164,7 @@ impl Ownership {
         labels
     }
 
-    /// Returns the labels that must be set or removed so that the labels afterwards say what `to` says about the
-    /// owners.
+    /// Returns the labels to set or remove, so that afterwards the labels name the owners that `to` contains.
     pub(crate) fn change_to(&self, to: &Ownership) -> WantedLabels {
         let from = self.labels();
         let absent = from.keys().map(|key| (key.clone(), None));
@@ -226,8 +228,9 @@ impl Ownership {
         self.cluster_uid.as_ref().filter(|uid| !cluster.is_known_by(uid))
     }
 
-    /// Returns the list of targets that an external load balancer (one that somebody else made) had before this cluster
-    /// used it, as the label states it. `None` when the load balancer has no such label.
+    /// Returns the targets that an external load balancer (one that somebody else made) had before this cluster used
+    /// it. This cluster has written them into a label of the load balancer. `None` when the load balancer has no such
+    /// label.
     pub(crate) fn targets_before(&self, cluster: &Cluster) -> Option<&String> {
         let of = self.targets_before.iter().find(|(uid, _)| cluster.is_known_by(uid));
         of.map(|(_, targets)| targets)
@@ -295,7 +298,8 @@ pub(crate) fn owned_by_program(balancer: &LoadBalancer) -> Option<String> {
     found.map(|(key, value)| format!("{key}={value}"))
 }
 
-/// Returns the key of a label that neither this program nor hcloud-cloud-controller-manager writes.
+/// Returns the key of a label that neither this program nor hcloud-cloud-controller-manager writes. `None` when the
+/// load balancer has no such label.
 pub(crate) fn foreign_label(balancer: &LoadBalancer) -> Option<&String> {
     let is_known = |key: &&String| key.starts_with(UPSTREAM_PREFIX) || key.starts_with(OUR_PREFIX);
     balancer.labels.keys().find(|key| !is_known(key))
@@ -309,8 +313,9 @@ fn says_owner(key: &str, value: &str) -> bool {
     is_owner || (value == OWNED && !is_ours)
 }
 
-/// Whether this program writes a label with this key even on a load balancer that was taken over from
-/// hcloud-cloud-controller-manager. It does not write its other labels on such a load balancer.
+/// Whether a label with this key is written even on a load balancer that was taken over from
+/// hcloud-cloud-controller-manager. Such a load balancer gets only the labels `service-uid` and `keep`, and not the
+/// other labels of this program.
 pub(crate) fn counts_upstream(key: &str) -> bool {
     [SERVICE_UID, KEEP].contains(&key)
 }

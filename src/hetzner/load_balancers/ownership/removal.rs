@@ -22,8 +22,8 @@ pub(crate) fn without_service(
     to.adopt = to.adopt.filter(|_| !balancer.ownership.asks_for(service));
     if is_last {
         // The label `targets-before` of a cluster lists the targets that an external load balancer (one that somebody
-        // else made) had before the cluster used it. Only the label of this cluster is removed. Services of other
-        // clusters can still have ports there.
+        // else made) had before the cluster used it. Only the label of this cluster is removed, because Services of
+        // other clusters can still use the load balancer.
         to.targets_before.retain(|uid, _| !cluster.is_known_by(uid));
     } else if to.service_uid.as_ref() == Some(&service.uid) {
         (to.service_uid, to.service) = (None, None);
@@ -31,9 +31,9 @@ pub(crate) fn without_service(
     to
 }
 
-/// Returns the labels about owners that the load balancer should have when this program has stopped managing it for the
-/// Service. On an external load balancer (one that somebody else made), the labels of the Service's ports stay. So the
-/// Service has the same ports when it is managed again.
+/// This program stops managing the load balancer for the Service. Returns the labels that the load balancer should have
+/// afterwards, as far as they say who owns it and its ports. On an external load balancer (one that somebody else
+/// made), the labels of the Service's ports stay, so that the Service gets the same ports when it is managed again.
 pub(crate) fn after_management(
     balancer: Labelled,
     service: &Service,

@@ -32,7 +32,8 @@ impl<'a> GroupName<'a> {
         }
     }
 
-    /// Returns the Services that are allowed to share the load balancer. `all` are the Services that ask for it.
+    /// Chooses from `all` the Services whose namespace is allowed to share the load balancer. `all` are the Services
+    /// that name this load balancer in their annotation `share`.
     pub(crate) fn members(self, all: &[Service]) -> impl Iterator<Item = &Service> {
         let guests = self.guests(all);
         all.iter().filter(move |service| self.is_open_to(&service.namespace, &guests))
@@ -108,7 +109,8 @@ pub(crate) fn asked<'a>(
     Some((shares.find(|share| share.label() == label)?, all))
 }
 
-/// Returns the load balancer with the ID `text`, or else the load balancer with the name `text`.
+/// Returns the load balancer with the ID `text`, or else the load balancer with the name `text`. Returns `None` when
+/// there is neither.
 pub(crate) fn external_named<'a>(text: &str, balancers: Balancers<'a>) -> Option<Labelled<'a>> {
     let by_id = text.parse().ok().and_then(|id| balancers.with_id(id));
     let by_id = by_id.filter(|balancer| balancer.id.to_string() == text);

@@ -137,9 +137,10 @@ fn whether_the_service_may_adopt_it() {
     let ours = (CLUSTER_UID, "cluster-1");
     let port = port_80();
     // Each case has the number of the row in the table of `adoption` that decides, a load balancer, and three letters.
-    // They say whether the Service may adopt the load balancer when the label `adopt` asks for it, when the annotation
-    // `name` does, and when nobody does and there is only the default name: `y` means yes, `n` no, and `-` that this is
-    // not tested. Row 8 is also true for most load balancers of rows 1 to 5, but the first row that is true decides.
+    // The letters say whether the Service may adopt the load balancer in three cases: the label `adopt` asks for it,
+    // the annotation `name` asks for it, or the load balancer only has the default name for the Service. `y` means yes,
+    // `n` no, and `-` that this is not tested. Row 8 is also true for most load balancers of rows 1 to 5, but the first
+    // row that is true decides.
     let left = [ours, (SERVICE_UID, GONE), (SERVICE, of_web)];
     let left_with = |more: &[(&str, &str)]| balancer(&[&left, more].concat(), &[]);
     for (row, balancer, may) in [
@@ -207,8 +208,9 @@ fn what_happens_to_it_when_the_service_leaves_it() {
         (4, service(), balancer(&[own, created, (KEEP, "default.web")], &[]), "keep asks for it"),
         (5, service(), balancer(&[own, created], &[NODE, FOREIGN]), "server 99 is no node"),
         (6, service(), balancer(&[own, created, (ADOPTED, "true")], &[NODE]), ""),
-        // Rows 8, 9 and 11 of the table of [`why_it_stays`] are also true for this load balancer. But row 6 decides,
-        // because it comes first: the load balancer has the label `created`.
+        // The table of [`why_it_stays`] has the rules that say whether a load balancer is deleted, one in each row, and
+        // the first row that is true decides. For this load balancer, rows 8, 9 and 11 are true and would keep it. But
+        // row 6 comes before them and says that it is deleted: it has the label `created`.
         (6, service(), of_age(0, balancer(&[created, ("team", "web")], &[])), ""),
         (7, service(), balancer(&[own, (ADOPTED, "true")], &[]), "it was adopted"),
         (7, service(), balancer(&[own, (ADOPT, "default.web")], &[]), "it was adopted"),
