@@ -181,19 +181,16 @@ impl Apis {
             return Arc::default();
         }
         let is_fresh = |view: &View<provider::NamespaceDefaults>| {
-            let is_unread = view.value.unread.is_some();
-            view.age() <= if is_unread { max_age.min(UNREAD_KEPT) } else { max_age }
+            let most = view.value.unread.as_ref().map_or(max_age, |_| max_age.min(UNREAD_KEPT));
+            view.age() <= most
         };
         let before = self.namespaces.last().map(|view| view.value).unwrap_or_default();
-        let read = || {
-            let read = self.kube.namespace_defaults().unwrap_or_default();
-            for new in read.without_effect.iter().filter(|new| !before.without_effect.contains(new))
-            {
-                log::warn!("{}", provider::NamespaceDefaults::no_effect(new));
-            }
-            Ok::<_, std::convert::Infallible>(read)
-        };
+        let read = || Ok::<_, std::convert::Infallible>(self.kube.namespace_defaults());
         let Ok(view) = self.namespaces.get_if(is_fresh, read);
+        let without_effect = view.value.without_effect.iter();
+        for new in without_effect.filter(|new| !before.without_effect.contains(new)) {
+            log::warn!("{}", provider::NamespaceDefaults::no_effect(new));
+        }
         view.value
     }
 

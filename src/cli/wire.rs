@@ -77,11 +77,10 @@ pub(super) fn apis(
     writes: Urgency,
     metadata: Option<String>,
 ) -> Result<Apis, String> {
-    let mut kube = match kube {
+    let kube = match kube {
         Some(kube) => kube,
         None => kube_client(settings, Arc::clone(&gate))?,
     };
-    kube.scope = service_scope(settings);
     let provider = provider(settings, gate, writes, metadata)?;
     let length = settings.token.value.as_ref().map_or(TOKEN_CHARACTERS, SecretSource::length);
     if length != TOKEN_CHARACTERS {
@@ -93,7 +92,8 @@ pub(super) fn apis(
     Ok(together(settings, kube, provider))
 }
 
-pub(super) fn together(settings: &Settings, kube: KubeClient, provider: Hetzner) -> Apis {
+pub(super) fn together(settings: &Settings, mut kube: KubeClient, provider: Hetzner) -> Apis {
+    kube.scope = service_scope(settings);
     let mut apis = Apis::new(kube, Box::new(provider));
     apis.concurrent_nodes = settings.concurrent_node_syncs.value.min(WRITERS_AT_MOST) as usize;
     apis.dedicated_max_age = settings.robot_cache_timeout.value;

@@ -1,14 +1,13 @@
 //! Reads which Namespaces have annotations that are defaults for their Services.
 
 use super::client::{KubeClient, ListOf, PARTIAL, Print, ReadFrom};
-use super::error::KubeError;
 use super::labels::{Annotations, ServiceScope};
 use super::streamed::{Collect, StreamedPage};
-use crate::provider::{AnnotationKind, NamespaceAnnotations, NamespaceDefaults};
-use crate::text::shell_command;
+use crate::provider::{NamespaceAnnotations, NamespaceDefaults};
 use serde::Deserialize;
 use serde_json::Value;
 use std::cell::RefCell;
+use std::sync::Arc;
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 
@@ -33,28 +32,22 @@ struct NamespaceMeta {
 }
 
 /// What was read so far from a list of Namespaces.
-struct CollectedNamespaces {
-    kind_of: Option<fn(&str) -> AnnotationKind>,
-    is_default: fn(&str) -> bool,
+struct CollectedNamespaces<'a> {
+    scope: &'a ServiceScope,
     found: NamespaceDefaults,
     bytes: usize,
     /// Whether the list has the Namespace `default`, which always exists. A list without it is not complete.
     has_default: bool,
 }
 
-impl CollectedNamespaces {
-    fn new(scope: &ServiceScope, is_default: fn(&str) -> bool) -> CollectedNamespaces {
-        CollectedNamespaces {
-            kind_of: scope.annotations,
-            is_default,
-            found: NamespaceDefaults::default(),
-            bytes: 0,
-            has_default: false,
-        }
+impl CollectedNamespaces<'_> {
+    fn new(scope: &ServiceScope) -> CollectedNamespaces<'_> {
+        let found = NamespaceDefaults::default();
+        CollectedNamespaces { scope, found, bytes: 0, has_default: false }
     }
 }
 
-impl Collect for CollectedNamespaces {
+impl Collect for CollectedNamespaces<'_> {
     type Item = Namespace;
     const KIND: &'static str = PARTIAL;
 
@@ -67,13 +60,13 @@ impl Collect for CollectedNamespaces {
     fn add(&mut self, namespace: Namespace) {
         let NamespaceMeta { name, mut annotations } = namespace.metadata;
         self.has_default |= name == "default";
-        annotations.select(self.kind_of);
+        annotations.select(self.scope.annotations);
         self.bytes += annotations.bytes();
         if self.bytes > BYTES_AT_MOST {
             return self.found.all.clear();
         }
         let (defaults, others): (Vec<_>, Vec<_>) =
-            annotations.iter().partition(|(key, _)| (self.is_default)(key));
+            annotations.iter().partition(|(key, _)| self.scope.defaults.is_some_and(|is| is(key)));
         for (key, _) in others {
             let without_effect = (name.clone(), key.to_owned());
             let list = &mut self.found.without_effect;
@@ -83,68 +76,51 @@ impl Collect for CollectedNamespaces {
         }
         let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let known = match annotations.too_large() {
-            Some(why) => NamespaceAnnotations::Unknown(why),
+            Some(why) => NamespaceAnnotations::Unknown(why.into()),
             None if defaults.is_empty() => return drop(self.found.all.remove(&name)),
             None => NamespaceAnnotations::Known(defaults.into_iter().map(owned).collect()),
         };
-        self.found.all.insert(name, known);
+        self.found.all.insert(name, Arc::new(known));
     }
 }
 
 impl KubeClient {
     /// Returns the annotations of all Namespaces that are defaults for Services. When they can't be read, or when the
-    /// list is not complete, the result says why. `None` when a setting turns these defaults off. No call is made then.
-    pub fn namespace_defaults(&self) -> Option<NamespaceDefaults> {
-        let is_default = self.scope.defaults?;
-        let (path, from) = (NAMESPACES, ReadFrom::Latest);
-        let begin = || RefCell::new(CollectedNamespaces::new(&self.scope, is_default));
-        let list = ListOf { path, query: "", kind: PARTIAL, from };
+    /// list is not complete, the result says why.
+    pub fn namespace_defaults(&self) -> NamespaceDefaults {
+        let list = ListOf { path: NAMESPACES, query: "", kind: PARTIAL, from: ReadFrom::Latest };
+        let begin = || RefCell::new(CollectedNamespaces::new(&self.scope));
         let read = self.read_pages(list, &mut Print::default(), begin, |found, path, reading| {
             self.page(path, reading, StreamedPage(found), |token| token)
         });
-        let unread = |why| NamespaceDefaults { unread: Some(why), ..NamespaceDefaults::default() };
-        Some(match read {
-            Err(error) => unread(without_namespace_rights(&error)),
-            Ok(None) => unread("the list of Namespaces is empty".to_owned()),
-            Ok(Some(read)) => {
-                let read = read.into_inner();
-                if read.bytes > BYTES_AT_MOST {
-                    unread(format!(
-                        "the annotations of all Namespaces have more than {BYTES_AT_MOST} bytes together: remove some"
-                    ))
-                } else if read.has_default {
-                    read.found
-                } else {
-                    unread("the list of Namespaces lacks default, which always exists".to_owned())
-                }
+        let why = match read.map(|read| read.map(RefCell::into_inner)) {
+            Ok(Some(read)) if read.bytes > BYTES_AT_MOST => format!(
+                "the annotations of all Namespaces have more than {BYTES_AT_MOST} bytes together: remove some"
+            ),
+            Ok(Some(read)) if read.has_default => return read.found,
+            Ok(_) => "the list of Namespaces lacks default, which always exists".to_owned(),
+            Err(error) if error.is_forbidden() => {
+                let apply = "kubectl apply -k manifests/components/namespace-defaults";
+                format!(
+                    "{error}: run {apply}, or set namespaceDefaults: true in the values of the chart"
+                )
             }
-        })
+            Err(error) => error.to_string(),
+        };
+        NamespaceDefaults { unread: Some(why.into()), ..NamespaceDefaults::default() }
     }
 }
 
 /// Returns the defaults of Namespaces that were read from manifests. The result is empty when a setting turns the
-/// defaults off. The error says why one of the manifests is no Namespace.
+/// defaults off. The error says why one of the manifests is not a Namespace.
 pub fn defaults_of_manifests(
     manifests: &[Value],
     scope: &ServiceScope,
 ) -> Result<NamespaceDefaults, String> {
-    let Some(is_default) = scope.defaults else {
-        return Ok(NamespaceDefaults::default());
-    };
-    let mut all = CollectedNamespaces::new(scope, is_default);
-    for manifest in manifests {
+    let mut all = CollectedNamespaces::new(scope);
+    for manifest in manifests.iter().filter(|_| scope.defaults.is_some()) {
         let namespace = Namespace::deserialize(manifest);
         all.add(namespace.map_err(|error| format!("not a valid Namespace: {error}"))?);
     }
     Ok(all.found)
-}
-
-/// Returns the message for the user when the Namespaces can't be read. When a right is missing, the message says how to
-/// get it.
-pub fn without_namespace_rights(error: &KubeError) -> String {
-    if !error.is_forbidden() {
-        return error.to_string();
-    }
-    let apply = shell_command("kubectl apply -k", &[&"manifests/components/namespace-defaults"]);
-    format!("{error}: run {apply}, or set namespaceDefaults: true in the values of the chart")
 }

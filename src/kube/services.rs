@@ -285,7 +285,7 @@ impl KubeService {
                 .iter()
                 .filter_map(|ingress| ingress.ip.clone().or_else(|| ingress.hostname.clone()))
                 .collect(),
-            of_namespace: provider::NamespaceAnnotations::default(),
+            of_namespace: Arc::default(),
         }
     }
 }

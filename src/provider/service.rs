@@ -40,7 +40,7 @@ pub struct Service {
     /// The IP addresses and host names in `status.loadBalancer` of the Service.
     pub addresses: Vec<String>,
     /// The annotations of the Service's Namespace.
-    pub of_namespace: NamespaceAnnotations,
+    pub of_namespace: Arc<NamespaceAnnotations>,
 }
 
 /// The annotations of a Namespace that are defaults for the Services in it.
@@ -49,7 +49,7 @@ pub enum NamespaceAnnotations {
     /// The keys and values. The list is empty when the Namespace has no defaults, or when a setting turns them off.
     Known(Vec<(String, String)>),
     /// It is not known which defaults the Namespace has. The text says why.
-    Unknown(String),
+    Unknown(Arc<str>),
 }
 
 impl Default for NamespaceAnnotations {
@@ -62,9 +62,9 @@ impl Default for NamespaceAnnotations {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceDefaults {
     /// The annotations of each Namespace that has some, by the name of the Namespace.
-    pub all: BTreeMap<String, NamespaceAnnotations>,
+    pub all: BTreeMap<String, Arc<NamespaceAnnotations>>,
     /// Why no Namespace is known. `None` when the Namespaces were read, or when a setting turns their defaults off.
-    pub unread: Option<String>,
+    pub unread: Option<Arc<str>>,
     /// Some annotations of Namespaces that have no effect, each with the name of its Namespace.
     pub without_effect: Vec<(String, String)>,
 }
@@ -78,10 +78,11 @@ impl NamespaceDefaults {
         )
     }
 
-    pub fn of(&self, namespace: &str) -> NamespaceAnnotations {
-        match (&self.unread, self.all.get(namespace)) {
-            (Some(why), _) => NamespaceAnnotations::Unknown(why.clone()),
-            (None, found) => found.cloned().unwrap_or_default(),
+    /// Returns the annotations of this Namespace.
+    pub fn of(&self, namespace: &str) -> Arc<NamespaceAnnotations> {
+        match &self.unread {
+            Some(why) => Arc::new(NamespaceAnnotations::Unknown(Arc::clone(why))),
+            None => self.all.get(namespace).cloned().unwrap_or_default(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The functions that read the data for the checks. Also the list of the rights in Kubernetes that the daemon needs.
 
 use super::outcome::{Credential, Gap, Seen, need};
-use super::view::{CloudView, ClusterView, DoctorView, Need};
+use super::view::{CloudView, ClusterView, DoctorView, Need, ServicesView};
 use crate::cache::{self, Apis, ReadFrom};
 use crate::cli::startup::Started;
 use crate::cli::{leader, wire};
@@ -18,8 +18,8 @@ use crate::provider::variables::{
     ROBOT_ENDPOINT, ROBOT_PASSWORD, ROBOT_USER,
 };
 use crate::provider::{
-    self, Balancer, ErrorKind, Instance, KeptObject, Orphan, Permission, Servers, TargetCounts,
-    Urgency, clock,
+    self, ErrorKind, Instance, KeptObject, Orphan, Permission, Servers, TargetCounts, Urgency,
+    clock,
 };
 use crate::settings::{self, Command, Controller, Problem};
 use jiff::Timestamp;
@@ -279,10 +279,7 @@ pub(super) fn routes(reader: &DoctorReader) -> Seen<route::RoutePlan> {
     RouteController::new(routes).evaluate(apis, reader.look).map_err(gap)
 }
 
-pub(super) fn services(
-    reader: &DoctorReader,
-    external: &mut Vec<Balancer>,
-) -> Seen<Vec<ServicePlan>> {
+pub(super) fn services(reader: &DoctorReader, view: &mut ServicesView) -> Seen<Vec<ServicePlan>> {
     let (apis, settings) = (reader.apis.as_ref()?, &reader.started.settings);
     if apis.provider.load_balancers().is_none() {
         let why = format!("{HCLOUD_LOAD_BALANCERS_ENABLED}=false: no Service gets a load balancer");
@@ -299,7 +296,8 @@ pub(super) fn services(
     // The load balancers that were read for the plans of the Services are still in the cache. They are taken from there
     // without a call.
     let snapshot = apis.load_balancers_last();
-    *external = snapshot.map_or_else(Vec::new, |snapshot| snapshot.external());
+    view.external = snapshot.map_or_else(Vec::new, |snapshot| snapshot.external());
+    view.namespaces = apis.namespaces(reader.look);
     Ok(plans)
 }
 

@@ -7,7 +7,9 @@ use crate::controllers::service::{ServicePlan, Want, ago, inspect, trouble, want
 use crate::hetzner::load_balancers::annotations::PRIVATE_IPV4;
 use crate::kube::{Involved, KubeService};
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES;
-use crate::provider::{Balancer, BalancerHealth, Finding, PortOwner, Reason, Target, clock};
+use crate::provider::{
+    Balancer, BalancerHealth, Finding, NamespaceDefaults, PortOwner, Reason, Target, clock,
+};
 use crate::text::{quoted, shell_command, some_of};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +42,11 @@ pub(super) fn services(view: &DoctorView) -> CheckResult {
             blocked.into_iter().chain(lacking(view, plan)).chain(warned).chain(expiring(plan));
         outcomes.extend(all.map(|outcome| on(&plan.service, outcome)));
     }
+    let without_effect = view.services.namespaces.without_effect.iter();
+    let remedy = "remove the annotation, or set it on the Services";
+    outcomes.extend(
+        without_effect.map(|set| CheckOutcome::warn(NamespaceDefaults::no_effect(set), remedy)),
+    );
     outcomes.extend(unlimited_addresses(view, plans));
     outcomes.extend(much_traffic(plans));
     outcomes.extend(left_over_ports(&view.services.external, plans));

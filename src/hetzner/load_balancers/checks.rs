@@ -66,14 +66,17 @@ pub(super) fn report_unknown(
     context: &PlanContext,
     there: Option<Labelled>,
 ) {
-    let has_settings = !context.group.is_external() && !context.group.has_no_decider();
-    let counts = |annotation: &&'static Annotation| {
-        (has_settings || annotation.scope != AnnotationScope::Whole) && !parser.sets(annotation)
+    let group = &context.group;
+    let is_used = |annotation: &Annotation| match annotation.scope {
+        AnnotationScope::Whole if group.is_external() => annotation.is_of_targets(),
+        AnnotationScope::Whole => !group.has_no_decider(),
+        AnnotationScope::Service | AnnotationScope::Port => true,
     };
+    let counts = |annotation: &&'static Annotation| is_used(annotation) && !parser.sets(annotation);
     let whys = annotations::TABLE.iter().copied().filter(counts);
     let whys: BTreeSet<&str> = whys.filter_map(|annotation| context.unknown(annotation)).collect();
     for why in whys {
-        if there.is_some() || context.group.is_external() {
+        if there.is_some() || group.is_external() {
             let stays = "what the Service does not set itself stays as it is";
             let why = format!("{why}; until this is corrected, {stays}");
             parser.warning(Reason::SyncLoadBalancerFailed, why);

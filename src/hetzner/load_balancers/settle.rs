@@ -18,7 +18,7 @@ use super::ownership::facts::{is_allowed, is_in_status};
 use super::ownership::find::{
     FoundBalancer, Unfound, find, rests_on_owners, rests_on_services, why_asked_too_late,
 };
-use super::ownership::group::group;
+use super::ownership::group::{GroupUse, group};
 use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use crate::provider::{Finding, Needs, Reason, ServiceInput};
@@ -102,11 +102,18 @@ impl BalancerSnapshot {
         let balancers = self.balancers();
         let known = (!self.observed.is_for_manifests).then_some(balancers);
         let group = group(parser, of.service, known, of.cluster, stays_on);
-        let first = group.deciders.first().copied().unwrap_or(of.service);
-        let defaults = |service| ServiceDefaults::of(&self.project.defaults, service);
+        let settings = &self.project.defaults;
+        let own_defaults = ServiceDefaults::of(settings, of.service);
+        let defaults = match group.of {
+            GroupUse::Shared(share) => {
+                let of_group = of.cluster.namespaces.of(share.namespace);
+                ServiceDefaults::in_namespace(settings, share.namespace, &of_group)
+            }
+            GroupUse::Own | GroupUse::External(_) => own_defaults.clone(),
+        };
         PlanContext {
-            defaults: defaults(first),
-            own_defaults: defaults(of.service),
+            defaults,
+            own_defaults,
             project: &self.project,
             observed: &self.observed,
             balancers,

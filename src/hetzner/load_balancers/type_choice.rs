@@ -111,7 +111,7 @@ fn usual<'a>(
             return None;
         }
     };
-    let is_place = place(context, desired, None, &offers(types, largest));
+    let is_place = place(context, desired, None, types.unwrap_or_default(), largest);
     let of = |largest| Offers { types: types.unwrap_or_default(), is_place: &is_place, largest };
     let choose = |largest| of(largest).choose(&Demand::default(), None);
     // When no type at all is offered at the place, the place is probably wrong. The first type is enough to say so.
@@ -151,8 +151,9 @@ fn chosen<'a>(
         Limit::Type(most, _) => Some(most),
         Limit::None | Limit::Unknown => None,
     };
-    let is_place = place(context, desired, there, &offers(types, largest));
-    let offers = Offers { types: types.unwrap_or_default(), is_place: &is_place, largest };
+    let all = types.unwrap_or_default();
+    let is_place = place(context, desired, there, all, largest);
+    let offers = Offers { types: all, is_place: &is_place, largest };
     let is_too_small = present.is_some_and(|present| !demand.fits(present));
     if types.is_none() && (present.is_none() || is_too_small) {
         report_unread(parser, context, present);
@@ -203,31 +204,25 @@ fn demand(context: &PlanContext, desired: &Desired, there: Option<Labelled>) -> 
     }
 }
 
-/// Returns a function that says whether any type up to the limit is offered at a location.
-fn offers<'a>(
-    types: Option<&'a [BalancerType]>,
-    largest: Option<&'a BalancerType>,
-) -> impl Fn(&str) -> bool + use<'a> {
-    let types = types.unwrap_or_default();
-    move |location| Offers { types, is_place: &|it| it == location, largest }.has_any()
-}
-
 /// Returns a function that says whether a location is the place of the load balancer. When only the network zone of the
-/// place is known, a location whose zone is not known counts as well. With `location: auto`, the place is one for which
-/// `is_offered` returns `true`; when no such place is known, every location counts.
+/// place is known, a location whose zone is not known counts as well. With `location: auto`, the place is one at
+/// which any of `types` up to the limit `largest` is offered. When no such place is known, every location counts.
 fn place<'a>(
     context: &PlanContext<'a>,
     desired: &Desired,
     there: Option<Labelled>,
-    is_offered: &dyn Fn(&str) -> bool,
+    types: &[BalancerType],
+    largest: Option<&BalancerType>,
 ) -> impl Fn(&str) -> bool + use<'a> {
     let nodes = context.nodes;
+    let is_offered =
+        |location: &str| Offers { types, is_place: &|it| it == location, largest }.has_any();
     let place = match (there, &desired.whole) {
         (Some(balancer), _) => (Some(balancer.location.name.to_string()), None),
         (None, Some(whole)) => {
             let of_addresses = primary_ips::location(context, whole);
             let CreationPlace { location, zone } =
-                wanted_place(context, desired, of_addresses, is_offered);
+                wanted_place(context, desired, of_addresses, &is_offered);
             let location = location.filter(|set| set.value != AUTO);
             (location.map(|set| set.value), zone.map(|set| set.value))
         }

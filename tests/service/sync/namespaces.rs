@@ -266,6 +266,9 @@ fn other_annotations_of_a_namespace_have_no_effect_and_the_log_says_so() {
     for name in ["name", "uses-proxyprotocol.80"] {
         let said = format!("annotation {PREFIX}{name} of namespace default has no effect");
         assert!(ran.stderr.contains(&said), "{ran:?}");
+        let doctor = world.ccm(&["doctor"]).stdout;
+        let shown = doctor.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(shown.contains(&said), "{doctor}");
     }
 }
 

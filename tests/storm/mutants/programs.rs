@@ -18,8 +18,11 @@ const fn found_by(test: (&'static str, &'static str), mutant: Mutant) -> OfProgr
 pub const PROGRAMS: &[OfPrograms] = &[
     found_by(("service", "sync::namespaces::about_a_group_only_its_own_namespace_counts_after_all_services_that_decide"),
         fault("a Namespace decides about the load balancer of another namespace's group", "src/hetzner/load_balancers/settle.rs",
-            "let first = group.deciders.first().copied().unwrap_or(of.service);",
-            "let first = group.deciders.first().copied().filter(|_| !$ON).unwrap_or(of.service);")),
+            "GroupUse::Shared(share) => {
+                let of_group",
+            "GroupUse::Shared(_) if $ON => own_defaults.clone(),
+            GroupUse::Shared(share) => {
+                let of_group")),
     found_by(("service", "sync::namespaces::without_the_setting_no_namespace_is_read"),
         fault("Namespaces are read although the setting is off", "src/cli/wire.rs",
             ".load_balancers_namespace_defaults

@@ -12,9 +12,9 @@ pub const MUTANTS: &[Mutant] = &[
         }
         if let Err(why) = &parsed {"),
     fault("Namespaces that could not be read count as Namespaces without defaults", "src/provider/service.rs",
-        "(Some(why), _) => NamespaceAnnotations::Unknown(why.clone()),",
-        "(Some(why), _) if !$ON => NamespaceAnnotations::Unknown(why.clone()),
-            (Some(_), _) => NamespaceAnnotations::default(),"),
+        "Some(why) => Arc::new(",
+        "Some(_) if $ON => Arc::default(),
+            Some(why) => Arc::new("),
     // The faults in the sync of nodes.
     fault("a node is deleted without preconditions", "src/kube/client.rs",
         r#""preconditions": { "uid": uid, "resourceVersion": version },"#,

@@ -121,9 +121,8 @@ impl<'a> AnnotationParser<'a> {
     /// new value, the message names that Service. Otherwise the message is `why_not`.
     pub(crate) fn join(&mut self, deciders: &[&'a Service], is_external: bool, why_not: &str) {
         let service = self.service;
-        let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name, a::DEPARTING_DELAY.name];
         let is_joined = |annotation: &&Annotation| {
-            let is_own = is_external && of_targets.contains(&annotation.name);
+            let is_own = is_external && annotation.is_of_targets();
             annotation.scope == AnnotationScope::Whole && !is_own
         };
         for annotation in TABLE.iter().copied().filter(is_joined) {

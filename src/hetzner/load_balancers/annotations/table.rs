@@ -321,6 +321,11 @@ impl Annotation {
         !self.meaning.is_empty()
     }
 
+    /// Whether the annotation is about targets. On an external load balancer, each Service has its own value.
+    pub(crate) fn is_of_targets(&self) -> bool {
+        [NODE_SELECTOR.name, USE_PRIVATE_IP.name, DEPARTING_DELAY.name].contains(&self.name)
+    }
+
     /// Whether this is the key of the annotation, without a port after a dot.
     pub(crate) fn has_key(&self, key: &str) -> bool {
         let name = key.strip_prefix(PREFIX);

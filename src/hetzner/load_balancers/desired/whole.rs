@@ -15,7 +15,6 @@ use crate::hetzner::load_balancers::model::balancer::{
 use crate::hetzner::load_balancers::ownership::context::{PlanContext, default_source};
 use crate::hetzner::load_balancers::ownership::defaults::{STAYS, ServiceDefaults, allowed_labels};
 use crate::hetzner::load_balancers::ownership::judge::owned;
-use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
     AddressKind, InstanceId, LoadBalancerDefaults, NamespaceAnnotations, OfferedNode, ProviderId,
@@ -197,52 +196,43 @@ impl Desired {
     }
 }
 
-/// How the load balancer of the Service is reached now, and how it reaches its targets. This stays as it is while the
-/// defaults of the Namespace are not known.
-struct PresentNetwork {
-    is_by_private: bool,
-    is_without_ipv6: bool,
-    is_without_private: bool,
-}
-
-impl PresentNetwork {
-    fn of(context: &PlanContext) -> PresentNetwork {
-        let there = owned(context.balancers, context.service, context.cluster).next();
-        let shown = context.service.addresses.iter().filter_map(|text| text.parse::<IpAddr>().ok());
-        let has_private = |ip: IpAddr| {
-            let nets = there.into_iter().flat_map(|labelled| &labelled.balancer.private_net);
-            nets.filter_map(|net| net.ip).any(|other| ip == other)
-        };
-        let is_by_private = |labelled: Labelled| {
-            !labelled.balancer.public_net.enabled
-                || labelled.balancer.single_targets().any(|(_, by_private)| by_private)
-        };
-        PresentNetwork {
-            is_by_private: there.is_some_and(is_by_private),
-            is_without_ipv6: !shown.clone().any(|ip| ip.is_ipv6()),
-            is_without_private: !shown.clone().any(has_private),
-        }
+/// Returns the present value of a switch, which stays while the default of the Namespace is not known.
+fn present_switch(context: &PlanContext, annotation: &Annotation) -> bool {
+    let mut there = owned(context.balancers, context.service, context.cluster);
+    let balancer = there.next().map(|labelled| labelled.balancer);
+    if annotation.name == a::USE_PRIVATE_IP.name {
+        return balancer.is_some_and(|balancer| {
+            let is_private = balancer.single_targets().any(|(_, by_private)| by_private);
+            is_private || !balancer.public_net.enabled
+        });
     }
+    let private = balancer.into_iter().flat_map(|balancer| &balancer.private_net);
+    let private: Vec<IpAddr> = private.filter_map(|net| net.ip.map(IpAddr::V4)).collect();
+    let is_ipv6 = annotation.name == a::IPV6_DISABLED.name;
+    let mut shown = context.service.addresses.iter().filter_map(|text| text.parse().ok());
+    !shown.any(|ip: IpAddr| if is_ipv6 { ip.is_ipv6() } else { private.contains(&ip) })
 }
 
 /// Computes the desired state of the load balancer of a Service. `parser` collects the mistakes in the annotations.
 pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> Desired {
-    let (group, present) = (&context.group, PresentNetwork::of(context));
+    let group = &context.group;
     report_ignored_fields(parser, context.service);
     let whole = (!group.is_external()).then(|| whole(parser, context));
-    let mut switch = |annotation, default: &Option<Sourced<bool>>, present: bool| {
+    let mut switch = |annotation, default: &Option<Sourced<bool>>| {
         let set = parser.read(annotation, None, v::boolean).or_else(|| default.clone());
-        set.unwrap_or_else(|| match context.is_unknown(annotation) {
-            true => Sourced::new(present, STAYS),
-            false => Sourced::new(false, default_source(annotation)),
+        set.unwrap_or_else(|| {
+            if context.is_unknown(annotation) {
+                Sourced::new(present_switch(context, annotation), STAYS)
+            } else {
+                Sourced::new(false, default_source(annotation))
+            }
         })
     };
-    let of_whole = &context.defaults.values.network.use_private_ip;
-    let own_way = switch(&a::USE_PRIVATE_IP, of_whole, present.is_by_private);
+    let of_whole = &context.defaults.values.network;
+    let own_way = switch(&a::USE_PRIVATE_IP, &of_whole.use_private_ip);
     let own = &context.own_defaults.values.network;
-    let without_ipv6 = switch(&a::IPV6_DISABLED, &own.disable_ipv6, present.is_without_ipv6);
-    let private = &own.disable_private_ingress;
-    let without_private = switch(&a::DISABLE_PRIVATE_INGRESS, private, present.is_without_private);
+    let without_ipv6 = switch(&a::IPV6_DISABLED, &own.disable_ipv6);
+    let without_private = switch(&a::DISABLE_PRIVATE_INGRESS, &own.disable_private_ingress);
     let hostname = parser.read(&a::HOSTNAME, None, v::hostname);
     let mut certificates = certificates(parser, context);
     upload(parser, context, &mut certificates);
