@@ -1,10 +1,11 @@
 //! Defaults of a Namespace, and `location: auto`, in plans. The tests of the whole program are in `tests/service`.
 
+use crate::load_balancer::group::Cluster;
 use crate::load_balancer::support::{
-    PROFILES, World, assert_says, changes, creation, environment, node, nodes, primary_ip, words,
+    NETWORK, PROFILES, World, assert_says, changes, creation, environment, lines, node, nodes,
+    primary_ip, words,
 };
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::GROUP;
 use ccm::provider::{NamespaceAnnotations, Reason};
 use std::sync::Arc;
 
@@ -216,23 +217,28 @@ fn a_load_balancer_keeps_its_type_while_the_limit_or_the_type_of_its_namespace_i
 
 #[test]
 fn a_namespace_never_decides_about_the_load_balancer_of_another_one() {
-    let mut world = World::new(Profile::CcmFromScratch).with_network();
-    world.set("type=lb11");
-    world.converge();
-    // The Service is a guest on the load balancer of a group that no Service of the group's namespace shares any more.
-    world.balancer_mut().labels.insert(GROUP.to_owned(), "other.edge".to_owned());
-    world.service.annotations.clear();
-    world.set_one("share", "other/edge");
-    world.nodes = nodes(4);
-    let before = words(&changes(world.plan()));
-    world.service.of_namespace = annotated(&[
-        "use-private-ip=true",
-        "type=lb31",
-        "algorithm-type=least_connections",
-        "disable-public-network=true",
-        "labels=team=web",
-        "departing-delay=60s",
-    ]);
-    assert_eq!(words(&changes(world.plan())), before);
-    assert!(before.contains("add_target"), "{before}");
+    for has_decider in [true, false] {
+        let mut cluster = Cluster::new();
+        cluster.world.network = Some(NETWORK);
+        cluster.add("owner", 3, &[80], "share=edge share-namespaces=shop");
+        cluster.add("shop.guest", 2, &[81], "share=default/edge");
+        cluster.converge();
+        if !has_decider {
+            cluster.delete("owner");
+            cluster.converge();
+        }
+        cluster.world.nodes = nodes(4);
+        let before = lines(cluster.plan("shop.guest").outcome.changes());
+        assert!(before.concat().contains("worker-04"), "{before:?}");
+        cluster.service("shop.guest").of_namespace = annotated(&[
+            "use-private-ip=true",
+            "type=lb31",
+            "type-max=lb11",
+            "algorithm-type=least_connections",
+            "disable-public-network=true",
+            "labels=team=web",
+            "departing-delay=60s",
+        ]);
+        assert_eq!(lines(cluster.plan("shop.guest").outcome.changes()), before);
+    }
 }

@@ -6,11 +6,11 @@ use super::{Mutant, fault};
 pub const MUTANTS: &[Mutant] = &[
     // The faults in the defaults of Namespaces.
     fault("a wrong default of a Namespace counts as none", "src/hetzner/load_balancers/ownership/defaults.rs",
-        "if let Err(why) = &parsed {",
-        "if $ON && parsed.is_err() {
+        "*field = parsed.map_err(|why|",
+        "if $ON && matches!(self.annotations, NamespaceAnnotations::Known(_)) && parsed.is_err() {
             return;
         }
-        if let Err(why) = &parsed {"),
+        *field = parsed.map_err(|why|"),
     fault("Namespaces that could not be read count as Namespaces without defaults", "src/provider/service.rs",
         "Some(why) => Arc::new(",
         "Some(_) if $ON => Arc::default(),

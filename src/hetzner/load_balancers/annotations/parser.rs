@@ -169,10 +169,9 @@ impl<'a> AnnotationParser<'a> {
     /// Whether the Service sets the annotation, so that its default does not count for the load balancer or any of its
     /// TCP ports. Labels and limits never count as set, because their defaults count in addition to the Service's values.
     pub(crate) fn sets(&self, annotation: &'static Annotation) -> bool {
-        let is_place = [a::LOCATION.name, a::NETWORK_ZONE.name].contains(&annotation.name);
         let is_set = |port: Option<&ServicePort>| {
             let set = self.place(annotation, port).and_then(|place| self.set.get(&place));
-            set.is_some_and(|set| is_place || !set.value.is_empty())
+            set.is_some_and(|set| annotation.is_place() || !set.value.is_empty())
         };
         match annotation.scope {
             _ if [a::LABELS.name, a::TYPE_MAX.name].contains(&annotation.name) => false,

@@ -321,6 +321,11 @@ impl Annotation {
         !self.meaning.is_empty()
     }
 
+    /// Whether the annotation is about the place of a new load balancer. Its empty value turns the default off.
+    pub(crate) fn is_place(&self) -> bool {
+        [LOCATION.name, NETWORK_ZONE.name].contains(&self.name)
+    }
+
     /// Whether the annotation is about targets. On an external load balancer, each Service has its own value.
     pub(crate) fn is_of_targets(&self) -> bool {
         [NODE_SELECTOR.name, USE_PRIVATE_IP.name, DEPARTING_DELAY.name].contains(&self.name)

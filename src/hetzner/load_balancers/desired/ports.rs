@@ -562,7 +562,11 @@ impl PortReader<'_, '_> {
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         // The protocol depends on whether an interval, timeout or number of retries is set.
-        let is_kept = set.is_none() && asked.is_none() && self.is_any_interval_unknown();
+        let of_interval =
+            [&a::HEALTH_CHECK_INTERVAL, &a::HEALTH_CHECK_TIMEOUT, &a::HEALTH_CHECK_RETRIES];
+        let is_kept = set.is_none()
+            && asked.is_none()
+            && of_interval.into_iter().any(|annotation| self.context.is_unknown(annotation));
         let http_is_set = of_http_checks().any(|annotation| self.has(annotation));
         // When an annotation for HTTP health checks is set, e.g. the path, the health check uses the port's protocol
         // instead of `tcp`. In profile `hcloud`, such an annotation does not change the protocol, as in
@@ -593,10 +597,5 @@ impl PortReader<'_, '_> {
             self.wanted.sources.remove(&F::CheckProtocol);
             self.wanted.sources.remove(&F::CheckTls);
         }
-    }
-
-    fn is_any_interval_unknown(&self) -> bool {
-        let all = [&a::HEALTH_CHECK_INTERVAL, &a::HEALTH_CHECK_TIMEOUT, &a::HEALTH_CHECK_RETRIES];
-        all.into_iter().any(|annotation| self.context.is_unknown(annotation))
     }
 }

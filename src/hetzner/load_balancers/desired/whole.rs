@@ -315,8 +315,8 @@ fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace 
 }
 
 /// Returns the desired labels from the settings, from the annotation of the Namespace and from that of the Service. When
-/// several have a key, the value of the last of them is used. A label by which another program finds its load balancers is left out. So when the load
-/// balancer already has such a label, it stays unchanged.
+/// several have a key, the value of the last of them is used. A label by which another program finds its load balancers
+/// is left out. So when the load balancer already has such a label, it stays unchanged.
 fn labels(
     parser: &mut AnnotationParser,
     context: &PlanContext,

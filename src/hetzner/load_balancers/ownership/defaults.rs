@@ -8,7 +8,7 @@ use super::labels::is_of_program;
 use crate::hetzner::load_balancers::annotations::values as v;
 use crate::hetzner::load_balancers::annotations::{self as a, Annotation};
 use crate::provider::{
-    Labels, LoadBalancerDefaults, NamespaceAnnotations, PermittedUse, Service, Source, Sourced,
+    Labels, LoadBalancerDefaults, NamespaceAnnotations, Service, Source, Sourced,
 };
 use crate::text;
 use std::collections::BTreeMap;
@@ -33,8 +33,6 @@ pub(crate) struct ServiceDefaults {
     pub(crate) largest_type: Option<Sourced<String>>,
     /// Why the defaults of these annotations are unknown, by the names of the annotations.
     wrong: BTreeMap<&'static str, String>,
-    /// Why all defaults are unknown. `None` when the Namespace was read.
-    unread: Option<String>,
 }
 
 /// Parses a list of labels. A label by which another program finds its load balancers is left out, because neither a
@@ -50,7 +48,7 @@ pub(crate) fn allowed_labels(text: &str) -> Result<AllowedLabels, String> {
 /// Reads the annotations of one Namespace.
 struct DefaultsReader<'a> {
     namespace: &'a str,
-    annotations: &'a [(String, String)],
+    annotations: &'a NamespaceAnnotations,
     wrong: BTreeMap<&'static str, String>,
 }
 
@@ -63,27 +61,31 @@ impl DefaultsReader<'_> {
         field: &mut Option<Sourced<T>>,
         parse: impl Fn(&str) -> Result<T, String>,
     ) {
-        let mut set = self.annotations.iter().filter(|(key, _)| annotation.has_key(key));
-        let Some((key, value)) = set.next() else { return };
-        let (value, longest) = (value.trim(), annotation.longest);
-        let is_place = [a::LOCATION.name, a::NETWORK_ZONE.name].contains(&annotation.name);
-        let source = Source::Namespace(format!("{key} of namespace {}", self.namespace));
-        let parsed = if set.any(|(_, other)| other.trim() != value) {
-            Err("it is there twice, with different values".to_owned())
-        } else if value.len() > longest {
-            Err(format!("it has {} bytes, but at most {longest} are allowed", value.len()))
-        } else if value.is_empty() {
-            return if is_place {
-                *field = None
-            };
-        } else {
-            parse(value)
+        let namespace = self.namespace;
+        let parsed = match self.annotations {
+            NamespaceAnnotations::Unknown(why) => {
+                Err(format!("the defaults of namespace {namespace} are not known: {why}"))
+            }
+            NamespaceAnnotations::Known(all) => {
+                let mut set = all.iter().filter(|(key, _)| annotation.has_key(key));
+                let Some((key, value)) = set.next() else { return };
+                let (value, longest) = (value.trim(), annotation.longest);
+                let source = Source::Namespace(format!("{key} of namespace {namespace}"));
+                let parsed = if set.any(|(_, other)| other.trim() != value) {
+                    Err("it is there twice, with different values".to_owned())
+                } else if value.len() > longest {
+                    Err(format!("it has {} bytes, but at most {longest} are allowed", value.len()))
+                } else if value.is_empty() {
+                    field.take_if(|_| annotation.is_place());
+                    return;
+                } else {
+                    parse(value)
+                };
+                let named = |why| format!("{source}: {}: {why}", text::quoted(value));
+                parsed.map_err(named).map(|value| Sourced::new(value, source.clone()))
+            }
         };
-        if let Err(why) = &parsed {
-            let why = format!("{source}: {}: {why}", text::quoted(value));
-            self.wrong.insert(annotation.name, why);
-        }
-        *field = parsed.ok().map(|value| Sourced::new(value, source));
+        *field = parsed.map_err(|why| self.wrong.insert(annotation.name, why)).ok();
     }
 }
 
@@ -98,24 +100,11 @@ impl ServiceDefaults {
         namespace: &str,
         annotations: &NamespaceAnnotations,
     ) -> ServiceDefaults {
-        let values = Arc::clone(settings);
-        let wrong = BTreeMap::new();
-        let mut defaults =
-            ServiceDefaults { values, labels: None, largest_type: None, wrong, unread: None };
-        match annotations {
-            NamespaceAnnotations::Known(all) if all.is_empty() => {}
-            NamespaceAnnotations::Known(annotations) => {
-                let wrong = BTreeMap::new();
-                defaults.read(DefaultsReader { namespace, annotations, wrong });
-            }
-            NamespaceAnnotations::Unknown(why) => {
-                defaults.unread =
-                    Some(format!("the defaults of namespace {namespace} are not known: {why}"));
-                let permitted: PermittedUse = settings.permitted.clone();
-                let mut values = LoadBalancerDefaults { permitted, ..Default::default() };
-                values.health_check.node_port.clone_from(&settings.health_check.node_port);
-                defaults.values = Arc::new(values);
-            }
+        let (values, wrong) = (Arc::clone(settings), BTreeMap::new());
+        let mut defaults = ServiceDefaults { values, labels: None, largest_type: None, wrong };
+        if *annotations != NamespaceAnnotations::default() {
+            let wrong = BTreeMap::new();
+            defaults.read(DefaultsReader { namespace, annotations, wrong });
         }
         defaults
     }
@@ -147,8 +136,7 @@ impl ServiceDefaults {
 
     /// Returns why the default of this annotation is unknown, or `None` when it is known.
     pub(crate) fn unknown(&self, annotation: &Annotation) -> Option<&str> {
-        let all = self.unread.as_deref().filter(|_| annotation.variable.is_some());
-        all.or_else(|| self.wrong.get(annotation.name).map(String::as_str))
+        self.wrong.get(annotation.name).map(String::as_str)
     }
 
     pub(crate) fn is_unknown(&self, annotation: &Annotation) -> bool {
