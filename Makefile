@@ -28,8 +28,8 @@ test-real: ## the tests on a real Kubernetes API server, which Go builds once in
 test-node: ## our image as a Pod on a real node: kubelet, containerd, scheduler; each way of installing it (root, cgroup v1; 2 min, at first 30)
 	@tests/pod.sh
 
-# Size: relative relocations in one bit each, equal functions once, and no tables for unwinding.
-LINK := -C linker=rust-lld -C link-arg=-zpack-relative-relocs -C link-arg=--icf=all -C link-arg=--no-eh-frame-hdr -C link-arg=-T -C link-arg=src/static.ld
+# Size: relative relocations in one bit each, equal functions and equal pieces of functions once, and no tables for unwinding.
+LINK := -C linker=rust-lld -C link-arg=-zpack-relative-relocs -C link-arg=--icf=all -C link-arg=--no-eh-frame-hdr -C link-arg=-T -C link-arg=src/static.ld -C llvm-args=-enable-machine-outliner=always
 # Two builds of one commit are equal, wherever they are made: no path of this machine is in the binary.
 CARGO_HOME ?= $(HOME)/.cargo
 PATHS := --remap-path-prefix=$(CURDIR)=/ccm --remap-path-prefix=$(CARGO_HOME)=/cargo

@@ -17,6 +17,7 @@ pub use servers::{AllServers, Covers, ListedServers, ServerNeeds};
 
 use crate::kube::{self, Recorder};
 pub use crate::kube::{Detail, ReadFrom};
+use crate::provider::order;
 use crate::provider::{
     self, Dedicated, ErrorKind, Instance, InstanceId, Network, Provider, Snapshot, TlsSecrets,
     Urgency, clock,
@@ -308,7 +309,7 @@ impl Apis {
             };
             servers.retain(|instance| !is_newer(instance));
             servers.append(&mut found);
-            servers.sort_unstable_by_key(|instance| instance.id);
+            order::sort_by_key(servers, |instance| instance.id);
         });
         Some((View::new(list?, asked), ids))
     }

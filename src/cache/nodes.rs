@@ -17,6 +17,7 @@
 use super::cached::{CacheError, View, turn};
 use crate::kube::{Detail, KubeClient, KubeNode, NodeRow, Print, ReadFrom, RowMeta};
 use crate::provider::clock;
+use crate::provider::order;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -251,7 +252,7 @@ impl State {
         let mut nodes = kube.nodes(from)?;
         // The API server sends nodes in the order of etcd's keys, which is only nearly the order by name. The cache
         // needs the order by name.
-        nodes.sort_unstable_by(|left, right| left.name().cmp(right.name()));
+        order::sort_by(&mut nodes, |left, right| left.name().cmp(right.name()));
         let new = Note::of_new(asked);
         let note = |node: &Arc<KubeNode>| Note {
             asked,

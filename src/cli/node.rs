@@ -21,6 +21,7 @@ use crate::controllers::lifecycle::{
 use crate::controllers::node::{self, NodeController, NodePlan, ServerMatch, is_uninitialized};
 use crate::controllers::{ForeignMatch, MatchedBy, NodeChange, Plan, Proposal, Report, Selection};
 use crate::kube::{self, SigningRow, Taint};
+use crate::provider::order;
 use crate::provider::process::is_terminal;
 use crate::provider::{
     Field, Finding, Instance, InstanceId, NodeAddress, Reason, SERVER_LABELS, Urgency,
@@ -476,7 +477,7 @@ fn status(plan: &NodePlan) -> &'static str {
 /// because nearly all of them repeat the node's name.
 fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
     let mut ips = Vec::from_iter(addresses.iter().filter(|address| address.ip().is_some()));
-    ips.sort_by_key(|address| address.kind.name() != "ExternalIP");
+    order::sort_by_key(&mut ips, |address| address.kind.name() != "ExternalIP");
     let list: Vec<&str> = ips.iter().map(|address| address.address.as_str()).collect();
     match list.split_at_checked(at_most) {
         Some((shown, more)) if !more.is_empty() => format!("{}+{}", shown.join(","), more.len()),

@@ -10,6 +10,7 @@ use crate::controllers::node::NodePlan;
 use crate::controllers::route::State;
 use crate::controllers::service::{self, ServicePlan, Want};
 use crate::provider::clock;
+use crate::provider::order;
 use crate::settings::{Command, Output};
 use crate::text::duration::shown_duration;
 use serde::Serialize;
@@ -253,7 +254,7 @@ fn load_balancer_types<'a>(view: &'a DoctorView) -> BTreeMap<&'a str, usize> {
     let mut types = BTreeMap::new();
     if plans.iter().any(|plan| plan.cloud.sizing.is_some()) {
         let found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
-        let all: BTreeMap<u64, &str> = found.map(|found| (found.id, &*found.kind)).collect();
+        let all = order::map(found.map(|found| (found.id, &*found.kind)));
         all.into_values().for_each(|kind| *types.entry(kind).or_default() += 1);
     }
     types

@@ -12,6 +12,7 @@
 use super::controller::Progress;
 use super::report::{Report, count_change, log_change};
 use super::share::Payer;
+use crate::provider::order;
 use crate::provider::{
     ActionId, Actions, Applied, Change, ChangeKind, ErrorKind, ProviderError, Snapshot, Tasks,
     Waiting, calls::counted, clock, heartbeat, waiting_for,
@@ -300,7 +301,7 @@ impl<T> Executor<T> {
             while !self.executions.is_empty() {
                 all.extend(self.work(&mut requests, None));
             }
-            all.sort_by_key(|execution| execution.id);
+            order::sort_by_key(&mut all, |execution| execution.id);
             all
         })
     }

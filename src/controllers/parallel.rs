@@ -1,6 +1,7 @@
 //! Works on several nodes at the same time with threads that end after the work. These threads only write to the APIs.
 //! Only the thread of the controller changes the state of the controller.
 
+use crate::provider::order;
 use crate::provider::{clock, heartbeat, lock};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +44,7 @@ pub(super) fn in_parallel<T: Sync, R: Send>(
         work_on();
     });
     let mut results = std::mem::take(&mut *lock(&results));
-    results.sort_unstable_by_key(|(place, _)| *place);
+    order::sort_by_key(&mut results, |(place, _)| *place);
     results.into_iter().map(|(_, result)| result).collect()
 }
 

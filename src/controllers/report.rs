@@ -6,6 +6,7 @@ pub(super) use super::controller::{Outage, Report};
 use crate::cache::Apis;
 use crate::kube::{self, Event, Subject};
 use crate::metrics::{CHANGES, FINDINGS as FINDINGS_REPORTED};
+use crate::provider::order;
 use crate::provider::{
     self, Description, ErrorKind, Finding, Reason, Severity, clock, without_correlations,
 };
@@ -59,19 +60,18 @@ const FINDINGS_AT_MOST: usize = 10;
 /// Reports findings (messages for the operator) about an object as log lines, and as events if their reasons are meant
 /// for events. A finding that was reported less than ten minutes ago is skipped. When there are more than
 /// `FINDINGS_AT_MOST` findings, failures come first, and only the number of the rest is reported.
-pub fn publish(
-    apis: &Apis,
-    of: Subject,
-    findings: impl IntoIterator<Item = impl std::borrow::Borrow<Finding>>,
-) {
-    let mut findings: Vec<_> = findings.into_iter().collect();
+pub fn publish<'a>(apis: &Apis, of: Subject, findings: impl IntoIterator<Item = &'a Finding>) {
+    publish_all(apis, of, findings.into_iter().collect());
+}
+
+fn publish_all(apis: &Apis, of: Subject, mut findings: Vec<&Finding>) {
     let rest = findings.len().saturating_sub(FINDINGS_AT_MOST);
     if rest > 0 {
-        findings.sort_by_key(|finding| !finding.borrow().reason.is_failure());
+        order::sort_by_key(&mut findings, |finding| !finding.reason.is_failure());
         findings.truncate(FINDINGS_AT_MOST);
     }
     for finding in findings {
-        publish_if_due(apis, of, finding.borrow(), false);
+        publish_if_due(apis, of, finding, false);
     }
     if rest > 0 {
         let message = format!("{rest} more findings are not reported one by one");

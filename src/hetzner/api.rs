@@ -208,38 +208,26 @@ impl Api {
         let list = T::LIST;
         let path = format!("/{list}?{query}{sort}page={number}&per_page={PER_PAGE}");
         let answer: ApiAnswer<T> = self.get(&path, urgency).map_err(always_there)?;
-        let part = match (answer.list, answer.meta) {
-            (Some(items), Some(meta)) => {
-                // The IDs on the page, without repetitions. [`Pagination::last`] compares their number with the number
-                // of items that the page should have according to the object `pagination`. A page on which the API
-                // lists a resource twice is thus refused as incomplete.
-                let different: HashSet<u64> = items.iter().map(T::id).collect();
-                let last = meta.pagination.last(number, different.len());
-                last.map(|last| (items, last))
-            }
-            _ => Err(format!(
-                "the answer does not have the form of this API: no {list} with their page"
-            )),
-        };
-        part.map_err(|why| {
+        let ids = answer.list.as_ref().map(|items| items.iter().map(T::id).collect());
+        let last = last_page(list, number, ids, answer.meta).map_err(|why| {
             let base = self.http.base();
             unavailable(format!(
                 "GET {base}{path}: {why}; ccm does nothing when a list is incomplete"
             ))
-        })
+        })?;
+        Ok((answer.list.unwrap_or_default(), last))
     }
 
     /// Remembers the rate limit from the headers of the answer. Returns the answer or the error. An error with status
     /// 429 then also says when the call can be tried again.
     fn noted<T>(&self, answer: Result<Reply<T>, HttpError>) -> Result<T, CloudFailure> {
+        let reply = answer.map_err(|error| self.failure(error))?;
+        self.budget.note(&reply.head, clock::now());
+        Ok(reply.value)
+    }
+
+    fn failure(&self, error: HttpError) -> CloudFailure {
         let now = clock::now();
-        let error = match answer {
-            Ok(reply) => {
-                self.budget.note(&reply.head, now);
-                return Ok(reply.value);
-            }
-            Err(error) => error,
-        };
         if let Some(head) = &error.head {
             self.budget.note(head, now);
         }
@@ -248,8 +236,26 @@ impl Api {
         if is_rate_limit && let Err(limited) = self.budget.admit("", Urgency::Needed, now) {
             failed.error.kind = limited.kind;
         }
-        Err(failed)
+        failed
     }
+}
+
+/// Returns the number of the last page of a list. `ids` are the different IDs of the resources on page `number`. The error
+/// says why the page can't be used.
+fn last_page(
+    list: &str,
+    number: u32,
+    ids: Option<HashSet<u64>>,
+    meta: Option<Meta>,
+) -> Result<u32, String> {
+    let Some((ids, meta)) = ids.zip(meta) else {
+        return Err(format!(
+            "the answer does not have the form of this API: no {list} with their page"
+        ));
+    };
+    // [`Pagination::last`] compares the number of IDs with the number of items that the page should have according to
+    // the object `pagination`. A page on which the API lists a resource twice is thus refused as incomplete.
+    meta.pagination.last(number, ids.len())
 }
 
 fn unavailable(why: String) -> ProviderError {

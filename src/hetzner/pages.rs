@@ -7,6 +7,7 @@
 //! if a new resource was created at the same time. But when the pages are read from the last to the first, a resource
 //! only moves to pages that are still to be read. It may be read twice, but it is never missed.
 
+use crate::provider::order;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -102,7 +103,7 @@ pub(super) fn around<T, E>(
             reads += 1;
             let (part, now_last) = read(number)?;
             last = now_last;
-            let part: BTreeMap<u64, T> = part.into_iter().map(|item| (id(&item), item)).collect();
+            let part = order::map(part.into_iter().map(|item| (id(&item), item)));
             let bounds = part.first_key_value().zip(part.last_key_value());
             let Some((low, high)) = bounds.map(|((low, _), (high, _))| (*low, *high)) else {
                 // The page is empty. Either the whole list is empty, or the list has fewer pages now because resources

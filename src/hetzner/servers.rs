@@ -2,6 +2,7 @@
 //! servers of every kind.
 
 use super::api::{Location, Resource};
+use crate::provider::order;
 use crate::provider::{Instance, InstanceId, Interned, LabelPrefixes, PrivateAddress};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Deserializer};
@@ -34,7 +35,7 @@ pub(super) struct CloudServer {
 fn with_domain<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<Interned, Interned>, D::Error> {
     let all: BTreeMap<String, String> = Deserialize::deserialize(d)?;
     let kept = all.into_iter().filter(|(key, _)| key.contains('/'));
-    Ok(kept.map(|(key, value)| (key.into(), value.into())).collect())
+    Ok(order::map(kept.map(|(key, value)| (key.into(), value.into()))))
 }
 
 #[derive(Deserialize)]

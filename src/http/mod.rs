@@ -74,6 +74,16 @@ pub struct HttpClient {
     is_reached: AtomicBool,
 }
 
+/// The tries of one read.
+struct Tries {
+    session: Session,
+    /// Whether the next try uses credentials or trusted authorities that were renewed after an error. They are renewed
+    /// once in each call.
+    is_renewed: bool,
+    /// How many tries have failed, apart from the one after which the session was renewed.
+    count: u32,
+}
+
 /// Runs `work` with a time limit in real time, even when a test accelerates the clock. Reads that this thread makes in
 /// `work` end at the limit and are then not tried again.
 pub fn within<T>(limit: Duration, work: impl FnOnce() -> T) -> T {
@@ -127,31 +137,42 @@ impl HttpClient {
             body: Vec::new(),
             secrets: &[],
         };
-        let settings = &self.settings;
-        let mut session = self.session(&call)?;
+        let mut tries = Tries { session: self.session(&call)?, is_renewed: false, count: 0 };
         // A command can show its user which call it waits for. Several tries of one call are shown as one wait.
         let _waiting = waiting_for(|| self.url_line(call.method, path));
-        let (mut is_renewed, mut tries) = (false, 0);
         loop {
-            let deadline = clock::now() + settings.timing.read_timeout;
-            let error = match self.try_once(&call, &session, deadline, parse) {
+            let deadline = clock::now() + self.settings.timing.read_timeout;
+            match self.try_once(&call, &tries.session, deadline, parse) {
                 Ok(reply) => return Ok(reply),
-                Err(error) => error,
-            };
-            if !is_renewed && let Some(newer) = self.sessions.newer(settings, &session, &error) {
-                session = newer;
-                is_renewed = true;
-                continue;
+                Err(error) => self.prepare_next(&mut tries, &call, error)?,
             }
-            tries += 1;
-            let wait = wait_after(tries, settings.timing.retry_wait, settings.retry, &error);
-            let Some(wait) = wait.filter(|_| !is_deadline_over()) else {
-                return Err(error);
-            };
-            log::debug!("{error}; trying again in {} ms", wait.as_millis());
-            clock::sleep(wait);
-            session = self.session(&call)?;
         }
+    }
+
+    /// Waits until a read can be tried again after this error. Returns the error when no other try may follow.
+    fn prepare_next(
+        &self,
+        tries: &mut Tries,
+        call: &HttpCall,
+        error: HttpError,
+    ) -> Result<(), HttpError> {
+        let settings = &self.settings;
+        if !tries.is_renewed
+            && let Some(newer) = self.sessions.newer(settings, &tries.session, &error)
+        {
+            tries.session = newer;
+            tries.is_renewed = true;
+            return Ok(());
+        }
+        tries.count += 1;
+        let wait = wait_after(tries.count, settings.timing.retry_wait, settings.retry, &error);
+        let Some(wait) = wait.filter(|_| !is_deadline_over()) else {
+            return Err(error);
+        };
+        log::debug!("{error}; trying again in {} ms", wait.as_millis());
+        clock::sleep(wait);
+        tries.session = self.session(call)?;
+        Ok(())
     }
 
     /// Whether a caller should wait until the cloud has completed an action that a write has started. The result is

@@ -5,8 +5,9 @@
 //! take several times as much memory if each node had its own copies of these texts.
 
 use super::heartbeat::lock;
+use super::order;
 use serde::{Deserialize, Serialize, Serializer};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -120,8 +121,7 @@ impl NodeLabels {
 /// Collects labels. When a key occurs more than once, the last value is kept.
 impl<K: Into<Interned>, V: Into<Interned>> FromIterator<(K, V)> for NodeLabels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> NodeLabels {
-        let all: BTreeMap<Interned, Interned> =
-            pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        let all = order::map(pairs.into_iter().map(|(key, value)| (key.into(), value.into())));
         NodeLabels(all.into_iter().collect())
     }
 }

@@ -17,6 +17,7 @@ mod interned;
 mod load_balancer;
 mod node;
 mod options;
+pub mod order;
 pub mod process;
 mod route;
 mod secret;

@@ -9,6 +9,7 @@ use super::setting::Command;
 use super::table::{self, Settings, TABLE};
 use super::values::{Output, WorkloadName};
 use crate::http::{WRITE_TIMEOUT, without_tls};
+use crate::provider::order;
 use crate::provider::variables::{
     HCLOUD_LOAD_BALANCERS_LOCATION, HCLOUD_LOAD_BALANCERS_NETWORK_ZONE, HCLOUD_TOKEN,
     HCLOUD_TOKEN_FILE, ROBOT_PASSWORD, ROBOT_PASSWORD_FILE, ROBOT_USER, ROBOT_USER_FILE,
@@ -66,7 +67,7 @@ pub fn parse(
     let (mut effective, mut problems) = (resolver.effective, resolver.problems);
     let place =
         |effective: &Effective| TABLE.iter().position(|row| std::ptr::eq(*row, effective.setting));
-    effective.sort_by_key(place);
+    order::sort_by_key(&mut effective, place);
     let is_about_token = |problem: &Problem| problem.is_about(&table::HCLOUD_TOKEN);
     let needs_token = command != Command::Lint;
     if needs_token && settings.token.value.is_none() && !problems.iter().any(is_about_token) {

@@ -262,6 +262,16 @@ fn lint_with_a_token_checks_names_and_limits() {
     let six = service("web", &[], &[1, 2, 3, 4, 5, 6]).to_string();
     let read = lint(&env(&sandbox), &[], &six);
     read.prints("6 TCP ports, but a load balancer of type lb11 takes at most 5");
+    // With `auto` the type is chosen by the ports, up to the limit of `type-max`.
+    let auto = |more: &[(&str, &str)]| {
+        let annotations = [&[("type", "auto")][..], more].concat();
+        service("web", &annotations, &[1, 2, 3, 4, 5, 6]).to_string()
+    };
+    lint(&env(&sandbox), &[], &auto(&[])).with_code(0);
+    let read = lint(&env(&sandbox), &[], &auto(&[("type-max", "lb11")]));
+    read.prints("6 TCP ports, but a load balancer of type lb11 takes at most 5");
+    let read = lint(&env(&sandbox), &[], &auto(&[("type-max", "lb12")])).with_code(1);
+    read.prints("type-max: there is no type \"lb12\"");
     let no_network = common::with(env(&sandbox), &[("HCLOUD_NETWORK", "nowhere")]);
     lint(&no_network, &[], &six).with_code(1).warns("nowhere");
     assert!(!sandbox.calls().calls().iter().any(|call| call.is_write()

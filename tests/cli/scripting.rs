@@ -6,6 +6,7 @@ use crate::lb::cluster;
 use sandbox::Sandbox;
 use sandbox::credentials::Validity;
 use sandbox::faults::Effect;
+use sandbox::kubernetes::Pod;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,6 +59,29 @@ fn listed() -> BTreeMap<&'static str, BTreeSet<String>> {
 fn admin(sandbox: &Sandbox) -> Env {
     let admin = sandbox.env();
     with(env(sandbox), &[("KUBECONFIG", common::variable(&admin, "KUBECONFIG"))])
+}
+
+/// Starts a cluster in which one load balancer can't have all nodes as targets, and another one is larger than it needs
+/// to be.
+fn crowded() -> Sandbox {
+    let sandbox = common::builder().nodes(27).scale(0.01).start();
+    sandbox.ccm(&["node", "sync"]).with_code(0);
+    let full = [
+        ("location", "fsn1"),
+        ("type", "auto"),
+        ("type-max", "lb11"),
+        ("prefer-nodes-with-pods", "true"),
+    ];
+    let mut local = service("full", &full, &[80]);
+    local["spec"]["externalTrafficPolicy"] = json!("Local");
+    sandbox.create_as(local);
+    let pods = [("worker-1", Pod::Ready), ("worker-9", Pod::Terminating)];
+    sandbox.cluster().set_endpoints("default", "full", &pods);
+    let few = ("node-selector", "kubernetes.io/hostname=worker-1");
+    sandbox.create("grown", &[("location", "fsn1"), ("type", "lb21"), few], &[81]);
+    ccm(&admin(&sandbox), &["lb", "sync"]).with_code(0);
+    sandbox.annotate("grown", "type", Some("auto"));
+    sandbox
 }
 
 #[test]
@@ -121,6 +145,13 @@ fn each_field_of_a_document_is_in_the_help_page_and_each_of_the_page_in_a_docume
     ccm(&admin(&tls), &["lb", "sync"]).with_code(0);
     let document = ccm(&admin(&tls), &["lb", "list", "-o", "json"]).json();
     paths(&document, "", found.entry("LoadBalancer").or_default());
+    let crowded = crowded();
+    for words in [&["lb", "list"][..], &["lb", "inspect", "default/grown"]] {
+        let document = ccm(&admin(&crowded), &[words, &["-o", "json"]].concat()).json();
+        paths(&document, "", found.entry("LoadBalancer").or_default());
+    }
+    let status = ccm(&admin(&crowded), &["status", "-o", "json"]).json();
+    assert_eq!(status["loadBalancerTypes"], json!({ "lb11": 1, "lb21": 1 }));
     let metal = common::builder().nodes(0).robot(1).start();
     let document = ccm(&admin(&metal), &["node", "list", "-o", "json"]).json();
     paths(&document, "", found.entry("Node").or_default());
@@ -207,6 +238,17 @@ fn an_inspection_shows_price_traffic_what_goes_on_and_events() {
         json!({ "openConnections": 12.0, "connectionsPerSecond": 3.5, "requestsPerSecond": 40.25 })
     );
     assert_eq!((&found["healthy"], &found["total"]), (&json!(3), &json!(3)));
+    // Above 80 % of the traffic that the price includes, `doctor` warns.
+    let of_traffic = |sandbox: &Sandbox| {
+        let all = ccm(&admin(sandbox), &["doctor", "-o", "json"]).json();
+        let messages = all["items"].as_array().unwrap().iter();
+        let messages = messages.filter(|item| item["object"] == "load-balancer/web");
+        messages.filter_map(|item| item["message"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    assert_eq!(of_traffic(&sandbox), Vec::<String>::new());
+    sandbox.edit_balancer(id, |one| one["outgoing_traffic"] = json!(19_791_209_299_968_u64));
+    let said = "90 % of the included traffic of this month are used; further traffic costs money";
+    assert_eq!(of_traffic(&sandbox), [said]);
     // The rest is shown when it can't be read.
     let refused = Effect::hetzner_error(503, "unavailable", "later");
     sandbox.fault(common::on("/v1/load_balancers/*/metrics", refused));

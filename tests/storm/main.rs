@@ -85,7 +85,7 @@ fn storm() {
     let seeds = chosen(first..first + 10_000);
     println!("seeds {} to {}", seeds[0], seeds[seeds.len() - 1]);
     let one = (seeds.len() == 1).then_some(seeds[0]);
-    let report = run_stories(seeds, 1);
+    let report = run_stories(seeds, 5);
     println!("{report}");
     if let Some(seed) = one {
         println!("its log and the histories of the APIs are in target/storm/{seed}");

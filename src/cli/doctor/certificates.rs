@@ -8,6 +8,7 @@ use crate::controllers::kubelet_certificates::{
 };
 use crate::kube::{SigningRow, SigningState};
 use crate::provider::InternalIpFrom;
+use crate::provider::order;
 use crate::provider::variables::HCLOUD_INSTANCES_INTERNAL_IP_FROM;
 use crate::text::{self, duration::shown_duration};
 
@@ -32,7 +33,7 @@ fn longer_than(seconds: u64, observed: &ObservedRequests) -> Vec<NewestPending<'
 /// Returns a warning when kubelets wait although the daemon approves no request, and no other program does.
 fn without_approver(observed: &ObservedRequests) -> Option<CheckOutcome> {
     let mut waiting = longer_than(PROGRAM_NEEDS, observed);
-    waiting.sort_by_key(|it| (it.first.created, it.node));
+    order::sort_by_key(&mut waiting, |it| (it.first.created, it.node));
     let shown =
         |it: &NewestPending| format!("{} for {}", it.node, shown_duration(it.first.age_s()));
     let nodes: Vec<String> = waiting.iter().map(shown).collect();

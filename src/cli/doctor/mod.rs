@@ -24,6 +24,7 @@ mod view;
 
 use super::output::{self, Document, Exit, paragraph};
 use super::startup;
+use crate::provider::order;
 use crate::settings::Command;
 pub(super) use certificates::waiting as waiting_certificates;
 pub(super) use observe::Observer;
@@ -108,7 +109,7 @@ pub(super) fn outcomes(view: &DoctorView) -> Vec<CheckOutcome> {
             decide(view).unwrap_or_else(|gap| vec![CheckOutcome::unread(gap, if_unread)]);
         all.extend(outcomes.into_iter().map(|outcome| CheckOutcome { check, ..outcome }));
     }
-    all.sort_by_key(|outcome| outcome.status);
+    order::sort_by_key(&mut all, |outcome| outcome.status);
     all
 }
 
@@ -123,7 +124,7 @@ pub(super) fn selected(outcomes: &[CheckOutcome], at_most: usize) -> Vec<&CheckO
         (one.status, *before, place)
     });
     let mut ranked: Vec<(CheckStatus, usize, usize)> = ranked.collect();
-    ranked.sort_unstable();
+    order::sort_by(&mut ranked, Ord::cmp);
     let chosen = BTreeSet::from_iter(ranked.into_iter().take(at_most).map(|(.., place)| place));
     chosen.into_iter().map(|place| &outcomes[place]).collect()
 }

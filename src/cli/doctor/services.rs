@@ -6,13 +6,14 @@ use super::view::DoctorView;
 use crate::controllers::service::{ServicePlan, Want, ago, inspect, trouble, want};
 use crate::hetzner::load_balancers::annotations::PRIVATE_IPV4;
 use crate::kube::{Involved, KubeService};
+use crate::provider::order;
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES;
 use crate::provider::{
     Balancer, BalancerHealth, Finding, NamespaceDefaults, PortOwner, Reason, Target, clock,
 };
 use crate::text::{quoted, shell_command, some_of};
 use jiff::{SignedDuration, Timestamp};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Display;
 
 /// A certificate that expires within this time is reported. A certificate from Let's Encrypt should have been renewed
@@ -96,7 +97,7 @@ fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<Check
 /// Warns of load balancers that have used most of the traffic of the month that their price includes.
 fn much_traffic(plans: &[ServicePlan]) -> impl Iterator<Item = CheckOutcome> {
     let found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
-    let all: BTreeMap<u64, &Balancer> = found.map(|found| (found.id, found)).collect();
+    let all = order::map(found.map(|found| (found.id, found)));
     all.into_values().filter_map(|balancer| {
         let used = balancer.consumption.traffic_ratio().filter(|used| *used > MUCH_TRAFFIC)?;
         let what = format!(

@@ -8,6 +8,7 @@ use crate::cli::output::{Exit, Printer, line, or_dash, paragraph};
 use crate::cli::table;
 use crate::controllers::service::{self, ServicePlan, Want};
 use crate::kube::{Involved, PastEvent};
+use crate::provider::order;
 use crate::provider::{
     Balancer, BalancerUse, CauseKind, Field, Finding, Protocol, ServicePort, Severity,
     ShownCertificate, Target, TargetHealth,
@@ -126,7 +127,7 @@ fn findings(plan: &ServicePlan, known: Sides) -> String {
     texts.extend(failed_try(plan).as_deref().map(failed_lines));
     texts.extend(unhealthy(plan));
     let mut others: Vec<&Finding> = plan.findings.iter().collect();
-    others.sort_by_key(|finding| finding.severity != Severity::Warning);
+    order::sort_by_key(&mut others, |finding| finding.severity != Severity::Warning);
     texts.extend(others.into_iter().map(finding));
     texts.concat()
 }
@@ -135,7 +136,7 @@ fn findings(plan: &ServicePlan, known: Sides) -> String {
 /// last line says how many fields are not shown.
 fn fields(plan: &ServicePlan, is_wide: bool) -> String {
     let mut fields: Vec<&Field> = plan.cloud.fields.iter().collect();
-    fields.sort_by_key(|field| !field.differs());
+    order::sort_by_key(&mut fields, |field| !field.differs());
     let all = fields.len();
     fields.retain(|field| is_wide || field.differs() || field.source.is_set());
     let more = match all - fields.len() {

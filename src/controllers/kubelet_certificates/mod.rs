@@ -22,6 +22,7 @@ use crate::kube::{
     retry_on_conflict, signing_error,
 };
 use crate::metrics::KUBELET_CERTIFICATES;
+use crate::provider::order;
 use crate::provider::{Finding, Reason, Urgency, Write, clock};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -364,7 +365,7 @@ pub fn newest(rows: &[SigningRow]) -> Vec<NewestPending<'_>> {
         Some(NewestPending { node, row, first, approved })
     });
     let mut newest: Vec<NewestPending> = newest.collect();
-    newest.sort_by_key(|it| it.row);
+    order::sort_by_key(&mut newest, |it| it.row);
     newest
 }
 

@@ -262,7 +262,7 @@ impl LifecycleController {
                 self.off.last_taint = Some(clock::now());
             }
             let was_set = out_of_service::was_set(*server).with_fix(switch_on(*server));
-            publish(apis, planned.object.seen_by(NAME), is_made.then_some(was_set));
+            publish(apis, planned.object.seen_by(NAME), is_made.then_some(&was_set));
         }
         let is_deleted = is_made && is_deletion(last);
         if error.is_none() && planned.obstacle.is_none() && !is_deleted {

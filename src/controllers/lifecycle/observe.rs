@@ -6,6 +6,7 @@ use super::plan::{Fact, Facts, plan};
 use crate::cache::{Apis, CacheError, ListedServers};
 use crate::controllers::matching::server_of;
 use crate::kube::KubeNode;
+use crate::provider::order;
 use crate::provider::variables::ROBOT_USER;
 use crate::provider::{self, ErrorKind, Instance, InstanceId, Urgency, clock};
 use std::collections::BTreeSet;
@@ -240,7 +241,7 @@ impl Observation<'_> {
                     && self.claimed.iter().any(|other| there.contains(other)),
             },
         };
-        missing.into_iter().map(|id| (id, fact(&id))).collect()
+        order::map(missing.into_iter().map(|id| (id, fact(&id))))
     }
 }
 

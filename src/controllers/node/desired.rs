@@ -5,6 +5,7 @@
 //! out. The addresses of other types follow. These are the rules of k8s.io/cloud-provider's node helpers.
 
 use crate::kube::{KubeNode, Taint};
+use crate::provider::order;
 use crate::provider::variables::{
     HCLOUD_INSTANCES_INTERNAL_IP_FROM, HCLOUD_INSTANCES_LABEL_PREFIXES,
 };
@@ -42,7 +43,7 @@ pub(super) fn addresses(
         let is_other = |ip: IpAddr| ip.is_ipv4() != pods.addr().is_ipv4();
         let kinds: Vec<AddressKind> =
             addresses.iter().map(|address| address.value.kind.clone()).collect();
-        addresses.sort_by_key(|address| {
+        order::sort_by_key(&mut addresses, |address| {
             let place = kinds.iter().position(|kind| *kind == address.value.kind);
             (place, address.value.ip().is_some_and(is_other))
         });
@@ -193,7 +194,7 @@ pub(super) fn from_server(
     let invalid = wanted.iter().filter(|(_, value)| value.is_none());
     found.findings.extend(invalid.map(|(key, _)| invalid_label(key)));
     let remembered = node.metadata.annotations.get(SERVER_LABELS);
-    let owned: BTreeMap<&str, &str> = remembered.into_iter().flat_map(parse_owned).collect();
+    let owned = order::map(remembered.into_iter().flat_map(parse_owned));
     let mut owned_then = Vec::new();
     for key in owned.keys().chain(wanted.keys()).collect::<BTreeSet<_>>() {
         let (have, own) = (node.metadata.labels.get(key), owned.get(key).copied());

@@ -8,6 +8,7 @@ use crate::controllers::NETWORK_UNAVAILABLE;
 use crate::controllers::matching::{Claims, server_of};
 use crate::controllers::node_writes::ROUTE_CREATED;
 use crate::kube::{KubeNode, ObjectReference};
+use crate::provider::order;
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
     Finding, Instance, InstanceId, Network, Provider, Reason, Route, RouteChange,
@@ -142,7 +143,7 @@ pub fn plan(inputs: &Inputs, provider: &dyn Provider) -> RoutePlan {
     let mut rows: Vec<RouteRow> =
         inputs.network.routes.iter().map(|route| planner.row(route)).collect();
     planner.add_missing(&mut rows);
-    rows.sort_by_key(|row| (row.destination, row.have));
+    order::sort_by_key(&mut rows, |row| (row.destination, row.have));
     let (id, name) = (inputs.network.id, &inputs.network.name);
     let object = ObjectReference::without_namespace("Network", name, id);
     let (changes, findings) = (changes(&rows), planner.findings(&rows));
@@ -190,7 +191,9 @@ impl<'a> Planner<'a> {
             });
             planner.foreign.extend(pods);
         }
-        planner.desired.sort_by(|one, next| one.plan.object.name.cmp(&next.plan.object.name));
+        order::sort_by(&mut planner.desired, |one, next| {
+            one.plan.object.name.cmp(&next.plan.object.name)
+        });
         planner
     }
 
@@ -236,7 +239,7 @@ impl<'a> Planner<'a> {
             }
         }
         self.is_anchored = !wanted.is_empty();
-        wanted.sort();
+        order::sort_by(&mut wanted, Ord::cmp);
         for (is_missing, _, _, place, route) in wanted {
             match self.refusal(&route, is_missing) {
                 None => drop(self.accepted.insert(route.destination, (route, place))),

@@ -11,6 +11,7 @@ use super::plan::{Want, want};
 use crate::controllers::share::{CallShare, Payer};
 use crate::kube::KubeService;
 use crate::provider::clock;
+use crate::provider::order;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -76,7 +77,7 @@ impl Admission {
             changed.filter(|(service, _)| self.is_changed(service, agenda)).collect();
         // The share of API calls that a namespace has left can be enough for only some of the changes. The changes that
         // have waited longest come first.
-        changed.sort_by_key(|(service, _)| {
+        order::sort_by_key(&mut changed, |(service, _)| {
             self.waiting.get(&service.metadata.uid).copied().unwrap_or(now)
         });
         self.rooms.clear();

@@ -9,9 +9,9 @@ use crate::controllers::report::{
     component, publish, publish_beside_failures, publish_now, recovered,
 };
 use crate::kube::{Involved, KubeError, KubeService, ObjectReference, PastEvent};
+use crate::provider::order;
 use crate::provider::{Change, ChangeKind, Finding, Reason, clock};
 use jiff::Timestamp;
-use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
     // is over.
     if is_right && recovered(apis, plan.object.seen_by(source(apis))) {
         let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);
-        report(apis, &plan.object, [ensured]);
+        report(apis, &plan.object, [&ensured]);
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) fn begin(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     if let Some(announcement) = plan.changes_now().find_map(Change::announcement) {
         text = format!("{text}: {announcement}");
     }
-    report(apis, &plan.object, [Finding::info(reason, text)]);
+    report(apis, &plan.object, [&Finding::info(reason, text)]);
 }
 
 /// Writes the Kubernetes event that belongs to a change which was just made. Most kinds of changes have no such event.
@@ -86,13 +86,13 @@ fn fails(plan: &ServicePlan) -> bool {
 
 pub(super) fn failed(apis: &Apis, object: &ObjectReference, reason: Reason, why: &str) {
     let finding = Finding::warning(reason, why);
-    report(apis, object, [finding]);
+    report(apis, object, [&finding]);
 }
 
 /// Reports that a change of the Service waits, because its namespace has used up its share of API calls (the calls that
 /// ccm allows each namespace).
 pub(super) fn waits(apis: &Apis, service: &KubeService) {
-    report(apis, &service.object(), [plan::waiting(service)]);
+    report(apis, &service.object(), [&plan::waiting(service)]);
 }
 
 /// Reports the Services that have lost their last healthy target and get no traffic any more, and those that get
@@ -113,10 +113,10 @@ pub(super) fn reason_of_failure(kind: ChangeKind) -> Reason {
     }
 }
 
-fn report(
+fn report<'a>(
     apis: &Apis,
     object: &ObjectReference,
-    findings: impl IntoIterator<Item = impl Borrow<Finding>>,
+    findings: impl IntoIterator<Item = &'a Finding>,
 ) {
     publish(apis, object.seen_by(source(apis)), findings);
 }
@@ -137,7 +137,7 @@ pub fn past_events(
     components.extend(apis.provider.event_component());
     let mut events = apis.kube.service_events(one, &components)?;
     events.retain(|event| reason(event).is_some());
-    events.sort_by_key(|event| event.age_order());
+    order::sort_by_key(&mut events, |event| event.age_order());
     Ok(events)
 }
 

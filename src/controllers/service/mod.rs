@@ -55,6 +55,7 @@ use crate::metrics::{
     CERTIFICATE_EXPIRY, LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ,
     LOAD_BALANCERS_TRAFFIC, LOAD_BALANCERS_USE,
 };
+use crate::provider::order;
 use crate::provider::{
     Balancer, BalancerHealth, BalancerUse, Cluster, KeptObject, LoadBalancers, SeenHealth,
     Snapshot, TargetHistory, TlsSecrets, Urgency, calls::counted, clock,
@@ -244,10 +245,9 @@ impl ServiceController {
         if for_people {
             // The work on Services ends in any order. The plans, changes and failures are sorted here by the names of
             // the Services, so that the lines about one Service stand together in the output.
-            plans.sort_by_cached_key(|plan| plan.name());
-            report.changes.sort_by(|one, other| one.0.cmp(&other.0));
-            let failures = &mut report.failures;
-            failures.sort_by(|one, other| one.object.cmp(&other.object));
+            order::sort_by_key(&mut plans, |plan| plan.name());
+            order::sort_by(&mut report.changes, |one, other| one.0.cmp(&other.0));
+            order::sort_by(&mut report.failures, |one, other| one.object.cmp(&other.object));
         }
         let compared = compared.filter(|_| !report.has(Progress::Unreached));
         let ServiceController { settings, agenda, certificates, .. } = self;

@@ -9,6 +9,7 @@ use crate::cache::{self, Apis, CacheError, View};
 use crate::controllers::matching::{Claims, ForeignMatch, MatchIndex, is_foreign, server_of};
 use crate::controllers::schedule::Reads;
 use crate::kube::{AnyService, KubeNode, KubeService};
+use crate::provider::order;
 use crate::provider::{
     self, AddressKind, Cluster, Departure, ErrorKind, Groups, Instance, InstanceId,
     NamespaceDefaults, Needs, NodeAddress, OfferedNode, Provider, ProviderId, Reach, Servers,
@@ -349,7 +350,7 @@ pub fn groups<'a>(
 /// Sorts the Services of a group (Services that share a load balancer) by age, and keeps only the oldest
 /// [`GROUP_AT_MOST`] Services of each namespace.
 fn limit(group: &mut Vec<provider::Service>) {
-    group.sort_by(|one, other| (one.created, &one.uid).cmp(&(other.created, &other.uid)));
+    order::sort_by(group, |one, other| (one.created, &one.uid).cmp(&(other.created, &other.uid)));
     let mut counts: HashMap<String, usize> = HashMap::new();
     group.retain(|service| {
         let count = counts.entry(service.namespace.clone()).or_default();

@@ -3,15 +3,15 @@
 use crate::load_balancer::support::{World, changes, lines, node, server_target};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{ApiTarget, HealthStatus};
-use ccm::provider::{Departure, LeftOutState, LoadBalancerPlan};
+use ccm::provider::{Departure, LeftOutState, LoadBalancerPlan, Reach};
 use std::time::Duration;
 
 /// The name of the rule, the nodes, the annotation `departing-delay`, the greatest number of targets, the changes, and
 /// the nodes that are left out or depart.
 ///
 /// Each word describes a node: `t` for a target, `h` for healthy on port 80, `?` for a target whose health is not known,
-/// `d7` for a node that has departed for seven seconds, `x` for the taint of the cluster autoscaler, `-` for a node
-/// that is nothing of this.
+/// `d7` for a node that has departed for seven seconds, `m` for a node whose server is missing in the list of servers,
+/// `x` for the taint of the cluster autoscaler, `-` for a node that is nothing of this.
 type Case = (&'static str, &'static str, Option<&'static str>, usize, &'static str, &'static str);
 
 #[rustfmt::skip] // A case is a line.
@@ -34,6 +34,7 @@ const CASES: &[Case] = &[
     ("A4: half of the targets are removed, the longest first", "th th t t td90 td70 td80", Some("60s"), 25, "-5 -6 -7", "5 departing, 7 departing, 6 departing"),
     ("A4: no more than half are removed", "th td70 td80", Some("60s"), 25, "-3", "3 departing, 2 kept Half"),
     ("A4: nodes that are no targets are left out first", "th td90 d1", Some("60s"), 25, "", "3 departing, 2 kept Half"),
+    ("A4: a departing node whose server is missing is not one of the half", "th td90 d1m", Some("60s"), 25, "-2", "2 departing"),
     ("A4: names decide where the time is the same", "th td80 td80", Some("60s"), 25, "-2", "2 departing, 3 kept Half"),
     ("A4: a departing node beyond half is added", "d5 d6", Some("60s"), 25, "+1", "2 departing"),
     ("A4: half of the targets that the type allows", "t t td90 td80 - -", Some("60s"), 4, "-3 +5 -4 +6", "3 departing, 4 departing"),
@@ -65,6 +66,9 @@ pub fn world(nodes: &str, most: usize, prepare: fn(&mut World)) -> World {
         let departure = Departure { departed, is_to_be_deleted: word.contains('x') };
         let mut node = node(id);
         node.departure = departure;
+        if word.contains('m') {
+            node.reach = Reach::Missing { is_certain: false };
+        }
         world.nodes.push(node);
         if word.starts_with('t') {
             let status = if word.contains('h') {

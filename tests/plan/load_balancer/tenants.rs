@@ -5,6 +5,7 @@ use crate::load_balancer::group::{Cluster, SHARED, external, listener, reasons};
 use crate::load_balancer::support::{NETWORK, node};
 use ccm::hetzner::load_balancers::{EXTERNAL, KEEP, LoadBalancer, PORT, SERVICE_UID};
 use ccm::provider::{LoadBalancerPlan, Reason};
+use serde_json::json;
 
 /// The owner's port, which a Service of ours asks for with the same node port.
 const OWNERS: u16 = 443;
@@ -279,7 +280,7 @@ fn present_targets_of_an_external_load_balancer_are_reached_as_they_were() {
     let mut before = external(&[(EXTERNAL, "")]);
     before.targets.clear();
     before.private_net =
-        serde_json::from_value(serde_json::json!([{ "network": 10, "ip": "10.0.0.7" }])).unwrap();
+        serde_json::from_value(json!([{ "network": 10, "ip": "10.0.0.7" }])).unwrap();
     cluster.world.network = Some(NETWORK);
     cluster.world.state.balancers = vec![before];
     cluster.add("a", 3, &[80], "external=7 use-private-ip=true");
@@ -292,6 +293,36 @@ fn present_targets_of_an_external_load_balancer_are_reached_as_they_were() {
     cluster.converge();
     let ways = by_private_ip(cluster.named("edge-lb"));
     assert_eq!(ways, [true, true, true, false]);
+}
+
+/// A guest asks for private or public addresses that the load balancer can't reach. Its wish counts for nothing, and
+/// its own plan and the plan of another Service add the same targets.
+#[test]
+fn on_an_external_load_balancer_a_guest_cannot_ask_for_a_kind_of_address_that_is_not_possible() {
+    let attached = json!([{ "network": 10, "ip": "10.0.0.7" }]);
+    for (network, private_net, is_public, asked, by_private) in [
+        (None, json!([]), true, "true", false),
+        (Some(NETWORK), json!([]), true, "true", false),
+        (Some(NETWORK), attached, false, "false", true),
+    ] {
+        let mut cluster = Cluster::new();
+        let mut before = external(&[(EXTERNAL, "")]);
+        before.targets.clear();
+        before.private_net = serde_json::from_value(private_net).unwrap();
+        before.public_net.enabled = is_public;
+        cluster.world.network = network;
+        cluster.world.state.balancers = vec![before];
+        let asked = format!("external=7 use-private-ip={asked}");
+        cluster.add("shop.guest", 3, &[81], &asked);
+        cluster.add("a", 2, &[80], &format!("external=7 use-private-ip={by_private}"));
+        cluster.converge();
+        let ways = by_private_ip(cluster.named("edge-lb"));
+        assert_eq!(ways, [by_private; 3], "{asked}");
+        cluster.world.nodes.push(node(4));
+        cluster.converge();
+        let ways = by_private_ip(cluster.named("edge-lb"));
+        assert_eq!(ways, [by_private; 4], "{asked}");
+    }
 }
 
 /// The guest stays, because a port that it asks for elsewhere has another owner. Its permission has ended meanwhile.

@@ -9,7 +9,7 @@ use super::{Topic, Verdict, nodes};
 use crate::random::Random;
 use ccm::controllers::Report;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
-use ccm::hetzner::load_balancers::{EXTERNAL, SERVICE_UID};
+use ccm::hetzner::load_balancers::{EXTERNAL, GROUP, SERVICE_UID};
 use sandbox::exchange::Request;
 use sandbox::hetzner::{Health, Machine};
 use sandbox::{Half, Sandbox};
@@ -35,8 +35,9 @@ const FOREIGN: &str = "foreign";
 const REMOVALS_AT_MOST: usize = 6;
 const REMOVALS_KEPT: Duration = Duration::from_secs(3600);
 
-/// How long the rest of a plan may still be executed.
-const PLAN_AGE: Duration = Duration::from_secs(30);
+/// How long the rest of a plan may still be executed. A change that is refused for a moment is sent up to ten times, and
+/// reads that get no answer can lie between.
+const PLAN_AGE: Duration = Duration::from_secs(60);
 
 /// A node that departs and comes back many times.
 const RESTLESS: &str = "n-0";
@@ -63,6 +64,8 @@ struct History {
     departed: BTreeMap<String, Instant>,
     /// Since when each server's node has the taint of the autoscaler.
     tainted: BTreeMap<u64, Instant>,
+    /// When the cache of the API server was last seen to be frozen, so that a list of nodes could be old.
+    frozen: Option<Instant>,
     /// When something was written to each load balancer.
     written: BTreeMap<u64, Vec<Instant>>,
     /// How many targets were removed because their nodes depart.
@@ -182,13 +185,19 @@ impl Targets {
     fn violation_by_addition(&self, sandbox: &Sandbox, id: u64, servers: &[u64]) -> Option<String> {
         let all = sandbox.cloud().load_balancers(sandbox.project());
         let there = all.iter().find(|one| one["id"] == id).map(targets).unwrap_or_default();
+        self.note_frozen_cache(sandbox);
         let history = self.history.lock().unwrap();
         let is_alone =
             there.is_empty() && servers.iter().all(|id| history.tainted.contains_key(id));
         let now = sandbox::time::now();
+        // The taint can be missing in a list of nodes from the frozen cache.
+        let is_recent = |at: Instant| now.saturating_duration_since(at) <= PLAN_AGE;
+        if history.frozen.is_some_and(is_recent) {
+            return None;
+        }
         let is_begun = |since: &Instant| {
             let mut written = history.written.get(&id).into_iter().flatten();
-            written.any(|at| at < since && now.saturating_duration_since(*at) <= PLAN_AGE)
+            written.any(|at| at < since && is_recent(*at))
         };
         let is_wrong =
             |id: &&u64| history.tainted.get(id).is_some_and(|since| !is_alone && !is_begun(since));
@@ -196,8 +205,16 @@ impl Targets {
         Some(format!("the autoscaler is about to delete the node of server {wrong}"))
     }
 
+    /// Notes when the cache of the API server was frozen last.
+    fn note_frozen_cache(&self, sandbox: &Sandbox) {
+        if sandbox.cluster().is_cache_frozen() {
+            self.history.lock().unwrap().frozen = Some(sandbox::time::now());
+        }
+    }
+
     /// Notes which nodes depart now.
     fn note(&self, sandbox: &Sandbox) {
+        self.note_frozen_cache(sandbox);
         let now = sandbox::time::now();
         let nodes = sandbox.cluster().list("nodes", None);
         let History { departed, tainted, .. } = &mut *self.history.lock().unwrap();
@@ -265,11 +282,14 @@ impl View {
 pub(super) fn users(sandbox: &Sandbox, balancer: &Value) -> Vec<Value> {
     let mut all = services(sandbox);
     all.retain(|service| is_on(service, balancer));
-    all.sort_by_key(|service| {
-        let meta = &service["metadata"];
-        (meta["creationTimestamp"].to_string(), meta["uid"].to_string())
-    });
+    all.sort_by_key(age);
     all
+}
+
+/// The order in which Services decide: by their age, and by their UIDs when they are equally old.
+fn age(service: &Value) -> (String, String) {
+    let meta = &service["metadata"];
+    (meta["creationTimestamp"].to_string(), meta["uid"].to_string())
 }
 
 /// Whether another owner made the load balancer.
@@ -277,9 +297,25 @@ fn is_external(balancer: &Value) -> bool {
     !balancer["labels"][EXTERNAL].is_null()
 }
 
+/// Returns the Services that decide about targets which depart, the oldest first. In a group these are all Services that
+/// ask for it, also one that has no port on the load balancer yet.
+fn deciders(sandbox: &Sandbox, balancer: &Value) -> Vec<Value> {
+    let Some(group) = balancer["labels"][GROUP].as_str() else {
+        return users(sandbox, balancer);
+    };
+    let mut all = services(sandbox);
+    let share = format!("{PREFIX}share");
+    all.retain(|service| {
+        let asks = service["metadata"]["annotations"][&share].as_str();
+        asks.is_some_and(|name| group == format!("default.{name}"))
+    });
+    all.sort_by_key(age);
+    all
+}
+
 /// Returns how long a departing node stays a target of the load balancer. `None` means that it stays a target.
 pub(super) fn delay(sandbox: &Sandbox, balancer: &Value) -> Option<Duration> {
-    let delays = users(sandbox, balancer).into_iter().map(|service| delay_of(&service));
+    let delays = deciders(sandbox, balancer).into_iter().map(|service| delay_of(&service));
     if is_external(balancer) {
         delays.collect::<Option<Vec<Duration>>>()?.into_iter().max()
     } else {

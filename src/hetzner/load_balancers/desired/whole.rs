@@ -15,10 +15,11 @@ use crate::hetzner::load_balancers::model::balancer::{
 use crate::hetzner::load_balancers::ownership::context::{PlanContext, default_source};
 use crate::hetzner::load_balancers::ownership::defaults::{STAYS, ServiceDefaults, allowed_labels};
 use crate::hetzner::load_balancers::ownership::judge::owned;
+use crate::provider::order;
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
-    AddressKind, InstanceId, LoadBalancerDefaults, NamespaceAnnotations, OfferedNode, ProviderId,
-    Reason, Service, ServiceName, Source, Sourced, TrafficPolicy,
+    AddressKind, InstanceId, LoadBalancerDefaults, NamespaceAnnotations, NetworkDefaults,
+    OfferedNode, ProviderId, Reason, Service, ServiceName, Source, Sourced, TrafficPolicy,
 };
 use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
@@ -196,21 +197,33 @@ impl Desired {
     }
 }
 
-/// Returns the present value of a switch, which stays while the default of the Namespace is not known.
-fn present_switch(context: &PlanContext, annotation: &Annotation) -> bool {
-    let mut there = owned(context.balancers, context.service, context.cluster);
-    let balancer = there.next().map(|labelled| labelled.balancer);
-    if annotation.name == a::USE_PRIVATE_IP.name {
-        return balancer.is_some_and(|balancer| {
-            let is_private = balancer.single_targets().any(|(_, by_private)| by_private);
-            is_private || !balancer.public_net.enabled
-        });
+/// Returns the value of a switch that no Service sets: the default, or `false`. While the default of the Namespace is not
+/// known, it is the present value.
+fn default_switch(
+    context: &PlanContext,
+    defaults: &ServiceDefaults,
+    annotation: &Annotation,
+    field: fn(&NetworkDefaults) -> &Option<Sourced<bool>>,
+) -> Sourced<bool> {
+    if !defaults.is_unknown(annotation) {
+        let off = || Sourced::new(false, default_source(annotation));
+        return field(&defaults.values.network).clone().unwrap_or_else(off);
     }
+    let mut own = owned(context.balancers, context.service, context.cluster);
+    let there = context.group.balancer().or_else(|| own.next());
+    let balancer = there.map(|labelled| labelled.balancer);
     let private = balancer.into_iter().flat_map(|balancer| &balancer.private_net);
     let private: Vec<IpAddr> = private.filter_map(|net| net.ip.map(IpAddr::V4)).collect();
-    let is_ipv6 = annotation.name == a::IPV6_DISABLED.name;
     let mut shown = context.service.addresses.iter().filter_map(|text| text.parse().ok());
-    !shown.any(|ip: IpAddr| if is_ipv6 { ip.is_ipv6() } else { private.contains(&ip) })
+    let present = match annotation.name {
+        name if name == a::USE_PRIVATE_IP.name => balancer.is_some_and(|balancer| {
+            let is_private = balancer.single_targets().any(|(_, by_private)| by_private);
+            is_private || !balancer.public_net.enabled
+        }),
+        name if name == a::IPV6_DISABLED.name => !shown.any(|ip: IpAddr| ip.is_ipv6()),
+        _ => !shown.any(|ip| private.contains(&ip)),
+    };
+    Sourced::new(present, STAYS)
 }
 
 /// Computes the desired state of the load balancer of a Service. `parser` collects the mistakes in the annotations.
@@ -218,21 +231,15 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
     let group = &context.group;
     report_ignored_fields(parser, context.service);
     let whole = (!group.is_external()).then(|| whole(parser, context));
-    let mut switch = |annotation, default: &Option<Sourced<bool>>| {
-        let set = parser.read(annotation, None, v::boolean).or_else(|| default.clone());
-        set.unwrap_or_else(|| {
-            if context.is_unknown(annotation) {
-                Sourced::new(present_switch(context, annotation), STAYS)
-            } else {
-                Sourced::new(false, default_source(annotation))
-            }
-        })
+    let (own, of_whole) = (&context.own_defaults, &context.defaults);
+    let mut switch = |annotation, defaults, field| {
+        let set = parser.read(annotation, None, v::boolean);
+        set.unwrap_or_else(|| default_switch(context, defaults, annotation, field))
     };
-    let of_whole = &context.defaults.values.network;
-    let own_way = switch(&a::USE_PRIVATE_IP, &of_whole.use_private_ip);
-    let own = &context.own_defaults.values.network;
-    let without_ipv6 = switch(&a::IPV6_DISABLED, &own.disable_ipv6);
-    let without_private = switch(&a::DISABLE_PRIVATE_INGRESS, &own.disable_private_ingress);
+    let own_way = switch(&a::USE_PRIVATE_IP, of_whole, |network| &network.use_private_ip);
+    let without_ipv6 = switch(&a::IPV6_DISABLED, own, |network| &network.disable_ipv6);
+    let without_private =
+        switch(&a::DISABLE_PRIVATE_INGRESS, own, |network| &network.disable_private_ingress);
     let hostname = parser.read(&a::HOSTNAME, None, v::hostname);
     let mut certificates = certificates(parser, context);
     upload(parser, context, &mut certificates);
@@ -408,35 +415,59 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: 
 }
 
 /// Returns whether new targets are reached by their private IPs. On an external load balancer (one that somebody else
-/// made), the oldest Service that has a port there decides for all Services. In all other cases the result is `own`,
-/// the value of the Service for which the plan is made.
+/// made), the oldest Service that has a port there decides for all Services. A Service that asks for addresses which the
+/// load balancer can't reach is passed over. Otherwise it could prevent that nodes become targets for the other
+/// Services. On all other load balancers, the result is `own`, the value of the Service for which the plan is made.
 fn way_to_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,
     own: Sourced<bool>,
 ) -> Sourced<bool> {
-    let group = &context.group;
-    let first = group.balancer().and_then(|balancer| group.served_on(balancer).into_iter().next());
-    let Some(first) = first.filter(|first| first.uid != context.service.uid) else {
+    let Some(balancer) = context.group.balancer() else {
         return own;
     };
-    let set = value_of(first, &a::USE_PRIVATE_IP).and_then(|text| v::boolean(text).ok());
-    let default = context.defaults_for(first).values.network.use_private_ip.clone();
-    let default =
-        default.unwrap_or_else(|| Sourced::new(false, default_source(&a::USE_PRIVATE_IP)));
     let key = a::USE_PRIVATE_IP.key();
-    let of_first = |value| {
-        let source = format!("{key} of Service {}", first.full_name());
-        Sourced::new(value, Source::Annotation(source))
+    let asked = |service: &Service| {
+        let set = value_of(service, &a::USE_PRIVATE_IP).and_then(|text| v::boolean(text).ok());
+        let source = || Source::Annotation(format!("{key} of Service {}", service.full_name()));
+        let defaults = context.defaults_for(service);
+        let default = || {
+            default_switch(context, &defaults, &a::USE_PRIVATE_IP, |network| {
+                &network.use_private_ip
+            })
+        };
+        set.map_or_else(default, |value| Sourced::new(value, source()))
     };
-    let decided = set.map_or(default, of_first);
+    let is_possible = |by_private: bool| {
+        let network = context.project.network;
+        let is_attached = network.is_some_and(|network| balancer.attached(network).is_some());
+        if by_private { is_attached } else { balancer.public_net.enabled }
+    };
+    let this = context.service;
+    let mut deciders = context.group.served_on(balancer);
+    deciders.retain(|service| is_possible(asked(service).value));
+    let Some(first) = deciders.first().filter(|first| first.uid != this.uid) else {
+        return own;
+    };
+    let decided = asked(first);
     if own.value != decided.value && parser.has(&a::USE_PRIVATE_IP, None) {
-        let why = format!(
-            "annotation {key} has no effect: {} decides how new targets are reached: set it there, too, or remove it \
-             here",
-            first_to_decide(first)
+        let why = if is_possible(own.value) {
+            format!(
+                "{} decides how new targets are reached: set it there, too, or remove it here",
+                first_to_decide(first)
+            )
+        } else {
+            let lacks = if own.value {
+                "is not attached to the private Network"
+            } else {
+                "has no public interface"
+            };
+            format!("load balancer {} {lacks}: remove the annotation", balancer.shown())
+        };
+        parser.warning(
+            Reason::AnnotationWithoutEffect,
+            format!("annotation {key} has no effect: {why}"),
         );
-        parser.warning(Reason::AnnotationWithoutEffect, why);
     }
     decided
 }
@@ -648,7 +679,7 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
         }
     }
     let mut nodes: Vec<(NodeMachine, String)> = machines.into_iter().collect();
-    nodes.sort_by(|left, right| left.1.cmp(&right.1));
+    order::sort_by(&mut nodes, |left, right| left.1.cmp(&right.1));
     Targets {
         nodes,
         departing_delay: None,

@@ -8,6 +8,7 @@
 //! | exchange | with `prefer-nodes-with-pods`, nodes with ready pods that the limit leaves out | such a node takes the place of a target that has run no pods for a minute |
 
 use crate::hetzner::load_balancers::model::balancer::TargetId;
+use crate::provider::order;
 use crate::provider::{Departure, LeftOutNode, LeftOutState, PodsOnNode, WhyKept};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,7 +96,7 @@ pub(crate) fn choose(mut candidates: Vec<TargetCandidate>, rules: &ChoiceRules) 
     let (departed, states) = departing(&candidates, rules, &leaving);
     left_out.extend(states);
     candidates.retain(|node| !departed.contains(&node.target));
-    candidates.sort_by_key(|node| {
+    order::sort_by_key(&mut candidates, |node| {
         let is_new = !node.is_present;
         (is_new, is_new && is_departing(node), is_new && node.pods.ready == 0)
     });
@@ -137,7 +138,7 @@ fn departing(
     let at_most = candidates.len().min(rules.room) / 2;
     let mut all: Vec<(Duration, &TargetCandidate)> =
         candidates.iter().filter_map(|node| Some((node.departure.departed?, node))).collect();
-    all.sort_by_key(|(since, node)| (node.is_present, Reverse(*since), &node.name));
+    order::sort_by_key(&mut all, |(since, node)| (node.is_present, Reverse(*since), &node.name));
     for (since, node) in all {
         let waits = delay.checked_sub(since).filter(|left| node.is_present && !left.is_zero());
         let kept = || (rules.why_kept)(node, leaving, CanWait::Yes).filter(|_| node.is_present);
@@ -229,7 +230,7 @@ impl Exchange<'_> {
         let is_empty = |node: &TargetCandidate| node.is_present && node.pods.serving == 0;
         let all = self.chosen.iter().enumerate().filter(|(_, node)| is_empty(node));
         let mut places: Vec<usize> = all.map(|(place, _)| place).collect();
-        places.sort_by_key(|place| {
+        order::sort_by_key(&mut places, |place| {
             let node = &self.chosen[*place];
             (!(self.is_departing)(node), node.pods.recent != 0, Reverse(*place))
         });

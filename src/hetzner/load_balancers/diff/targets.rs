@@ -15,6 +15,7 @@ use crate::hetzner::load_balancers::ownership::context::PlanContext;
 use crate::hetzner::load_balancers::ownership::defaults::STAYS;
 use crate::hetzner::load_balancers::ownership::group::Owner;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
+use crate::provider::order;
 use crate::provider::variables::{ROBOT_PASSWORD, ROBOT_USER};
 use crate::provider::{
     Departure, Description, EXCHANGES_AT_MOST, EXCHANGES_OF_BALANCER, InstanceId, LeftOutState,
@@ -70,7 +71,7 @@ fn targets_of_nodes(
     };
     let is_before = |target| balancer.is_some_and(|balancer| group.is_before(balancer, target));
     let all = balancer.into_iter().flat_map(|labelled| labelled.balancer.single_targets());
-    all.filter(|(target, _)| is_node(target) && !is_before(*target)).collect()
+    order::map(all.filter(|(target, _)| is_node(target) && !is_before(*target)))
 }
 
 /// Whether each existing target keeps the kind of address by which it is reached now, because it is not known which
@@ -447,7 +448,16 @@ impl Diff<'_, '_> {
             target,
             name,
         };
-        wanted.into_iter().map(candidate).collect()
+        // A departing node whose server is missing in the list would be left out. It is no candidate, so that it does not
+        // count towards the half of the targets that can be left out. Otherwise a node that does exist would stay a
+        // target because of it.
+        let reach = reach_of(self.context.nodes);
+        let has_delay = self.desired.targets.departing_delay.is_some();
+        let is_gone = |node: &TargetCandidate| {
+            let is_missing = matches!(reach.get(&node.target), Some(Reach::Missing { .. }));
+            is_missing && has_delay && !node.is_present && node.departure.departed.is_some()
+        };
+        wanted.into_iter().map(candidate).filter(|node| !is_gone(node)).collect()
     }
 
     /// Returns the Services whose pods decide which nodes become targets, as a mask (each bit stands for a Service, see

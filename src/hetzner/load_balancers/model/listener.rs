@@ -1,6 +1,7 @@
 //! A port of a load balancer, which the API calls a service. One table describes the fields of a port. The code that
 //! reads, compares, displays and writes ports uses this table.
 
+use crate::provider::order;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -142,7 +143,9 @@ impl PortField {
             Value::String(text) => text.clone(),
             Value::Array(items) => {
                 let mut items: Vec<&Value> = items.iter().collect();
-                items.sort_by_key(|item| (item.as_u64(), item.as_str()));
+                order::sort_by(&mut items, |one, other| {
+                    (one.as_u64(), one.as_str()).cmp(&(other.as_u64(), other.as_str()))
+                });
                 let shown =
                     |item: &&Value| item.as_str().map_or_else(|| item.to_string(), str::to_owned);
                 items.iter().map(shown).collect::<Vec<_>>().join(", ")

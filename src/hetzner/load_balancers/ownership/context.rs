@@ -107,12 +107,8 @@ impl PlanContext<'_> {
 
     /// Returns why the default of this annotation is unknown, or `None` when it is known.
     pub(crate) fn unknown(&self, annotation: &Annotation) -> Option<&str> {
-        match annotation.scope {
-            AnnotationScope::Whole => self.defaults.unknown(annotation),
-            AnnotationScope::Service | AnnotationScope::Port => {
-                self.own_defaults.unknown(annotation)
-            }
-        }
+        let is_whole = annotation.scope == AnnotationScope::Whole;
+        (if is_whole { &self.defaults } else { &self.own_defaults }).unknown(annotation)
     }
 
     pub(crate) fn is_unknown(&self, annotation: &Annotation) -> bool {

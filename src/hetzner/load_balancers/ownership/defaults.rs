@@ -49,7 +49,7 @@ pub(crate) fn allowed_labels(text: &str) -> Result<AllowedLabels, String> {
 struct DefaultsReader<'a> {
     namespace: &'a str,
     annotations: &'a NamespaceAnnotations,
-    wrong: BTreeMap<&'static str, String>,
+    wrong: &'a mut BTreeMap<&'static str, String>,
 }
 
 impl DefaultsReader<'_> {
@@ -102,18 +102,14 @@ impl ServiceDefaults {
     ) -> ServiceDefaults {
         let (values, wrong) = (Arc::clone(settings), BTreeMap::new());
         let mut defaults = ServiceDefaults { values, labels: None, largest_type: None, wrong };
-        if *annotations != NamespaceAnnotations::default() {
-            let wrong = BTreeMap::new();
-            defaults.read(DefaultsReader { namespace, annotations, wrong });
+        if *annotations == NamespaceAnnotations::default() {
+            return defaults;
         }
-        defaults
-    }
-
-    fn read(&mut self, mut of: DefaultsReader) {
-        let values = Arc::make_mut(&mut self.values);
+        let mut of = DefaultsReader { namespace, annotations, wrong: &mut defaults.wrong };
+        let values = Arc::make_mut(&mut defaults.values);
         let network = &mut values.network;
         of.read(&a::TYPE, &mut values.kind, v::any);
-        of.read(&a::TYPE_MAX, &mut self.largest_type, v::any);
+        of.read(&a::TYPE_MAX, &mut defaults.largest_type, v::any);
         of.read(&a::LOCATION, &mut values.location, v::any);
         of.read(&a::NETWORK_ZONE, &mut values.network_zone, v::any);
         of.read(&a::ALGORITHM_TYPE, &mut values.algorithm, v::algorithm);
@@ -124,14 +120,14 @@ impl ServiceDefaults {
         of.read(&a::IPV6_DISABLED, &mut network.disable_ipv6, v::boolean);
         of.read(&a::DEPARTING_DELAY, &mut values.departing_delay, v::departing_delay);
         of.read(&a::PREFER_NODES_WITH_PODS, &mut values.prefer_nodes_with_pods, v::boolean);
-        of.read(&a::LABELS, &mut self.labels, allowed_labels);
+        of.read(&a::LABELS, &mut defaults.labels, allowed_labels);
         of.read(&a::USES_PROXYPROTOCOL, &mut values.uses_proxyprotocol, v::boolean);
         let check = &mut values.health_check;
         of.read(&a::HEALTH_CHECK, &mut check.kind, v::health_check);
         of.read(&a::HEALTH_CHECK_INTERVAL, &mut check.interval_s, v::seconds);
         of.read(&a::HEALTH_CHECK_TIMEOUT, &mut check.timeout_s, v::seconds);
         of.read(&a::HEALTH_CHECK_RETRIES, &mut check.retries, v::count);
-        self.wrong = of.wrong;
+        defaults
     }
 
     /// Returns why the default of this annotation is unknown, or `None` when it is known.

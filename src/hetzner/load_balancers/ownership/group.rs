@@ -33,6 +33,7 @@ use crate::hetzner::load_balancers::annotations::parser::{
 };
 use crate::hetzner::load_balancers::model::balancer::TargetId;
 use crate::hetzner::load_balancers::model::listener::Listener;
+use crate::provider::order;
 use crate::provider::{BalancerUse, Cluster, PortOwner, Reason, Service};
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
@@ -337,7 +338,9 @@ impl<'a> Group<'a> {
         let members = &mut self.members;
         members.retain(|service| service.uid != *uid && !is_released(service));
         members.push(self.service);
-        members.sort_by_key(|service| (service.created.is_none(), service.created, &service.uid));
+        order::sort_by_key(members, |service| {
+            (service.created.is_none(), service.created, &service.uid)
+        });
         let is_alone = members.len() == 1
             && !stays_on.is_some_and(|balancer| is_used_by_others(balancer, uid, cluster));
         if let GroupUse::Shared(share) = self.of {
@@ -474,7 +477,9 @@ impl<'a> Group<'a> {
         let leaving = balancer.ownership.ports.values().filter(|uid| !self.has_member(uid));
         let leaving = leaving.filter_map(|uid| self.cluster.groups.of_uid(uid));
         let mut all: Vec<&Service> = members.chain(leaving).collect();
-        all.sort_by_key(|service| (service.created.is_none(), service.created, &service.uid));
+        order::sort_by_key(&mut all, |service| {
+            (service.created.is_none(), service.created, &service.uid)
+        });
         all.dedup_by_key(|service| &service.uid);
         all
     }
@@ -715,7 +720,7 @@ impl<'a> Group<'a> {
         unwanted: &BTreeSet<u16>,
     ) -> BTreeMap<u16, String> {
         let own = ports.iter().map(|number| (*number, self.service.uid.clone()));
-        let mut labels: BTreeMap<u16, String> = own.collect();
+        let mut labels = order::map(own);
         for (balancer, port) in ports_of(balancer) {
             let is_ours = matches!(self.owner(balancer, port), Owner::This | Owner::Member);
             let number = port.listen_port;
