@@ -84,7 +84,8 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
     for without_effect in &namespaces.without_effect {
         Printer::notice(format_args!("{}", NamespaceDefaults::no_effect(without_effect)));
     }
-    let (snapshot, cluster) = snapshot(&mut started, &all, namespaces).map_err(Printer::failure)?;
+    let made = snapshot(&mut started, &all, Arc::new(namespaces));
+    let (snapshot, cluster) = made.map_err(Printer::failure)?;
     all.retain_mut(|checked| {
         let found =
             checked.service.as_ref().map(|service| service::check(service, &*snapshot, &cluster));
@@ -119,7 +120,7 @@ fn lines(checked: &CheckedService) -> Vec<String> {
 fn snapshot(
     started: &mut Started,
     all: &[CheckedService],
-    namespaces: NamespaceDefaults,
+    namespaces: Arc<NamespaceDefaults>,
 ) -> Result<(Arc<dyn Snapshot>, Cluster), String> {
     let settings = &mut started.settings;
     let manifests = all.iter().filter_map(|checked| checked.service.as_ref());
@@ -132,7 +133,6 @@ fn snapshot(
     let gate = wire::gate(Command::Lint, settings);
     let hetzner = wire::provider(settings, gate, Urgency::Asked, None)?;
     let groups = service::groups(&hetzner, &namespaces, manifests);
-    let namespaces = Arc::new(namespaces);
     let cluster = Cluster { groups, namespaces, ..Cluster::default() };
     let snapshot = hetzner.for_manifests(&services.iter().collect::<Vec<_>>(), reads);
     Ok((snapshot.map_err(|error| error.to_string())?, cluster))

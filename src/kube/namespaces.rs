@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-/// The largest size of the annotations of all Namespaces together that is read, in bytes. Annotations that are no
-/// defaults do not count.
+/// The largest size of the annotations of all Namespaces together that is read, in bytes. Annotations that this
+/// program does not know do not count.
 const BYTES_AT_MOST: usize = 1 << 20;
 
 /// How many annotations without effect are kept, so that they can be reported.

@@ -15,8 +15,8 @@ use crate::controllers::share::Payer;
 use crate::kube::{AnyService, KubeService, ObjectReference};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
-    Balancer, BalancerUse, Cluster, ErrorKind, Finding, KeptObject, NamespaceDefaults, Orphan,
-    Reason, Service, ServiceInput, Snapshot, Urgency, clock,
+    Balancer, BalancerUse, Cluster, ErrorKind, Finding, KeptObject, Orphan, Reason, Service,
+    ServiceInput, Snapshot, Urgency, clock,
 };
 use crate::text;
 use std::collections::HashSet;
@@ -275,9 +275,8 @@ fn make_certain(
     }
     let mut cluster = observe::known_cluster(apis, &all.value, &nodes.value)?;
     name.clone_into(&mut cluster.name);
-    let none = NamespaceDefaults::default();
-    cluster.groups =
-        observe::groups(&*apis.provider, &none, services.iter().map(|service| &**service));
+    let members = services.iter().map(|service| &**service);
+    cluster.groups = observe::groups(&*apis.provider, &cluster.namespaces, members);
     let plan = |service: &&Service| {
         snapshot.value.plan(ServiceInput { service, nodes: &[], cluster: &cluster })
     };

@@ -324,8 +324,13 @@ impl ServiceSync<'_> {
         };
         let mut observed = self.state.observe(apis, services, &seen, reads)?;
         let mut plans = plan::plan(&observed, self.for_people);
-        let has_none = |plan: &ServicePlan| plan.want == Want::Ensure && plan.cloud.found.is_none();
-        if plans.iter().any(has_none) {
+        let may_create = |plan: &ServicePlan| {
+            let (cloud, outcome) = (&plan.cloud, &plan.cloud.outcome);
+            let creates = outcome.changes().iter().any(|change| change.new_name().is_some());
+            let is_open = cloud.found.is_none() || outcome.obstacle().is_some();
+            plan.want == Want::Ensure && (is_open || creates)
+        };
+        if plans.iter().any(may_create) {
             // A load balancer is created from defaults that were just read, because some can't be changed later.
             seen.namespaces = apis.namespaces(clock::since(begun));
             if seen.namespaces != observed.cluster.namespaces {

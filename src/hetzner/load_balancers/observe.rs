@@ -58,8 +58,7 @@ pub(in crate::hetzner) fn observe(
         let is_good = |age: Duration, types: &[BalancerType]| {
             // An empty name means that the Service does not ask for a particular type of load balancer. Any list of
             // types is then good enough for this Service.
-            let has =
-                |name: &String| name.is_empty() || types.iter().any(|kind| kind.name == *name);
+            let has = |name: &String| name.is_empty() || types.iter().any(|it| it.name == *name);
             age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
         };
         let are_named = wanted.iter().any(|name| !name.is_empty());
@@ -182,10 +181,8 @@ fn wanted_type(project: &Project, service: &Service) -> Option<String> {
 /// empty name stands for any type.
 fn wanted_types(project: &Project, service: &Service) -> impl Iterator<Item = String> {
     let wanted = wanted_type(project, service).filter(|wanted| *wanted != AUTO).unwrap_or_default();
-    let limits = [
-        project.defaults.permitted.largest_type.clone(),
-        ServiceDefaults::of(&project.defaults, service).largest_type,
-    ];
+    let defaults = ServiceDefaults::of(&project.defaults, service);
+    let limits = [defaults.values.permitted.largest_type.clone(), defaults.largest_type];
     let limits = limits.into_iter().flatten().map(|limit| limit.value);
     let own = value_of(service, &annotations::TYPE_MAX).map(str::to_owned);
     [wanted].into_iter().chain(own).chain(limits)

@@ -96,8 +96,8 @@ impl Diff<'_, '_> {
         let mut there: Vec<&str> = self.kind.prices.iter().map(|price| &*price.location).collect();
         there.sort_unstable();
         let is_there = |location: &str| there.is_empty() || there.contains(&location);
-        let place = wanted_place(self.context, self.desired, of_addresses, &is_there);
-        let CreationPlace { location, zone } = place;
+        let CreationPlace { location, zone } =
+            wanted_place(self.context, self.desired, of_addresses, &is_there);
         match &location {
             _ if self.context.observed.is_for_manifests && self.desired.is_place_auto() => {
                 Some(CreationPlace::default())
