@@ -84,14 +84,20 @@ pub struct Apis {
     pub identity: Arc<ClusterIdentity>,
     /// How many nodes are written at the same time at most. This is the setting `--concurrent-node-syncs`.
     pub concurrent_nodes: usize,
-    services: Cached<kube::ServiceList>,
-    any_services: Cached<Vec<Arc<kube::AnyService>>>,
+    services: ServiceLists,
     secrets: Secrets,
-    namespaces: Cached<provider::NamespaceDefaults>,
     cloud: CloudLists,
     /// The greatest allowed age of the list of dedicated servers. This is the setting `ROBOT_CACHE_TIMEOUT`.
     pub dedicated_max_age: Duration,
     dedicated: DedicatedList,
+}
+
+/// The last lists of Services, and of the Namespaces with defaults for them.
+#[derive(Default)]
+struct ServiceLists {
+    managed: Cached<kube::ServiceList>,
+    any: Cached<Vec<Arc<kube::AnyService>>>,
+    namespaces: Cached<provider::NamespaceDefaults>,
 }
 
 /// The last answer of the cloud's API to each kind of call.
@@ -127,10 +133,8 @@ impl Apis {
             recorder: Recorder::default(),
             identity: Arc::default(),
             concurrent_nodes: 1,
-            services: Cached::default(),
-            any_services: Cached::default(),
+            services: ServiceLists::default(),
             secrets: Secrets::default(),
-            namespaces: Cached::default(),
             cloud: CloudLists::default(),
             dedicated_max_age: DEDICATED_MAX_AGE,
             dedicated: DedicatedList::default(),
@@ -154,9 +158,9 @@ impl Apis {
         max_age: Duration,
         from: ReadFrom,
     ) -> Result<View<Vec<Arc<kube::KubeService>>>, CacheError> {
-        let known = self.services.last().map(|view| view.value).unwrap_or_default();
+        let known = self.services.managed.last().map(|view| view.value).unwrap_or_default();
         let fetch = || self.kube.load_balancer_services(from, &known);
-        let view = self.services.get(max_age, fetch).map_err(CacheError::Kube)?;
+        let view = self.services.managed.get(max_age, fetch).map_err(CacheError::Kube)?;
         Ok(view.map(|services| Arc::clone(&services.items)))
     }
 
@@ -165,7 +169,8 @@ impl Apis {
         &self,
         max_age: Duration,
     ) -> Result<View<Vec<Arc<kube::AnyService>>>, CacheError> {
-        self.any_services
+        self.services
+            .any
             .get(max_age, || {
                 let all = self.kube.any_services()?;
                 let uids = all.iter().map(|service| service.metadata.uid.as_str());
@@ -185,9 +190,9 @@ impl Apis {
             let most = view.value.unread.as_ref().map_or(max_age, |_| max_age.min(UNREAD_KEPT));
             view.age() <= most
         };
-        let before = self.namespaces.last().map(|view| view.value).unwrap_or_default();
+        let before = self.services.namespaces.last().map(|view| view.value).unwrap_or_default();
         let read = || Ok::<_, std::convert::Infallible>(self.kube.namespace_defaults());
-        let Ok(view) = self.namespaces.get_if(is_fresh, read);
+        let Ok(view) = self.services.namespaces.get_if(is_fresh, read);
         let without_effect = view.value.without_effect.iter();
         for new in without_effect.filter(|new| !before.without_effect.contains(new)) {
             log::warn!("{}", provider::NamespaceDefaults::no_effect(new));

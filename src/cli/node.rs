@@ -659,8 +659,9 @@ fn cancelled(server: &ServerMatch) -> Option<String> {
         return None;
     };
     let text = format!(
-        "the node's dedicated server is cancelled{}: when its contract has ended, Robot does not list it any more, and \
-         ccm deletes its node; move its pods in time, or revoke the cancellation in Robot",
+        "the contract of the node's dedicated server is cancelled{}. When it has ended, Robot does not list the server \
+         any more, and ccm deletes the node. Move the node's pods to other nodes before, or revoke the cancellation in \
+         Robot",
         paid_until(server)
     );
     server.is_cancelled.then(|| paragraph("  ! ", 4, &text))

@@ -33,8 +33,7 @@ pub fn is_uninitialized(node: &KubeNode) -> bool {
 }
 
 /// What to do when no server has the name of a node, and when several servers have it.
-const NAME_A_SERVER: &str =
-    "rename its server to the node's name, or set a token of the project that has the server";
+const NAME_A_SERVER: &str = "rename the server of this node to the node's name, or set a token of the project that has the server";
 const NAME_ONE_SERVER: &str =
     "give this name only to the server of this node; hcloud server list shows the servers";
 
@@ -253,7 +252,11 @@ impl<'a> MatchIndex<'a> {
             ([], Some(error)) => MatchOutcome::Unclear(error),
             ([], None) => self.by_address(node),
             _ => {
-                let message = format!("several servers are named {:?}", node.name());
+                let message = format!(
+                    "several servers are named {:?}, so it is not known on which of them the node \
+                                       runs",
+                    node.name()
+                );
                 let finding = Finding::warning(Reason::InstanceLookupFailed, message);
                 MatchOutcome::Unmatched(finding.with_fix(NAME_ONE_SERVER))
             }
@@ -292,12 +295,12 @@ impl<'a> MatchIndex<'a> {
             return Some(not_one(node, named));
         };
         let (reason, why, fix) = if let Some(other) = self.claims.other(server.id, node) {
-            let why = format!("the provider ID of node {:?} names it, too", other.name());
+            let why = format!("the provider ID of node {:?} names this server, too", other.name());
             let fix = "delete the node that does not run on the server".to_owned();
             (Reason::ServerClaimedTwice, why, fix)
         } else if address.is_none() {
             let why =
-                "the node reports no address of it, so the server may belong to another cluster"
+                "the node reports no address of this server, so the server may belong to another cluster"
                     .to_owned();
             let addresses = self.addresses_shown(server);
             let fix = format!(
@@ -315,8 +318,8 @@ impl<'a> MatchIndex<'a> {
         };
         let (name, id) = (&server.name, server.id);
         let message = format!(
-            "server {name} ({id}) has the node's name, but {why}: the node does not become a target of load balancers, \
-             and stays one where it is one"
+            "server {name} ({id}) has the node's name, but {why}. So the node does not become a target of load \
+             balancers. Where it is a target already, it stays one"
         );
         Some(Finding::warning(reason, message).with_fix(fix))
     }
@@ -405,12 +408,12 @@ impl<'a> MatchIndex<'a> {
         let message = if rival.is_keeper {
             format!(
                 "server {name} ({id}) belongs to node {other:?}, and the provider ID or the name of this node names \
-                 the same server, so ccm sets nothing on this node; delete the node that does not run on the server"
+                 the same server, so ccm sets nothing on this node. Delete the node that does not run on the server"
             )
         } else {
             format!(
                 "several new nodes, node {other:?} among them, name server {name} ({id}) in their provider IDs, and \
-                 none of them has the server's name, so ccm initialises none of them; delete the nodes that do not run \
+                 none of them has the server's name, so ccm initialises none of them. Delete the nodes that do not run \
                  on the server"
             )
         };
@@ -452,8 +455,9 @@ impl<'a> MatchIndex<'a> {
                 Some(rival) => {
                     let (node, name, id) = (node.name(), &instance.name, instance.id);
                     let message = format!(
-                        "no server is named {node:?}; server {name} ({id}) has its address {ip}, but also an address \
-                         of node {rival:?}; rename the server to the name of the node that runs on it"
+                        "no server is named {node:?}. Server {name} ({id}) has the address {ip} of this node, but also \
+                         an address of node {rival:?}, so it is not known which of the two nodes runs on the server. \
+                         Rename the server to the name of the node that runs on it"
                     );
                     MatchOutcome::Unmatched(Finding::warning(Reason::InstanceLookupFailed, message))
                 }
@@ -588,8 +592,8 @@ fn not_one(node: &KubeNode, named: &[&Instance]) -> Finding {
         return Finding::warning(Reason::ForeignNodeNotMatched, message).with_fix(NAME_A_SERVER);
     }
     let message = format!(
-        "several servers are named {name:?}: the node does not become a target of load balancers, and stays one where \
-         it is one"
+        "several servers are named {name:?}, so the node does not become a target of load balancers. Where it is a \
+         target already, it stays one"
     );
     Finding::warning(Reason::InstanceLookupFailed, message).with_fix(NAME_ONE_SERVER)
 }
@@ -601,7 +605,7 @@ fn ambiguous(node: &KubeNode, candidates: &[(&Instance, IpAddr)]) -> Finding {
         .collect();
     let (name, list) = (node.name(), text::some_of(&list));
     let message = format!(
-        "no server is named {name:?}, and the node's addresses match several servers: {list}; rename the right server \
+        "no server is named {name:?}, and the node's addresses match several servers: {list}. Rename the right server \
          to the node's name"
     );
     Finding::warning(Reason::InstanceLookupFailed, message)

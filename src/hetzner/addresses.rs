@@ -66,7 +66,8 @@ pub(super) fn addresses(
         (Some(text), _) => findings.push(warning(
             Reason::IgnoredExternalIPv6,
             format!(
-                "annotation {EXTERNAL_IPV6}: {text:?} has no effect: {by_family} takes no IPv6 address"
+                "annotation {EXTERNAL_IPV6}: {text:?} has no effect, because with {by_family} the node gets no IPv6 \
+                 address"
             ),
         )),
         (None, Some(net)) if takes_ipv6 => {
@@ -127,8 +128,8 @@ pub(super) fn check_ranges(node: &Node, ranges: &[IpNet]) -> Result<(), Box<Find
         None => Ok(()),
         Some(ip) => {
             let message = format!(
-                "annotation {INTERNAL_IP}: {ip} is outside of {HCLOUD_INSTANCES_INTERNAL_IP_RANGES}; fix or remove the \
-                 annotation, or add the range"
+                "annotation {INTERNAL_IP}: {ip} is not in the ranges of {HCLOUD_INSTANCES_INTERNAL_IP_RANGES}. Correct \
+                 or remove the annotation, or add its range to the setting"
             );
             Err(Box::new(warning(Reason::InvalidInternalIP, message)))
         }
@@ -142,7 +143,8 @@ fn annotated_internal_ips(
     external: &[Sourced<NodeAddress>],
 ) -> Result<Vec<IpAddr>, Box<Finding>> {
     let wrong = |why: &str| {
-        let message = format!("annotation {INTERNAL_IP}: {text:?} {why}; fix or remove it");
+        let message =
+            format!("annotation {INTERNAL_IP}: {text:?} {why}. Correct or remove the annotation");
         Box::new(warning(Reason::InvalidInternalIP, message))
     };
     let ips = one_ip_or_two(text).filter(|ips| ips.iter().all(is_unicast)).ok_or_else(|| {
@@ -150,7 +152,7 @@ fn annotated_internal_ips(
     })?;
     let is_external = |ip: &IpAddr| external.iter().any(|address| address.value.ip() == Some(*ip));
     if ips.iter().any(is_external) {
-        Err(wrong("is an ExternalIP of the node as well"))
+        Err(wrong("is already an ExternalIP of the node"))
     } else {
         Ok(ips)
     }
@@ -188,8 +190,8 @@ fn internal_ips(
             }
         };
         let message = format!(
-            "InternalIP {} of a dedicated server is not kept: {why}; correct --node-ip of the kubelet, or set \
-             {ROBOT_FORWARD_INTERNAL_IPS}=false",
+            "InternalIP {} of the dedicated server is not kept, because {why}. Correct the flag --node-ip of the \
+             kubelet, or set {ROBOT_FORWARD_INTERNAL_IPS}=false",
             address.address
         );
         findings.push(warning(Reason::MisconfiguredInternalIP, message));
@@ -218,15 +220,18 @@ pub(super) fn explain_missing(
             instance.name, instance.id
         ),
         (Some(private), Some(network)) if private.network != network => format!(
-            "server {} ({}) has {ip} in Network {}, but {HCLOUD_NETWORK} is Network {network}",
+            "{ip} is the address of server {} ({}) in Network {}, but {HCLOUD_NETWORK} is Network {network}. Correct \
+             one of the two",
             instance.name, instance.id, private.network
         ),
         (Some(private), None) => format!(
-            "{ip} is the server's address in Network {}: set {HCLOUD_NETWORK} to that Network",
+            "{ip} is the server's address in Network {}. Set {HCLOUD_NETWORK} to that Network",
             private.network
         ),
         (None, None) if private_range => {
-            format!("{ip} is a private address: set {HCLOUD_NETWORK} to the Network it belongs to")
+            format!(
+                "{ip} is a private address. Set {HCLOUD_NETWORK} to the Network that contains it"
+            )
         }
         _ if is_public(instance, ip) => {
             let message = format!(
@@ -263,8 +268,8 @@ fn parse_external_ipv6(text: &str) -> Result<Ipv6Addr, Box<Finding>> {
         _ => Err(Box::new(warning(
             Reason::InvalidExternalIPv6,
             format!(
-                "annotation {EXTERNAL_IPV6}: {text:?} is not a global unicast IPv6 address such as \
-                 2001:db8::1; fix or remove it"
+                "annotation {EXTERNAL_IPV6}: {text:?} is not a global unicast IPv6 address such as 2001:db8::1. \
+                 Correct or remove the annotation"
             ),
         ))),
     }

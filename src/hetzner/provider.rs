@@ -212,7 +212,9 @@ impl Provider for Hetzner {
     fn parse_provider_id(&self, text: &str) -> ProviderId {
         match self.settings.profile.parse_provider_id(text) {
             ProviderId::Ours(InstanceId::Dedicated(number)) if self.settings.robot.is_none() => {
-                let why = format!("dedicated server {number}: {ROBOT_ENABLED} is not true");
+                let why = format!(
+                    "ccm looks up dedicated server {number} only if {ROBOT_ENABLED} is true"
+                );
                 ProviderId::Disabled(why)
             }
             id => id,

@@ -202,9 +202,7 @@ pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> HttpErro
         return describe_tls(inner);
     }
     HttpErrorKind::Unreachable(match error.kind() {
-        ConnectionRefused => {
-            "connection refused; is the server running, and is this its address?".into()
-        }
+        ConnectionRefused => "connection refused; does a server run at this address?".into(),
         ConnectionReset | ConnectionAborted | BrokenPipe => "the connection was reset".into(),
         UnexpectedEof => "the connection was closed before the answer was complete".into(),
         TimedOut | WouldBlock => return HttpErrorKind::TimedOut(timeout),

@@ -231,7 +231,9 @@ impl ServiceScope {
         let value_of =
             |key: &str| labels.iter().find(|(have, _)| *have == key).map(|(_, value)| value);
         if *class != self.class {
-            Some("its spec.loadBalancerClass is not the value of --load-balancer-class")
+            Some(
+                "its spec.loadBalancerClass differs from the flag --load-balancer-class of this ccm",
+            )
         } else if !self.selector.matches(value_of) {
             Some("its labels do not match --service-selector")
         } else {
@@ -371,7 +373,7 @@ mod tests {
 
     #[test]
     fn services_are_ours_by_class_and_labels() {
-        let (class, labels) = ("loadBalancerClass is not", "labels do not match");
+        let (class, labels) = ("loadBalancerClass differs", "labels do not match");
         for (of_flag, selector, of_service, has, why) in [
             (None, "", None, "a", None),
             (None, "", Some("x"), "a", Some(class)),

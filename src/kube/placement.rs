@@ -200,21 +200,25 @@ fn items<T>(list: &Option<Vec<T>>) -> &[T] {
 }
 
 impl KubeClient {
-    /// Returns the names of those objects of this kind that `is_wanted` accepts, at most [`NAMES_AT_MOST`] names, and
-    /// the number of all accepted objects. Pods of DaemonSets are never accepted. The present list is read page by
-    /// page, and only the names are kept in memory. Returns an error when the list is not complete.
+    /// Reads the objects of this kind, except pods of DaemonSets, and passes each to `affected`, which returns a text about
+    /// it, or `None` when the object is not wanted. Returns the names and texts of at most [`NAMES_AT_MOST`] wanted
+    /// objects, and the number of all of them. The present list is read page by page, and only the names and texts are
+    /// kept in memory. Returns an error when the list is not complete.
     pub fn placed(
         &self,
         PlacedKind(list): PlacedKind,
-        is_wanted: impl Fn(&PlacedObject) -> bool,
-    ) -> Result<(Vec<String>, usize), KubeError> {
-        let add = |found: &mut (Vec<String>, usize), page: ListPage<PlacedObject>| {
+        affected: impl Fn(&PlacedObject) -> Option<String>,
+    ) -> Result<(Vec<(String, String)>, usize), KubeError> {
+        let add = |found: &mut (Vec<(String, String)>, usize), page: ListPage<PlacedObject>| {
             let mut objects = Vec::new();
             let token = page.add_to(&mut objects, list.kind)?;
-            objects.retain(|object| !object.is_of_daemon_set() && is_wanted(object));
-            let room = NAMES_AT_MOST - found.0.len();
-            found.0.extend(objects.iter().take(room).map(|object| object.full_name()));
-            found.1 += objects.len();
+            for object in objects.iter().filter(|object| !object.is_of_daemon_set()) {
+                let Some(text) = affected(object) else { continue };
+                found.1 += 1;
+                if found.0.len() < NAMES_AT_MOST {
+                    found.0.push((object.full_name(), text));
+                }
+            }
             Ok(token)
         };
         let found = self.read_pages(

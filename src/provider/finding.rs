@@ -239,8 +239,8 @@ reasons! {
         LoadBalancerTypeDeprecated: WarningEvent;
         /// The Service has a UDP or SCTP port, but load balancers support only TCP. Use `hostPort` or a `NodePort`.
         UnsupportedProtocolConfigured: WarningEvent;
-        /// The field `loadBalancerSourceRanges` of the Service has no effect. Restrict the traffic behind the load
-        /// balancer.
+        /// The field `loadBalancerSourceRanges` of the Service has no effect. Restrict the traffic in the ingress
+        /// controller or in the application, to which the annotation `uses-proxyprotocol` passes the clients' addresses.
         LoadBalancerSourceRangesIgnored: WarningEvent;
         /// A field of the Service has no effect. The message names the field and the alternative.
         FieldIgnored: LogOnly;

@@ -56,8 +56,8 @@ impl fmt::Display for Problem {
         write!(out, "{}: ", self.setting.escape_debug())?;
         if let Some(value) = &self.value {
             match value.char_indices().nth(SHOWN_CHARACTERS) {
-                Some((end, _)) => write!(out, "{:?}…: ", &value[..end])?,
-                None => write!(out, "{value:?}: ")?,
+                Some((end, _)) => write!(out, "{:?}… can't be used: ", &value[..end])?,
+                None => write!(out, "{value:?} can't be used: ")?,
             }
         }
         out.write_str(&self.message)
@@ -73,7 +73,7 @@ impl Notice {
             None | Some("") => (log::Level::Info, "it can be removed".to_owned()),
             Some(ours) => (log::Level::Warn, format!("set {ours} instead")),
         };
-        let why = "accepted and ignored, because it has no effect in ccm";
+        let why = "this setting has no effect in ccm, so ccm ignores it";
         Notice { level, message: format!("{name}{place}: {why}; {end}") }
     }
 

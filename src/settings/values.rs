@@ -433,8 +433,14 @@ mod tests {
             ("https://", "the host is missing"),
             ("https:///v1", "the host is missing"),
             ("https://:443", "the host is missing"),
-            ("https://host/v1?a=b", "a base URL must have no query and no fragment"),
-            ("https://host#top", "a base URL must have no query and no fragment"),
+            (
+                "https://host/v1?a=b",
+                "a base URL must have no query (from ? on) and no fragment (from # on)",
+            ),
+            (
+                "https://host#top",
+                "a base URL must have no query (from ? on) and no fragment (from # on)",
+            ),
             ("https://user:password@host", "leave out the user name and password"),
             ("https://host:0", "the port is a number from 1 to 65535"),
             ("https://host:65536", "the port is a number from 1 to 65535"),

@@ -76,7 +76,7 @@ pub fn base_url(text: &str) -> Result<String, &'static str> {
         return Err("use http:// or https://");
     }
     if rest.contains(['?', '#']) {
-        return Err("a base URL must have no query and no fragment");
+        return Err("a base URL must have no query (from ? on) and no fragment (from # on)");
     }
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     if authority.contains('@') {

@@ -96,13 +96,13 @@ fn config_shows_every_value_with_its_source() {
 fn config_shows_a_problem_with_its_setting() {
     for (env, flags, name, source, problem) in [
         (&[("HCLOUD_TOKEN", "")][..], &[][..], "token", "HCLOUD_TOKEN", "HCLOUD_TOKEN: not set; "),
-        (&[], &["--node-sync-interval=5"], "node-sync-interval", "--node-sync-interval", "--node-sync-interval: \"5\": a duration needs a unit"),
-        (&[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5")], &[], "address-family", "HCLOUD_INSTANCES_ADDRESS_FAMILY", "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, "),
+        (&[], &["--node-sync-interval=5"], "node-sync-interval", "--node-sync-interval", "--node-sync-interval: \"5\" can't be used: a duration needs a unit"),
+        (&[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5")], &[], "address-family", "HCLOUD_INSTANCES_ADDRESS_FAMILY", "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\" can't be used: use ipv4, "),
         (&[("ROBOT_ENABLED", "true"), ("ROBOT_USER", "x")], &[], "robot-password", "ROBOT_PASSWORD", "ROBOT_PASSWORD: not set, "),
-        (&[("HCLOUD_INSTANCES_ZONE_LABEL", "zone")], &[], "zone-label", "HCLOUD_INSTANCES_ZONE_LABEL", "HCLOUD_INSTANCES_ZONE_LABEL: \"zone\": use datacenter or location"),
+        (&[("HCLOUD_INSTANCES_ZONE_LABEL", "zone")], &[], "zone-label", "HCLOUD_INSTANCES_ZONE_LABEL", "HCLOUD_INSTANCES_ZONE_LABEL: \"zone\" can't be used: use datacenter or location"),
         (&[("ROBOT_ENABLED", "maybe")], &[], "robot-enabled", "ROBOT_ENABLED", "ROBOT_ENABLED: "),
-        (&[], &["--leader-elect-lease-duration=9s"], "leader-elect-lease-duration", "--leader-elect-lease-duration", "--leader-elect-lease-duration: \"9s\": must be longer than "),
-        (&[], &["-v", "high"], "verbosity", "-v", "-v: \"high\": use a whole number"),
+        (&[], &["--leader-elect-lease-duration=9s"], "leader-elect-lease-duration", "--leader-elect-lease-duration", "--leader-elect-lease-duration: \"9s\" can't be used: must be longer than "),
+        (&[], &["-v", "high"], "verbosity", "-v", "-v: \"high\" can't be used: use a whole number"),
     ] {
         let ran = config(env, &[&["-o", "json"], flags].concat()).with_code(1);
         assert!(ran.stderr.starts_with(&format!("ccm: {problem}")), "{}", ran.stderr);
@@ -121,9 +121,9 @@ fn config_shows_a_problem_with_its_setting() {
 fn a_wrong_command_line_is_wrong_usage() {
     #[rustfmt::skip] // A case is a line.
     let cases = [
-        ("-o xml", "-o: \"xml\": use table, wide, name, json or yaml\n"),
+        ("-o xml", "-o: \"xml\" can't be used: use table, wide, name, json or yaml\n"),
         ("--nod-sync-interval=1s", "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?\n"),
-        ("network", "ccm config: \"network\": unexpected word; this command takes only flags, and a boolean flag"),
+        ("network", "ccm config: \"network\" can't be used: unexpected word; this command takes only flags, and a boolean flag"),
         ("--detailed-exitcode", "--detailed-exitcode: only for node sync, node relabel, lb sync or route sync\n"),
         ("--hcloud-token=pass-word", "--hcloud-token: unknown flag; a secret on the command line"),
     ];

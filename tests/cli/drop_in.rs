@@ -64,7 +64,7 @@ fn ccm_replaces_hcloud_cloud_controller_manager_in_its_deployment() {
     for word in WORDS {
         let name = word.trim_start_matches('-').split('=').next().unwrap();
         let is_ignored = IGNORED_FLAGS.iter().any(|(flag, _)| *flag == name);
-        let notices = log.matches(&format!("--{name}: accepted and ignored")).count();
+        let notices = log.matches(&format!("--{name}: this setting has no effect in ccm")).count();
         assert_eq!(notices, usize::from(is_ignored), "{name}:\n{log}");
     }
     for (name, value) in variables {
@@ -72,7 +72,7 @@ fn ccm_replaces_hcloud_cloud_controller_manager_in_its_deployment() {
             TABLE.iter().any(|row| row.variables.iter().any(|variable| variable.name() == name));
         let is_known = name.starts_with("HCLOUD_") || name.starts_with("ROBOT_");
         let expected = usize::from(is_known && !is_ours && !value.is_empty());
-        let notices = log.matches(&format!("{name}: accepted and ignored")).count();
+        let notices = log.matches(&format!("{name}: this setting has no effect in ccm")).count();
         assert_eq!(notices, expected, "{name}:\n{log}");
     }
     assert!(!log.contains("WARN") && !log.contains("hunter2"), "{log}");

@@ -84,19 +84,19 @@ fn wrong_settings_are_explained() {
         (LIST, &[("HCLOUD_TOKEN", "short")], 1, "warn: the token from HCLOUD_TOKEN has 5 characters; tokens of the Cloud API have 64\nGET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it complete, and does it still exist?"),
         (LIST, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it complete, and does it still exist?"),
         (LIST, &[("HCLOUD_TOKEN", "two words")], 1, "HCLOUD_TOKEN: holds characters that no token has, e.g. white space; copy it again"),
-        (LIST, &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", "/nowhere")], 1, "HCLOUD_TOKEN_FILE: \"/nowhere\": No such file or directory (os error 2)"),
+        (LIST, &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", "/nowhere")], 1, "HCLOUD_TOKEN_FILE: \"/nowhere\" can't be used: No such file or directory (os error 2)"),
         (LIST, &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", NO_TOKEN)], 1, "HCLOUD_TOKEN_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token"),
         (LIST, &[("HCLOUD_NETWORK", "sandbix")], 1, "HCLOUD_NETWORK: there is no Network sandbix; this project has sandbox (1000001), other (1000011)"),
         (LIST, &[("HCLOUD_NETWORK", "4711")], 1, "HCLOUD_NETWORK: there is no Network 4711; this project has sandbox (1000001), other (1000011)"),
         (LIST, &[("HCLOUD_NETWORK", "nets"), ("HCLOUD_TOKEN", &foreign)], 1, "HCLOUD_NETWORK: there is no Network nets; this project has none"),
-        (LIST, &[("HCLOUD_ENDPOINT", "localhost")], 1, "HCLOUD_ENDPOINT: \"localhost\": write a whole URL, e.g. https://api.example.com"),
+        (LIST, &[("HCLOUD_ENDPOINT", "localhost")], 1, "HCLOUD_ENDPOINT: \"localhost\" can't be used: write a whole URL, e.g. https://api.example.com"),
         (LIST, &[("HCLOUD_ENDPOINT", &root)], 1, "GET HETZNER_ROOT/networks: resource not found (not_found, ID); is HCLOUD_ENDPOINT complete, with /v1 at its end?"),
-        (LIST, &[("HCLOUD_ENDPOINT", "http://127.0.0.1:1/v1")], 1, "GET http://127.0.0.1:1/v1/networks: connection refused; is the server running, and is this its address? (the address comes from HCLOUD_ENDPOINT)"),
-        (LIST, &[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5"), ("HCLOUD_DEBUG", "maybe")], 1, "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, ipv6, dualstack or none\nHCLOUD_DEBUG: \"maybe\": use true or false"),
+        (LIST, &[("HCLOUD_ENDPOINT", "http://127.0.0.1:1/v1")], 1, "GET http://127.0.0.1:1/v1/networks: connection refused; does a server run at this address? (the address comes from HCLOUD_ENDPOINT)"),
+        (LIST, &[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5"), ("HCLOUD_DEBUG", "maybe")], 1, "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\" can't be used: use ipv4, ipv6, dualstack or none\nHCLOUD_DEBUG: \"maybe\" can't be used: use true or false"),
         (LIST, &[("HCLOUD_NETWROK", "x"), ("HCLOUD_NETWORK", "")], 0, "warn: HCLOUD_NETWROK: ccm does not read this variable; did you mean HCLOUD_NETWORK?"),
         (ONCE, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it complete, and does it still exist?"),
         (&["run", "--once", "--controllers=-cloud-node"], &[], 1, "--controllers: no controller is left to run, so there is nothing to do"),
-        (&["run", "--node-sync-interval=5", "--onec", "extra"], &[("HCLOUD_DEBUG", "2"), ("HCLOUD_TOKEN", "")], 2, "--onec: unknown flag; did you mean --once?\n--node-sync-interval: \"5\": a duration needs a unit, e.g. 5s or 1m30s\nHCLOUD_DEBUG: \"2\": use true or false\nHCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API (Hetzner Console → Security → API tokens)"),
+        (&["run", "--node-sync-interval=5", "--onec", "extra"], &[("HCLOUD_DEBUG", "2"), ("HCLOUD_TOKEN", "")], 2, "--onec: unknown flag; did you mean --once?\n--node-sync-interval: \"5\" can't be used: a duration needs a unit, e.g. 5s or 1m30s\nHCLOUD_DEBUG: \"2\" can't be used: use true or false\nHCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API (Hetzner Console → Security → API tokens)"),
     ]);
 }
 
@@ -141,17 +141,17 @@ fn wrong_usage_is_explained() {
         (&["help", "trouble"], &[], 2, "unknown command or topic \"trouble\"; did you mean troubleshooting?\nSee ccm help."),
         (&["help", "xyz"], &[], 2, "unknown command or topic \"xyz\"\nSee ccm help."),
         (&["node", "list", "--outptu", "json"], &[], 2, "--outptu: unknown flag; did you mean --output?"),
-        (&["node", "list", "-o", "xml"], &[], 2, "-o: \"xml\": use table, wide, name, json or yaml"),
+        (&["node", "list", "-o", "xml"], &[], 2, "-o: \"xml\" can't be used: use table, wide, name, json or yaml"),
         (&["node", "list", "-o"], &[], 2, "-o: needs a value: table|wide|name|json|yaml"),
-        (&["node", "list", "-o", "xml", "--frob", "-v=much"], &[("HCLOUD_DEBUG", "2")], 2, "--frob: unknown flag; see ccm node list --help\n-o: \"xml\": use table, wide, name, json or yaml\n-v: \"much\": use a whole number from 0\nHCLOUD_DEBUG: \"2\": use true or false"),
-        (&["node", "list", "-o", "jsonpath={.items[0]}"], &[], 2, "-o: \"jsonpath={.items[0]}\": only kubectl has this format; use -o json, and select from the output with jq"),
-        (&["lb", "list", "-o=custom-columns=NAME:.metadata.name"], &[], 2, "-o: \"custom-columns=NAME:.metadata.name\": only kubectl has this format; use -o json, and select from the output with jq"),
+        (&["node", "list", "-o", "xml", "--frob", "-v=much"], &[("HCLOUD_DEBUG", "2")], 2, "--frob: unknown flag; see ccm node list --help\n-o: \"xml\" can't be used: use table, wide, name, json or yaml\n-v: \"much\" can't be used: use a whole number from 0\nHCLOUD_DEBUG: \"2\" can't be used: use true or false"),
+        (&["node", "list", "-o", "jsonpath={.items[0]}"], &[], 2, "-o: \"jsonpath={.items[0]}\" can't be used: only kubectl has this format; use -o json, and select from the output with jq"),
+        (&["lb", "list", "-o=custom-columns=NAME:.metadata.name"], &[], 2, "-o: \"custom-columns=NAME:.metadata.name\" can't be used: only kubectl has this format; use -o json, and select from the output with jq"),
         (&["lb", "inspect", "web", "-o", "name"], NO_CLUSTER, 2, "-o name: only for lists"),
         (&["lb", "sync", "-o", "name"], NO_CLUSTER, 2, "-o name: only for lists"),
         (&["lb", "list", "-A", "-n", "shop"], NO_CLUSTER, 2, "-A: can't be combined with -n: leave one of them out"),
         (&["node", "list", "-A"], NO_CLUSTER, 2, "-A: only for lb list"),
         (&["lb", "list", "-w", "-o", "json"], NO_CLUSTER, 2, "--watch: repeats a table, so it can't be combined with -o json or yaml"),
-        (&["lb", "list", "-l", "a in b"], NO_CLUSTER, 2, "-l: \"a in b\": \"a in b\" is no name of a label"),
+        (&["lb", "list", "-l", "a in b"], NO_CLUSTER, 2, "-l: \"a in b\" can't be used: \"a in b\" is no name of a label"),
         (&["node", "list", "--sort-by", "nam"], &[], 2, "unknown column \"nam\"; did you mean name?\nSee ccm help."),
         (&["node", "list", "--sort-by", ".metadata.uid"], &[], 2, "unknown column \".metadata.uid\"; use one of name, status, server, state, addresses, diff, type, location, matched-by, provider-id, server-labels\nSee ccm help."),
         (&["lb", "inspect", "svc/"], NO_CLUSTER, 2, "\"svc/\" does not name a Service; write NAMESPACE/NAME, NAME, svc/NAME, or the ID, name or address of its load balancer"),
@@ -222,7 +222,7 @@ fn answers_that_are_not_the_api_s_are_explained() {
 fn an_unreachable_api_is_explained() {
     let sandbox = world();
     let env = env(&sandbox);
-    let refused = "connection refused; is the server running, and is this its address?";
+    let refused = "connection refused; does a server run at this address?";
     let hetzner =
         format!("GET HETZNER/networks: {refused} (the address comes from HCLOUD_ENDPOINT)");
     let kubernetes = format!("GET KUBERNETES/api/v1/nodes: {refused}");
@@ -304,8 +304,8 @@ fn tokens_that_are_not_the_project_s_are_explained() {
     assert_eq!(codes, [0, 1, 1]);
     let log = ccm(&foreign, ONCE).stderr;
     for found in [
-        "node/worker-1: provider ID \"ccm-from-scratch://1000002\": this token's project has no server 1000002; was it \
-         deleted, or does the token belong to another project?",
+        "node/worker-1: the node's provider ID \"ccm-from-scratch://1000002\" names server 1000002, but this token's \
+         project has no server 1000002. Was the server deleted, or does the token belong to another project?",
         "node/worker-2: no server is named \"worker-2\", and none of the servers without a node has an address that the \
          node reports (10.0.0.3); the project has no servers at all: does the token belong to another project?",
     ] {

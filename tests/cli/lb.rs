@@ -152,7 +152,7 @@ fn lb_commands_show_targets_on_dedicated_servers() {
     let rows: Vec<&str> = shown.lines().filter(|line| line.starts_with("metal-")).collect();
     assert_eq!(rows.len(), 2, "{shown}");
     assert!(rows[0].starts_with(&format!("metal-1 ({metal})")));
-    let why = "unhealthy  no answer: is the node port blocked? (layer4_timeout)";
+    let why = "unhealthy  the node port does not answer (layer4_timeout)";
     assert!(rows[0].contains(why), "{rows:?}");
     let inspected = sandbox.ccm(&["lb", "inspect", "web", "-o", "json"]).json();
     assert_eq!(inspected["items"][0]["cloud"]["total"], 3, "{inspected}");

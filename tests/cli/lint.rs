@@ -32,23 +32,23 @@ const CASES: &[Case] = &[
     // Unknown and misspelt.
     (&[80], &[("protcol", "http")], plain, &["annotation load-balancer.hetzner.cloud/protcol is unknown; did you mean load-balancer.hetzner.cloud/protocol?"]),
     (&[80], &[("whatever", "x")], plain, &["whatever is unknown"]),
-    (&[80], &[("protocol.htpp", "http")], plain, &["no port \"htpp\"; its ports are p80 (80)"]),
-    (&[80], &[("type.p80", "lb11")], plain, &["type holds for the whole load balancer"]),
+    (&[80], &[("protocol.htpp", "http")], plain, &["no port \"htpp\". End the key with the name or the number of one of its ports: p80 (80)"]),
+    (&[80], &[("type.p80", "lb11")], plain, &["type is about the whole load balancer"]),
     // Wrong values.
     (&[80], &[("protocol", "ftp"), ("algorithm-type", "random"), ("use-private-ip", "maybe")], plain,
-        &["algorithm-type: \"random\": use round_robin or least_connections", "use-private-ip: \"maybe\"", "protocol: \"ftp\": use tcp, http or https"]),
+        &["algorithm-type: \"random\" is not valid: use round_robin or least_connections", "use-private-ip: \"maybe\"", "protocol: \"ftp\" is not valid: use tcp, http or https"]),
     (&[80], &[("http-timeout-idle", "10s"), ("health-check-retries", "0")], plain, &["use 30s to 300s", "health-check-retries: \"0\""]),
-    (&[80], &[("hostname", "Foo_Bar.example")], plain, &["hostname: \"Foo_Bar.example\": use a host name"]),
+    (&[80], &[("hostname", "Foo_Bar.example")], plain, &["hostname: \"Foo_Bar.example\" is not valid: use a host name"]),
     (&[80], &[("node-selector", "a in b")], plain, &["node-selector: \"a in b\""]),
     (&[80], &[("private-ipv4", "10.0.0")], plain, &["use an IPv4 address"]),
     // Contradictions.
     (&[80], &[("protocol.p80", "http"), ("protocol.80", "tcp")], plain, &["have different values: remove one of them"]),
-    (&[80], &[("disable-public-network", "true")], plain, &["with the public interface off"]),
+    (&[80], &[("disable-public-network", "true")], plain, &["with its public interface off"]),
     (&[80], &[("health-check-protocol", "https"), ("health-check-http-validate-certificate", "false")], plain, &["contradicts"]),
-    (&[80, 443], &[("protocol.443", "https"), ("http-certificates", "one"), ("http-redirect-http.443", "true")], plain, &["remove that port from the Service"]),
-    (&[443], &[("protocol", "https")], plain, &["protocol https needs a certificate", "or a Secret in load-balancer.hetzner.cloud/http-tls-secret"]),
-    (&[443], &[("protocol", "https"), ("certificate-type", "managed")], plain, &["the managed certificate of port 443 has no domains"]),
-    (&[80], &[("share", "Edge_1")], plain, &["share: \"Edge_1\": write a name for the load balancer that Services share"]),
+    (&[80, 443], &[("protocol.443", "https"), ("http-certificates", "one"), ("http-redirect-http.443", "true")], plain, &["Remove that port from the Service"]),
+    (&[443], &[("protocol", "https")], plain, &["has protocol https, which needs a certificate", "or a Secret in annotation load-balancer.hetzner.cloud/http-tls-secret"]),
+    (&[443], &[("protocol", "https"), ("certificate-type", "managed")], plain, &["port 443 asks for a managed certificate, but no annotation names its domains"]),
+    (&[80], &[("share", "Edge_1")], plain, &["share: \"Edge_1\" is not valid: write a name for the load balancer that Services share"]),
     (&[80], &[("share", "edge"), ("external", "edge-lb")], plain, &["share and load-balancer.hetzner.cloud/external contradict each other"]),
     // These annotations have no effect.
     (&[80], &[("http-sticky-sessions", "true")], plain, &["http-sticky-sessions has no effect"]),
@@ -154,15 +154,14 @@ fn lint_prints_a_line_for_each_problem_and_its_exit_code_says_whether_there_is_o
         ("apiVersion: serving.knative.dev/v1\nkind: Service\n---\n1: x\n---\nnull\n".into(), 0, "",
             "ccm: 0 Services, nothing wrong\n"),
         (list.to_string(), 1,
-            "-: service/default/bad: annotation load-balancer.hetzner.cloud/protocol: \"ftp\": use tcp, http or https\n\
+            "-: service/default/bad: annotation load-balancer.hetzner.cloud/protocol: \"ftp\" is not valid: use tcp, http or https\n\
              -: service/default/bad: annotation load-balancer.hetzner.cloud/protcol is unknown; did you mean \
              load-balancer.hetzner.cloud/protocol?\n", "ccm: 2 Services, 1 with problems\n"),
         ("apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations: {a: true}\nspec: {type: LoadBalancer}\n".into(),
             1,
-            "-: service/default/web: annotation a: true is not a string, so Kubernetes refuses it: put the value in quotes\n\
-             -: service/default/web: no port of the Service is TCP, so its load balancer serves nothing, but still \
-             costs money: give the Service a TCP port, or another type than \
-             LoadBalancer\n", "ccm: 1 Service, 1 with problems\n"),
+            "-: service/default/web: annotation a: true is not a string, so Kubernetes refuses it: put the value in \
+             quotes\n-: service/default/web: no port of the Service is TCP, so its load balancer serves nothing, but \
+             still costs money. Give the Service a TCP port, or change its type from LoadBalancer to another one\n", "ccm: 1 Service, 1 with problems\n"),
         ("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: 5}\n".into(), 1,
             "-: service/default/web: not a valid Service: invalid type: integer `5`, expected a sequence\n",
             "ccm: 1 Service, 1 with problems\n"),
@@ -246,11 +245,11 @@ fn lint_with_a_token_checks_names_and_limits() {
     let sandbox = cluster();
     #[rustfmt::skip] // A case is a line or two.
     let cases = [
-        (&[("type", "lb99")][..], "there is no type \"lb99\"; use lb11, lb21 or lb31"),
+        (&[("type", "lb99")][..], "there is no load balancer type \"lb99\"; use lb11, lb21 or lb31"),
         (&[("location", "fsn9")], "there is no location \"fsn9\""),
         (&[("protocol", "https"), ("http-certificates", "on")],
-            "there is no certificate \"on\" in the project; did you mean one?"),
-        (&[("public-net-ipv4", "mine")], "the project has no Primary IP \"mine\""),
+            "the project has no certificate with the ID or name \"on\"; did you mean one?"),
+        (&[("public-net-ipv4", "mine")], "the project has no Primary IP with the ID, name or address \"mine\""),
         (&[("private-ipv4", "192.168.0.5")], "192.168.0.5"),
     ];
     for (annotations, problem) in cases {
@@ -291,10 +290,11 @@ fn lint_checks_services_of_a_group_together() {
     let ran = lint(&vec![], &[], &file.join("\n---\n")).with_code(1);
     assert_eq!(
         ran.stdout,
-        "-: service/default/second: annotation load-balancer.hetzner.cloud/type has no effect: Service default/first, which \
-         comes first, sets \"lb11\" for the load balancer: remove the annotation, or change it there\n\
-         -: service/default/second: port 80 can't be used: Service default/first, which comes first, asks for the \
-         same port of the load balancer that both share. Fix: give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share\n"
+        "-: service/default/second: annotation load-balancer.hetzner.cloud/type has no effect, because Service \
+         default/first, which comes first, sets \"lb11\" for the load balancer. Remove it from this Service, or change \
+         it there\n-: service/default/second: port 80 can't be used, because Service default/first, which comes first, \
+         asks for the same port of the load balancer that both share. Fix: give the Service another port, or remove \
+         its annotation load-balancer.hetzner.cloud/share\n"
     );
     assert!(ran.stderr.ends_with("3 Services, 1 with problems\n"), "{ran:?}");
 }

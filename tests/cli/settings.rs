@@ -266,7 +266,7 @@ fn prefixes_of_labels_of_servers_are_checked() {
     ] {
         let parsed = read_with_token(Command::Run, "", &format!("HCLOUD_INSTANCES_LABEL_PREFIXES={text}"));
         let problems = wrong.map(|(item, why)| {
-            format!("HCLOUD_INSTANCES_LABEL_PREFIXES: {:?}: {item:?}: {why}", text.trim())
+            format!("HCLOUD_INSTANCES_LABEL_PREFIXES: {:?} can't be used: {item:?}: {why}", text.trim())
         });
         assert_eq!(lines(&parsed.problems), problems.unwrap_or_default(), "{text}");
         assert_eq!(parsed.settings.label_prefixes.value.0.is_empty(), wrong.is_some(), "{text}");
@@ -305,66 +305,66 @@ fn the_command_line_is_split_into_names_flags_help_and_version() {
 fn a_wrong_command_line_says_what_to_write() {
     use Command::{NodeList as List, NodeSync as Sync, Run};
     for (command, line, problems) in [
-        (Run, "--node-sync-interval 5", "--node-sync-interval: \"5\": a duration needs a unit, e.g. 5s or 1m30s"),
-        (Run, "--node-sync-interval=0", "--node-sync-interval: \"0\": must be 100ms or longer"),
-        (Run, "--node-sync-interval=-5s", "--node-sync-interval: \"-5s\": must not be negative"),
+        (Run, "--node-sync-interval 5", "--node-sync-interval: \"5\" can't be used: a duration needs a unit, e.g. 5s or 1m30s"),
+        (Run, "--node-sync-interval=0", "--node-sync-interval: \"0\" can't be used: must be 100ms or longer"),
+        (Run, "--node-sync-interval=-5s", "--node-sync-interval: \"-5s\" can't be used: must not be negative"),
         (Run, "--node-sync-interval", "--node-sync-interval: needs a value: DURATION, e.g. --node-sync-interval 5s"),
-        (Run, "--node-sync-interval=", "--node-sync-interval: \"\": not a duration; write e.g. 5s or 1m30s"),
+        (Run, "--node-sync-interval=", "--node-sync-interval: \"\" can't be used: not a duration; write e.g. 5s or 1m30s"),
         (Run, "--nod-sync-interval 5s", "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?"),
         (Run, "--nod-sync-interval=5s", "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?"),
         (Run, "--leader-elct=false", "--leader-elct: unknown flag; did you mean --leader-elect?"),
         (Run, "---once", "---once: unknown flag; did you mean --once?"),
         (Run, "--\u{1b}[0m", "--\\u{1b}[0m: unknown flag; see ccm run --help"),
         (Run, "--whatever 5", "--whatever: unknown flag; see ccm run --help"),
-        (Run, "--once 5", "ccm run: \"5\": unexpected word; this command takes only flags, and a boolean flag takes its value with ="),
-        (Run, "--leader-elect false", "ccm run: \"false\": unexpected word; this command takes only flags, and a boolean flag takes its value with ="),
-        (Run, "-- --once", "ccm run: \"--once\": unexpected word; this command takes only flags, and a boolean flag takes its value with ="),
+        (Run, "--once 5", "ccm run: \"5\" can't be used: unexpected word; this command takes only flags, and a boolean flag takes its value with ="),
+        (Run, "--leader-elect false", "ccm run: \"false\" can't be used: unexpected word; this command takes only flags, and a boolean flag takes its value with ="),
+        (Run, "-- --once", "ccm run: \"--once\" can't be used: unexpected word; this command takes only flags, and a boolean flag takes its value with ="),
         (Run, "-once", "-once: long flags have two dashes: did you mean --once?"),
         (Run, "-kubeconfig=/a --once", "-kubeconfig: long flags have two dashes: did you mean --kubeconfig?"),
         (Run, "-kubeconfig /a --once", "-kubeconfig: long flags have two dashes: did you mean --kubeconfig?"),
         (Run, "-x", "-x: unknown flag; see ccm run --help"),
         (Run, "-o json", "-o: not a flag of run; see ccm run --help"),
         (Run, "-v", "-v: needs a value: N, e.g. -v 0"),
-        (Run, "-v=-1", "-v: \"-1\": use a whole number from 0"),
-        (Run, "--v=high", "--v: \"high\": use a whole number from 0"),
+        (Run, "-v=-1", "-v: \"-1\" can't be used: use a whole number from 0"),
+        (Run, "--v=high", "--v: \"high\" can't be used: use a whole number from 0"),
         (Run, "-h=x", "-h: takes no value"),
-        (Run, "--once=ja", "--once: \"ja\": use true or false"),
-        (Run, "--log-format=xml", "--log-format: \"xml\": use text or json"),
-        (Run, "--logging-format=xml", "--logging-format: \"xml\": use text or json"),
-        (Run, "--cloud-provider=aws", "--cloud-provider: \"aws\": use ccm-from-scratch or hcloud"),
-        (Run, "--controllers=cloud-nod", "--controllers: \"cloud-nod\": no controller is called \"cloud-nod\"; did you mean cloud-node?"),
-        (Run, "--master=https://u:hunter2@host", "--master: \"https://…@host\": leave out the user name and password"),
-        (Run, "--metrics-address=8233", "--metrics-address: \"8233\": write :PORT or IP:PORT, e.g. :8233, 127.0.0.1:8233 or [::1]:8233"),
+        (Run, "--once=ja", "--once: \"ja\" can't be used: use true or false"),
+        (Run, "--log-format=xml", "--log-format: \"xml\" can't be used: use text or json"),
+        (Run, "--logging-format=xml", "--logging-format: \"xml\" can't be used: use text or json"),
+        (Run, "--cloud-provider=aws", "--cloud-provider: \"aws\" can't be used: use ccm-from-scratch or hcloud"),
+        (Run, "--controllers=cloud-nod", "--controllers: \"cloud-nod\" can't be used: no controller is called \"cloud-nod\"; did you mean cloud-node?"),
+        (Run, "--master=https://u:hunter2@host", "--master: \"https://…@host\" can't be used: leave out the user name and password"),
+        (Run, "--metrics-address=8233", "--metrics-address: \"8233\" can't be used: write :PORT or IP:PORT, e.g. :8233, 127.0.0.1:8233 or [::1]:8233"),
         (Run, "--token geheim", "--token: unknown flag; a secret on the command line could be read by every user of this machine: set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"),
         (Run, "--cluster-cidr", "--cluster-cidr: needs a value: CIDR,…, e.g. --cluster-cidr 10.244.0.0/16"),
-        (Run, "--cluster-cidr=0.0.0.0/0", "--cluster-cidr: \"0.0.0.0/0\": use only the range of the pods: this range contains every address"),
-        (Run, "--cluster-cidr=10.244.0.0/33", "--cluster-cidr: \"10.244.0.0/33\": use IP ranges, e.g. 10.244.0.0/16 or 10.244.0.0/16,fd00:10:244::/56"),
-        (Run, "--node-out-of-service-after=299s", "--node-out-of-service-after: \"299s\": use 0 (never), or at least 5m"),
-        (Run, "--node-out-of-service-after=never", "--node-out-of-service-after: \"never\": not a duration; write e.g. 5s or 1m30s"),
-        (Run, "--node-monitor-period=1ns", "--node-monitor-period: \"1ns\": must be 100ms or longer"),
-        (Run, "--service-sync-interval=99ms", "--service-sync-interval: \"99ms\": must be 100ms or longer"),
-        (Run, "--route-reconciliation-period=0", "--route-reconciliation-period: \"0\": must be 100ms or longer"),
-        (Run, "--leader-elect-lease-duration=0s", "--leader-elect-lease-duration: \"0s\": must be 100ms or longer"),
-        (Run, "--leader-elect-lease-duration=10s", "--leader-elect-lease-duration: \"10s\": must be longer than --leader-elect-renew-deadline (10s)"),
-        (Run, "--leader-elect-renew-deadline=2400ms", "--leader-elect-renew-deadline: \"2.4s\": must be longer than 1.2 × --leader-elect-retry-period (2s)"),
-        (Run, "--leader-elect-lease-duration=9s --leader-elect-renew-deadline=5s", "--leader-elect-lease-duration: \"9s\": must be 10s or longer: a write may take 8s and must end before the Lease expires, even at the end of a --leader-elect-retry-period (2s)"),
-        (Run, "--leader-elect-lease-duration=999999h", "--leader-elect-lease-duration: \"3599996400s\": must not be longer than 68 years"),
-        (Run, "--leader-elect-resource-name=Ccm", "--leader-elect-resource-name: \"Ccm\": use lower case letters, digits, - and ., and begin and end with a letter or digit"),
-        (Run, "--leader-elect-resource-namespace=a/b", "--leader-elect-resource-namespace: \"a/b\": use at most 63 lower case letters, digits and -, and begin and end with a letter or digit"),
+        (Run, "--cluster-cidr=0.0.0.0/0", "--cluster-cidr: \"0.0.0.0/0\" can't be used: use only the range of the pods: this range contains every address"),
+        (Run, "--cluster-cidr=10.244.0.0/33", "--cluster-cidr: \"10.244.0.0/33\" can't be used: use IP ranges, e.g. 10.244.0.0/16 or 10.244.0.0/16,fd00:10:244::/56"),
+        (Run, "--node-out-of-service-after=299s", "--node-out-of-service-after: \"299s\" can't be used: use 0 (never), or at least 5m"),
+        (Run, "--node-out-of-service-after=never", "--node-out-of-service-after: \"never\" can't be used: not a duration; write e.g. 5s or 1m30s"),
+        (Run, "--node-monitor-period=1ns", "--node-monitor-period: \"1ns\" can't be used: must be 100ms or longer"),
+        (Run, "--service-sync-interval=99ms", "--service-sync-interval: \"99ms\" can't be used: must be 100ms or longer"),
+        (Run, "--route-reconciliation-period=0", "--route-reconciliation-period: \"0\" can't be used: must be 100ms or longer"),
+        (Run, "--leader-elect-lease-duration=0s", "--leader-elect-lease-duration: \"0s\" can't be used: must be 100ms or longer"),
+        (Run, "--leader-elect-lease-duration=10s", "--leader-elect-lease-duration: \"10s\" can't be used: must be longer than --leader-elect-renew-deadline (10s)"),
+        (Run, "--leader-elect-renew-deadline=2400ms", "--leader-elect-renew-deadline: \"2.4s\" can't be used: must be longer than 1.2 × --leader-elect-retry-period (2s)"),
+        (Run, "--leader-elect-lease-duration=9s --leader-elect-renew-deadline=5s", "--leader-elect-lease-duration: \"9s\" can't be used: must be 10s or longer: a write may take 8s and must end before the Lease expires, even at the end of a --leader-elect-retry-period (2s)"),
+        (Run, "--leader-elect-lease-duration=999999h", "--leader-elect-lease-duration: \"3599996400s\" can't be used: must not be longer than 68 years"),
+        (Run, "--leader-elect-resource-name=Ccm", "--leader-elect-resource-name: \"Ccm\" can't be used: use lower case letters, digits, - and ., and begin and end with a letter or digit"),
+        (Run, "--leader-elect-resource-namespace=a/b", "--leader-elect-resource-namespace: \"a/b\" can't be used: use at most 63 lower case letters, digits and -, and begin and end with a letter or digit"),
         // Client commands know their own flags only.
         (List, "--leader-elect", "--leader-elect: only for run, doctor or status"),
         (List, "--once", "--once: only for run"),
         (List, "--version", "--version: unknown flag; see ccm version"),
         (List, "--outptu json", "--outptu: unknown flag; did you mean --output?"),
-        (List, "-o xml", "-o: \"xml\": use table, wide, name, json or yaml"),
+        (List, "-o xml", "-o: \"xml\" can't be used: use table, wide, name, json or yaml"),
         (Sync, "--dry-rn web-1", "--dry-rn: unknown flag; did you mean --dry-run?"),
         // Everything at once.
         (
             Run,
             "--onc --node-sync-interval 5 --log-format=xml",
             "--onc: unknown flag; did you mean --once?\n\
-             --node-sync-interval: \"5\": a duration needs a unit, e.g. 5s or 1m30s\n\
-             --log-format: \"xml\": use text or json",
+             --node-sync-interval: \"5\" can't be used: a duration needs a unit, e.g. 5s or 1m30s\n\
+             --log-format: \"xml\" can't be used: use text or json",
         ),
     ] {
         let parsed = read_with_token(command, line, "");
@@ -437,31 +437,31 @@ fn a_wrong_environment_says_what_to_write() {
             "HCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API \
              (Hetzner Console → Security → API tokens)",
         ),
-        ("HCLOUD_TOKEN_FILE=/none", "HCLOUD_TOKEN_FILE: \"/none\": No such file or directory (os error 2)"),
-        ("HCLOUD_TOKEN_FILE=/t\n/t= \t", "HCLOUD_TOKEN_FILE: \"/t\": the file is empty"),
-        ("HCLOUD_TOKEN_FILE=/t\n/t=a b", "HCLOUD_TOKEN_FILE: \"/t\": holds characters that no token has, e.g. white space; copy it again"),
+        ("HCLOUD_TOKEN_FILE=/none", "HCLOUD_TOKEN_FILE: \"/none\" can't be used: No such file or directory (os error 2)"),
+        ("HCLOUD_TOKEN_FILE=/t\n/t= \t", "HCLOUD_TOKEN_FILE: \"/t\" can't be used: the file is empty"),
+        ("HCLOUD_TOKEN_FILE=/t\n/t=a b", "HCLOUD_TOKEN_FILE: \"/t\" can't be used: holds characters that no token has, e.g. white space; copy it again"),
         ("HCLOUD_TOKEN=a b", "HCLOUD_TOKEN: holds characters that no token has, e.g. white space; copy it again"),
         (
             "HCLOUD_TOKEN_FILE=jEheVytlAoFl7F8MqUQ7jAo2hOXASztX",
             "HCLOUD_TOKEN_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token",
         ),
-        ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_ADDRESS_FAMILY=ipv5", "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, ipv6, dualstack or none"),
-        ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_INTERNAL_IP_RANGES=10.0.0.0/8,vpn", "HCLOUD_INSTANCES_INTERNAL_IP_RANGES: \"10.0.0.0/8,vpn\": use IP ranges, e.g. 10.0.0.0/16 or 100.64.0.0/10,fd7a::/48"),
-        ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_INTERNAL_IP_FROM=vpn", "HCLOUD_INSTANCES_INTERNAL_IP_FROM: \"vpn\": use network or kubelet"),
-        ("HCLOUD_TOKEN=t\nHCLOUD_DEBUG=yes", "HCLOUD_DEBUG: \"yes\": use true or false"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_ADDRESS_FAMILY=ipv5", "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\" can't be used: use ipv4, ipv6, dualstack or none"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_INTERNAL_IP_RANGES=10.0.0.0/8,vpn", "HCLOUD_INSTANCES_INTERNAL_IP_RANGES: \"10.0.0.0/8,vpn\" can't be used: use IP ranges, e.g. 10.0.0.0/16 or 100.64.0.0/10,fd7a::/48"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_INTERNAL_IP_FROM=vpn", "HCLOUD_INSTANCES_INTERNAL_IP_FROM: \"vpn\" can't be used: use network or kubelet"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_DEBUG=yes", "HCLOUD_DEBUG: \"yes\" can't be used: use true or false"),
         ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=#ws+hunter2", "ROBOT_PASSWORD: not set, but ROBOT_USER is; set this (or ROBOT_PASSWORD_FILE) too, or unset both"),
         ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_PASSWORD_FILE=/p\n/p=hunter2", "ROBOT_USER: not set, but ROBOT_PASSWORD is; set this (or ROBOT_USER_FILE) too, or unset both"),
         ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=hunter2:hunter2\nROBOT_PASSWORD=hunter2", "ROBOT_USER: has a colon, but no user of the web service has one; is the password in it too?"),
-        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=u\nROBOT_PASSWORD_FILE=/none", "ROBOT_PASSWORD_FILE: \"/none\": missing or empty, but ROBOT_USER is set; set both, or neither"),
-        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER_FILE=/u\nROBOT_PASSWORD_FILE=/p\n/u= \n/p=hunter2", "ROBOT_USER_FILE: \"/u\": missing or empty, but ROBOT_PASSWORD is set; set both, or neither"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=u\nROBOT_PASSWORD_FILE=/none", "ROBOT_PASSWORD_FILE: \"/none\" can't be used: missing or empty, but ROBOT_USER is set; set both, or neither"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER_FILE=/u\nROBOT_PASSWORD_FILE=/p\n/u= \n/p=hunter2", "ROBOT_USER_FILE: \"/u\" can't be used: missing or empty, but ROBOT_PASSWORD is set; set both, or neither"),
         ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=u\nROBOT_PASSWORD_FILE=jEheVytlAoFl7F8MqUQ7jAo2hOXASztX", "ROBOT_PASSWORD_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token"),
-        ("HCLOUD_TOKEN=t\nROBOT_ENDPOINT=http://robot.example.com", "ROBOT_ENDPOINT: \"http://robot.example.com\": without TLS anybody on the network path can read the password; use https://, or set HCLOUD_ALLOW_INSECURE_ENDPOINT=true if you trust the path"),
-        ("HCLOUD_TOKEN=t\nROBOT_CACHE_TIMEOUT=5", "ROBOT_CACHE_TIMEOUT: \"5\": a duration needs a unit, e.g. 5s or 1m30s"),
-        ("HCLOUD_TOKEN=t\nHCLOUD_SERVER_CACHE_TTL=10", "HCLOUD_SERVER_CACHE_TTL: \"10\": a duration needs a unit, e.g. 5s or 1m30s"),
-        ("HCLOUD_TOKEN=t\nHCLOUD_NETWORK=99999999999999999999", "HCLOUD_NETWORK: \"99999999999999999999\": too large for the ID of a Network"),
-        ("HCLOUD_TOKEN=t\nHCLOUD_ENDPOINT=https://api.hetzner.cloud/v1?token=hunter2", "HCLOUD_ENDPOINT: \"https://api.hetzner.cloud/v1?…\": a base URL must have no query and no fragment"),
-        ("HCLOUD_TOKEN=t\nCCM_TEST_TIME_SCALE=0", "CCM_TEST_TIME_SCALE: \"0\": use a number greater than 0 and at most 1000"),
-        ("HCLOUD_TOKEN=t\nHCLOUD_NETWORK_ROUTES_ENABLED=maybe\nROBOT_PASSWORD=hunter2", "HCLOUD_NETWORK_ROUTES_ENABLED: \"maybe\": use true or false"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENDPOINT=http://robot.example.com", "ROBOT_ENDPOINT: \"http://robot.example.com\" can't be used: without TLS anybody on the network path can read the password; use https://, or set HCLOUD_ALLOW_INSECURE_ENDPOINT=true if you trust the path"),
+        ("HCLOUD_TOKEN=t\nROBOT_CACHE_TIMEOUT=5", "ROBOT_CACHE_TIMEOUT: \"5\" can't be used: a duration needs a unit, e.g. 5s or 1m30s"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_SERVER_CACHE_TTL=10", "HCLOUD_SERVER_CACHE_TTL: \"10\" can't be used: a duration needs a unit, e.g. 5s or 1m30s"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_NETWORK=99999999999999999999", "HCLOUD_NETWORK: \"99999999999999999999\" can't be used: too large for the ID of a Network"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_ENDPOINT=https://api.hetzner.cloud/v1?token=hunter2", "HCLOUD_ENDPOINT: \"https://api.hetzner.cloud/v1?…\" can't be used: a base URL must have no query (from ? on) and no fragment (from # on)"),
+        ("HCLOUD_TOKEN=t\nCCM_TEST_TIME_SCALE=0", "CCM_TEST_TIME_SCALE: \"0\" can't be used: use a number greater than 0 and at most 1000"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_NETWORK_ROUTES_ENABLED=maybe\nROBOT_PASSWORD=hunter2", "HCLOUD_NETWORK_ROUTES_ENABLED: \"maybe\" can't be used: use true or false"),
     ] {
         let parsed = read(Command::Run, "", text);
         assert_eq!(lines(&parsed.problems), problems, "{text}");
@@ -485,7 +485,7 @@ fn a_token_is_not_sent_unencrypted_but_to_this_machine() {
         let variables = format!("HCLOUD_TOKEN=t\nHCLOUD_ENDPOINT=http://{host}/v1");
         let problems = match is_fine {
             true => String::new(),
-            false => format!("HCLOUD_ENDPOINT: \"http://{host}/v1\": {why}"),
+            false => format!("HCLOUD_ENDPOINT: \"http://{host}/v1\" can't be used: {why}"),
         };
         for command in [Command::Run, Command::NodeList, Command::Doctor] {
             let parsed = read(command, "", &variables);
@@ -549,17 +549,17 @@ fn a_flag_without_effect_is_reported_once() {
         (Command::Run,
             "--profiling=false --allow-untagged-cloud --profiling --feature-gates A=true \
              --webhook-secure-port 0 --node-sync-period=1m", "",
-            "--profiling: accepted and ignored, because it has no effect in ccm; it can be removed\n\
-             --allow-untagged-cloud: accepted and ignored, because it has no effect in ccm; it can be removed\n\
-             --feature-gates: accepted and ignored, because it has no effect in ccm; it can be removed\n\
-             --webhook-secure-port: accepted and ignored, because it has no effect in ccm; it can be removed\n\
-             --node-sync-period: accepted and ignored, because it has no effect in ccm; it can be removed"),
+            "--profiling: this setting has no effect in ccm, so ccm ignores it; it can be \
+             removed\n--allow-untagged-cloud: this setting has no effect in ccm, so ccm ignores it; it can be \
+             removed\n--feature-gates: this setting has no effect in ccm, so ccm ignores it; it can be \
+             removed\n--webhook-secure-port: this setting has no effect in ccm, so ccm ignores it; it can be \
+             removed\n--node-sync-period: this setting has no effect in ccm, so ccm ignores it; it can be removed"),
         (Command::Run, "", "HCLOUD_SERVER_CACHE_MODE=one\nHCLOUD_METRICS_ADDRESS=",
-            "HCLOUD_SERVER_CACHE_MODE: accepted and ignored, because it has no effect in ccm; it can be removed"),
+            "HCLOUD_SERVER_CACHE_MODE: this setting has no effect in ccm, so ccm ignores it; it can be removed"),
         // The flag of Kubernetes 1.37.
         (Command::Run, "--concurrent-node-lifecycle-syncs=5 --concurrent-node-lifecycle-syncs 7", "",
-            "--concurrent-node-lifecycle-syncs: accepted and ignored, because it has no effect in ccm; \
-             set --concurrent-node-syncs instead"),
+            "--concurrent-node-lifecycle-syncs: this setting has no effect in ccm, so ccm ignores it; set \
+             --concurrent-node-syncs instead"),
         // In a shell these variables are another program's.
         (Command::NodeList, "", "HCLOUD_SERVER_CACHE_MODE=one", ""),
         (Command::NodeList, "",
@@ -597,7 +597,7 @@ fn a_variable_of_a_fork_is_reported_with_our_name() {
     for (name, ours) in cases {
         let text = format!("HCLOUD_TOKEN=x\nROBOT_ENABLED=true\n{name}=geheim");
         let notice =
-            format!("{name}: accepted and ignored, because it has no effect in ccm; {ours}");
+            format!("{name}: this setting has no effect in ccm, so ccm ignores it; {ours}");
         for command in [Command::Run, Command::Config, Command::Doctor, Command::Status] {
             let parsed = read(command, "", &text);
             assert_eq!(lines(&parsed.problems), "", "{name}");

@@ -117,7 +117,7 @@ fn a_new_node_gets_the_zone_label_of_the_setting_in_both_profiles() {
     }
     let sandbox = simulated_cluster(1);
     let ran = ccm(&with_zone(&env(&sandbox), "zone"), &["node", "list"]).with_code(1);
-    ran.warns("HCLOUD_INSTANCES_ZONE_LABEL: \"zone\": use datacenter or location");
+    ran.warns("HCLOUD_INSTANCES_ZONE_LABEL: \"zone\" can't be used: use datacenter or location");
 }
 
 /// A take-over writes nothing with any value, and the daemon changes no zone label.
@@ -230,11 +230,11 @@ fn values_of_persons_foreign_nodes_and_new_nodes_stay_and_the_plan_says_so() {
     let ran = hcloud(&person(&sandbox, "location"), RELABEL).with_code(0);
     ran.prints("1 changed, 5 unchanged, 0 failed");
     for part in [
-        "! node/worker-1  warning: label failure-domain.beta.kubernetes.io/zone is \"rack-7\"",
-        "a person set it, so it stays",
+        "! node/worker-1  warning: label failure-domain.beta.kubernetes.io/zone has the value \"rack-7\", which does not come from ccm",
+        "so ccm leaves the label unchanged",
         "! node/worker-2  warning: the node has no label failure-domain.beta.kubernetes.io/zone",
         "! node/foreign  warning: provider ID \"k3s://worker-3\" belongs to another cloud provider",
-        "! node/worker-3  warning: provider ID",
+        "! node/worker-3  warning: the node's provider ID",
     ] {
         ran.prints(part);
     }
@@ -266,7 +266,7 @@ fn a_volume_with_a_zone_prevents_every_write() {
     }
     let ran = hcloud(&env, RELABEL).with_code(1);
     assert_eq!(ran.stdout.matches("! persistentvolume/pv-").count(), 20);
-    ran.prints("! persistentvolumes  blocked: 25 such objects, of which 20 are listed");
+    ran.prints("! persistentvolumes  blocked: 25 objects of this kind depend on the present zone labels, and 20 of them are listed");
     let ran = hcloud(&env, &["node", "relabel", "--yes", "-o", "json"]).with_code(1).json();
     assert_eq!(ran["items"][2]["object"]["kind"], "Dependent");
     assert!(ran["items"][2]["error"].is_string(), "{ran}");
@@ -306,7 +306,7 @@ fn pods_and_daemon_sets_that_require_the_label_are_listed_and_prevent_nothing() 
         listed,
         ["! daemonset/kube-system/agent", "! pod/default/db-0", "! pod/default/waits"]
     );
-    ran.prints("its pods on these nodes will be deleted at once");
+    ran.prints("its pods on these nodes are deleted at once");
     hcloud(&env, RELABEL).with_code(0);
     assert_eq!(zones(&sandbox, "worker-1"), ["fsn1"; 2]);
     // All of the lists are read in pages.
@@ -334,7 +334,7 @@ fn many_pods_are_read_in_pages_of_500() {
     }
     sandbox.calls().clear();
     let ran = hcloud(&env, &["node", "relabel", "--dry-run"]).with_code(0);
-    ran.prints("! pods  warning: 31 such objects, of which 20 are listed");
+    ran.prints("! pods  warning: 31 objects of this kind depend on the present zone labels, and 20 of them are listed");
     assert_eq!(sandbox.calls().count(|call| call.path == "/api/v1/pods"), 3);
 }
 
@@ -378,7 +378,7 @@ fn without_a_complete_list_nothing_is_written() {
         sandbox.fault(rule);
         let ran = hcloud(&env, RELABEL).with_code(1);
         ran.prints(&format!("! {missing}  blocked: "));
-        ran.prints("use an account that may list all persistentvolumes, daemonsets and pods");
+        ran.prints("Use an account that may list all persistentvolumes, daemonsets and pods");
         assert_eq!(writes(&sandbox), Vec::<String>::new(), "{missing}");
     }
     // The user of the daemon has none of these rights.

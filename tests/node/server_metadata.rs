@@ -230,7 +230,7 @@ fn an_annotated_internal_ip_is_used_unless_another_node_has_it() {
     assert!(inspected.contains(source), "{inspected}");
     for (ip, why) in [
         ("10.0.0.4", "node \"worker-3\" has"),
-        ("203.0.113.2", "is an ExternalIP of the node as well"),
+        ("203.0.113.2", "is already an ExternalIP of the node"),
         ("127.0.0.1", "is neither the unicast IP address of a machine"),
         ("10.0.0.8,10.0.0.9", "is neither the unicast IP address of a machine"),
         ("vpn", "is neither the unicast IP address of a machine"),

@@ -108,7 +108,9 @@ fn a_left_over_node_is_reported_once_after_ten_minutes_and_stays() {
     wait_until("both events", || {
         reasons(&sandbox, "fresh") == ["PossibleNodeDeletion", "ServerNotFound"]
     });
-    daemon.logs("if its machine is gone forever, delete the node (kubectl delete node fresh)");
+    daemon.logs(
+        "If the machine of the node is gone forever, delete the node (kubectl delete node fresh)",
+    );
     drop(daemon);
     let again = Daemon::start(&env(&sandbox), &[]);
     again.logs("node/fresh: the node has not been ready since ");

@@ -12,7 +12,7 @@ use crate::process::{Process, Start};
 use crate::random::Random;
 use crate::topics::{
     Topic, Verdict, certificates, foreign_nodes, nodes, pods, routes, services, shared, targets,
-    zones,
+    types, zones,
 };
 use allocation_counter::{measure, opt_out};
 use ccm::controllers::{Report, Selection};
@@ -129,13 +129,14 @@ fn topic(random: &mut Random, two_at_once: bool, is_real: bool) -> Arc<dyn Topic
     let topics = [
         (10, "routes"),
         (25, "shared"),
-        (27, "services"),
+        (23, "services"),
         (4, "zones"),
         (4, "certificates"),
         (5, "foreign-nodes"),
         (13, "nodes"),
         (5, "pods"),
         (7, "targets"),
+        (4, "types"),
     ];
     let mut number = random.below(100);
     let by_share = topics.iter().find(|(share, _)| {
@@ -154,6 +155,7 @@ fn topic(random: &mut Random, two_at_once: bool, is_real: bool) -> Arc<dyn Topic
         "nodes" => Arc::new(nodes::Nodes::generate(random, two_at_once, is_real)),
         "pods" => Arc::new(pods::Pods::generate(random)),
         "zones" => Arc::new(zones::Zones::generate(random)),
+        "types" => Arc::new(types::Types::generate(random)),
         "targets" => Arc::new(targets::Targets::generate(random)),
         other => panic!("there is no topic {other:?}"),
     }

@@ -52,7 +52,7 @@ pub(super) fn permission(view: &DoctorView) -> CheckResult {
             "the token may write: the API answered the test request with not found instead of refusing it",
         ),
         Permission::ReadOnly => CheckOutcome::fail(
-            "the token may only read: no load balancer can be created or changed",
+            "the token may only read, so ccm can create and change nothing, e.g. no load balancer",
             "create a token with Read & Write in the Hetzner Console (Security → API tokens)",
         ),
         Permission::Unknown(why) | Permission::Refused(why) => {
@@ -235,9 +235,9 @@ fn unmatched(server: &&Instance) -> CheckOutcome {
 
 fn cancelled(server: &Instance, node: &str) -> Option<CheckOutcome> {
     let (id, paid) = (server.id, node::paid_until(server));
-    let found = format!("its dedicated server {id} is cancelled{paid}");
+    let found = format!("the contract of its dedicated server {id} is cancelled{paid}");
     let remedy = format!(
-        "move its pods in time ({}), or revoke the cancellation in Robot",
+        "move the node's pods to other nodes before the contract ends ({}), or revoke the cancellation in Robot",
         shell_command("kubectl drain", &[&node])
     );
     server.is_cancelled.then(|| CheckOutcome::warn(found, remedy).on("node", node))

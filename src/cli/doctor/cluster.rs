@@ -87,17 +87,20 @@ pub(super) fn lease(view: &DoctorView) -> CheckResult {
         }
         Some((holder, Some(age_s), _)) => {
             format!(
-                "{holder} held the Lease, but has not renewed it for {age_s} s, so there is no leader"
+                "the process {holder} held the Lease, but has not renewed it for {age_s} s, so there is no leader, and \
+                 nothing is done"
             )
         }
-        Some((holder, None, _)) => format!("{holder} holds the Lease, but never renewed it"),
+        Some((holder, None, _)) => {
+            format!("the process {holder} holds the Lease, but never renewed it")
+        }
     };
     let pods = shell_command("kubectl -n", &[&key.namespace, &"get", &"pods"]);
     Ok(vec![CheckOutcome::warn(
         format!("{key}: {found}"),
         format!(
-            "start the daemon, or find out why it does not run: {pods}; if a CronJob does the work of the \
-             daemon, it is normal that there is no leader between two runs"
+            "start the daemon, or find out why it does not run: {pods}. If a CronJob does the work of the daemon, it \
+             is normal that there is no leader between two runs"
         ),
     )])
 }

@@ -193,7 +193,7 @@ pub(super) fn ready(view: &DoctorView) -> CheckResult {
     let is_read = view.cloud.servers.is_ok();
     let decide = |plan: &NodePlan| {
         if plan.node.is_ready() && plan.node.taint(OUT_OF_SERVICE).is_some() {
-            let found = "ready, but has the taint out-of-service: Kubernetes ends its pods by force, and detaches \
+            let found = "ready, but has the taint out-of-service, so Kubernetes ends its pods by force, and detaches \
                          volumes that are in use";
             let key = format!("{OUT_OF_SERVICE}-");
             let remedy = shell_command("kubectl taint node", &[&plan.object.name, &key]);
@@ -239,7 +239,7 @@ fn inspect(plan: &NodePlan) -> String {
 
 fn soon(plan: &NodePlan) -> String {
     format!(
-        "the daemon does this within seconds, if it runs (see the check \"lease\"); {} does it now",
+        "the daemon corrects this within seconds, if it runs (see the check \"lease\"). {} corrects it now",
         shell_command("ccm node sync", &[&plan.object.name])
     )
 }

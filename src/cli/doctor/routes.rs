@@ -103,8 +103,8 @@ fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
         let outcome = match (row.step, row.state) {
             (RouteStep::Add | RouteStep::Delete | RouteStep::Replace, _) => CheckOutcome::warn(
                 state,
-                "the daemon does this within five minutes, if it runs (see the check \"lease\"); ccm route list shows \
-                 each route, and ccm route sync does it now",
+                "the daemon corrects this within five minutes, if it runs (see the check \"lease\"); ccm route list \
+                 shows each route, and ccm route sync corrects the routes now",
             ),
             (RouteStep::Nothing, State::Blackhole | State::Unwanted) => CheckOutcome::warn(
                 format!(

@@ -43,11 +43,10 @@ pub(super) fn services(view: &DoctorView) -> CheckResult {
             blocked.into_iter().chain(lacking(view, plan)).chain(warned).chain(expiring(plan));
         outcomes.extend(all.map(|outcome| on(&plan.service, outcome)));
     }
-    let without_effect = view.services.namespaces.without_effect.iter();
-    let remedy = "remove the annotation, or set it on the Services";
-    outcomes.extend(
-        without_effect.map(|set| CheckOutcome::warn(NamespaceDefaults::no_effect(set), remedy)),
-    );
+    for without_effect in &view.services.namespaces.without_effect {
+        let what = NamespaceDefaults::no_effect(without_effect);
+        outcomes.push(CheckOutcome::warn(what, "remove the annotation, or set it on the Services"));
+    }
     outcomes.extend(unlimited_addresses(view, plans));
     outcomes.extend(much_traffic(plans));
     outcomes.extend(left_over_ports(&view.services.external, plans));
@@ -219,7 +218,8 @@ fn is_late(plan: &ServicePlan) -> bool {
 fn left_to_do(service: &KubeService) -> String {
     let name = &service.full_name();
     format!(
-        "the daemon does this, if it runs (see the check \"lease\"); {} shows what is left to do, {} does it now",
+        "the daemon makes the changes by itself, if it runs (see the check \"lease\"). {} shows them, and {} makes \
+         them now",
         inspect(service),
         shell_command("ccm lb sync", &[name])
     )
@@ -231,7 +231,7 @@ fn left_to_do(service: &KubeService) -> String {
 fn tries_again(service: &KubeService) -> String {
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     format!(
-        "remove the cause of the failure, then run {sync}, which tries again and prints what still fails; {} shows \
+        "remove the cause of the failure, then run {sync}, which tries again and prints what still fails. {} shows \
          what is left to do",
         inspect(service)
     )
@@ -251,25 +251,28 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
             // also shows a message about each port that can't be used, and that message says what to do.
             let (name, id) = (&found.name, found.id);
             let lack = format!(
-                "without an address: none of its ports can be used on load balancer {name:?} ({id})"
+                "the Service has no address, because none of its ports can be used on load balancer {name:?} ({id})"
             );
             return Some((lack, String::new()));
         }
         (Want::Ensure, _) if plan.has_lost_its_own() => (
             "its load balancer does not exist, although the status has an address",
             format!(
-                "the daemon, if it runs (see the check \"lease\"), creates another load balancer, with another address \
-                 unless the Service asks for a Primary IP; {}, with the daemon's settings, does it now",
+                "the daemon, if it runs (see the check \"lease\"), creates another load balancer. The Service then \
+                 gets another address, unless it asks for a Primary IP. {}, with the daemon's settings, does it now",
                 shell_command("ccm lb sync", &[&plan.service.full_name()])
             ),
         ),
         (Want::Ensure, found) if !has_address => (
             match found {
-                None => "without an address: its load balancer is not created yet",
+                None => "the Service has no address, because its load balancer is not created yet",
                 Some(_) if has_writes => {
-                    "without an address: its load balancer exists, but is not finished"
+                    "the Service has no address, because its load balancer is not finished yet"
                 }
-                Some(_) => "without an address: its settings exclude every address",
+                Some(_) => {
+                    "the Service has no address, because its annotations or the settings exclude every address of its \
+                     load balancer"
+                }
             },
             left_to_do(),
         ),
@@ -278,7 +281,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         }
         (Want::Ensure, _) if has_writes => {
             let due = counted(plan.changes.len(), "change");
-            return Some((format!("not in sync: {due} to be made"), left_to_do()));
+            return Some((format!("not in sync, because {due} must still be made"), left_to_do()));
         }
         _ => return None,
     };
@@ -347,7 +350,11 @@ pub(super) fn targets(view: &DoctorView) -> CheckResult {
 pub(super) fn orphans(view: &DoctorView) -> CheckResult {
     let outcomes = view.services.orphans.as_ref()?.iter().map(|orphan| {
         let balancer = &orphan.balancer;
-        let what = format!("load balancer {} of {}, costs money", balancer.id, orphan.made_for());
+        let what = format!(
+            "load balancer {} was made for {}, and costs money",
+            balancer.id,
+            orphan.made_for()
+        );
         let outcome = match &orphan.removal {
             Ok(_) => CheckOutcome::warn(
                 what,
@@ -356,7 +363,7 @@ pub(super) fn orphans(view: &DoctorView) -> CheckResult {
             Err(why) => CheckOutcome::warn(
                 format!("{what}; ccm does not delete it, because {why}"),
                 format!(
-                    "if it is not needed, delete it yourself: {}, after {} if it is protected",
+                    "if it is not needed, delete it yourself: {} (if it is protected, first run {})",
                     shell_command("hcloud load-balancer delete", &[&balancer.id]),
                     shell_command(
                         "hcloud load-balancer disable-protection",

@@ -364,8 +364,8 @@ fn why(health: &TargetHealth) -> String {
 /// Returns a line about the problem that the load balancer does not exist any more, although the Service's status still
 /// has its address. Returns `None` when there is no such problem.
 fn gone(plan: &ServicePlan) -> Option<String> {
-    let why = "its load balancer is gone, although the status has an address; sync creates a new one, with another \
-               address unless the Service asks for a Primary IP";
+    let why = "the load balancer of the Service is gone, although the status of the Service has an address. The next \
+               sync creates a new load balancer, with another address unless the Service asks for a Primary IP";
     plan.has_lost_its_own().then(|| paragraph("  ! ", 4, why))
 }
 

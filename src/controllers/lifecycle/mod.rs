@@ -60,7 +60,7 @@ pub struct LifecycleSettings {
 pub fn switch_on(server: InstanceId) -> String {
     let command = shell_command("hcloud server poweron", &[&server]);
     format!(
-        "switch the server on ({command}); when it is not needed, delete it, and the daemon deletes its node"
+        "switch the server on ({command}). If the server is not needed, delete it, and the daemon deletes its node"
     )
 }
 

@@ -95,14 +95,14 @@ pub fn plan(
         Some(Fact::Gone { .. }) => {
             let message = match id {
                 InstanceId::Cloud(_) => format!(
-                    "server {id} is not in this token's project, and no other node's server is: the token probably \
-                     belongs to another project, so ccm does not delete the node (with --node-deletion-guard=false it \
-                     does)"
+                    "server {id} is not in this token's project, and neither is the server of any other node, so the \
+                     token probably belongs to another project. Therefore ccm does not delete the node (with \
+                     --node-deletion-guard=false it does)"
                 ),
                 InstanceId::Dedicated(_) => format!(
-                    "the account of {ROBOT_USER} does not list server {id}, nor the server of any other node: the \
-                     credentials probably belong to another account, or are limited to one server, so ccm does not \
-                     delete the node (with --node-deletion-guard=false it does)"
+                    "the account of {ROBOT_USER} does not list server {id}, nor the server of any other node, so the \
+                     credentials probably belong to another account, or are limited to one server. Therefore ccm does \
+                     not delete the node (with --node-deletion-guard=false it does)"
                 ),
             };
             plan.obstacle = Some(Finding::warning(Reason::PossibleNodeDeletion, message));

@@ -96,8 +96,8 @@ fn not_among(ip: IpAddr, instance: &Instance, addresses: &[Sourced<NodeAddress>]
     let list = addresses.iter().map(|address| address.value.to_string());
     let list = text::some_of(&list.collect::<Vec<_>>());
     let message = format!(
-        "{ip} is not an address of server {name:?} ({id}), which has {list}. Correct the flag --node-ip. If the address \
-         is one of a VPN, set {HCLOUD_INSTANCES_INTERNAL_IP_FROM}=kubelet instead"
+        "{ip} is not an address of server {name:?} ({id}), whose addresses are {list}. Correct the flag. If {ip} is an \
+         address in a VPN, set {HCLOUD_INSTANCES_INTERNAL_IP_FROM}=kubelet instead"
     );
     Finding::warning(Reason::InvalidProvidedNodeIP, message)
 }
@@ -105,7 +105,8 @@ fn not_among(ip: IpAddr, instance: &Instance, addresses: &[Sourced<NodeAddress>]
 fn with_annotation(mut finding: Finding) -> Finding {
     let why = &finding.message;
     finding.message = format!(
-        "the kubelet's --node-ip (annotation {PROVIDED_NODE_IP}): {why}. Until then the node's addresses stay unchanged"
+        "the node can't get the address that its kubelet asks for with the flag --node-ip (annotation \
+         {PROVIDED_NODE_IP}). {why}. Until this is corrected, the node's addresses stay unchanged"
     );
     finding
 }

@@ -107,8 +107,8 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
             plan.would_match = index.foreign(node).obstacle.is_none();
             let (id, ours) = (&node.spec.provider_id, provider.name());
             let message = format!(
-                "provider ID {id:?} belongs to another cloud provider (ccm's begin with {ours}://), so ccm does not \
-                 change this node. This is right if the node runs in another cloud"
+                "provider ID {id:?} belongs to another cloud provider (a provider ID of ccm begins with {ours}://), so \
+                 ccm does not change this node. This is right if the node runs in another cloud"
             );
             let fix = format!("if the node runs on a server of this project, {}", join_anew(node));
             let finding = Finding::warning(Reason::UnknownProviderIDPrefix, message);
@@ -118,10 +118,11 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
         MatchOutcome::Unknown(why) => {
             plan.server = ServerMatch::Unknown;
             let id = &node.spec.provider_id;
-            let message = format!("provider ID {id:?}: {why}, so ccm does not change the node");
+            let message =
+                format!("ccm does not change the node, whose provider ID is {id:?}, because {why}");
             let fix = match provider.parse_provider_id(id) {
                 ProviderId::Ours(_) | ProviderId::Disabled(_) => {
-                    format!("set {ROBOT_ENABLED}=true, {ROBOT_USER} and {ROBOT_PASSWORD}")
+                    format!("set {ROBOT_ENABLED}=true, {ROBOT_USER} and {ROBOT_PASSWORD} for ccm")
                 }
                 ProviderId::Foreign | ProviderId::Unknown(_) => join_anew(node),
             };
@@ -256,22 +257,22 @@ impl NodePlan {
                 let (message, credentials) = match id {
                     InstanceId::Cloud(_) => (
                         format!(
-                            "provider ID {provider_id:?}: this token's project has no server {id}; was it deleted, or \
-                             does the token belong to another project?"
+                            "the node's provider ID {provider_id:?} names server {id}, but this token's project has no \
+                             server {id}. Was the server deleted, or does the token belong to another project?"
                         ),
                         "a token of the project that has the server",
                     ),
                     InstanceId::Dedicated(_) => (
                         format!(
-                            "provider ID {provider_id:?}: the account of {ROBOT_USER} does not list this server; was \
-                             it cancelled, do the credentials belong to another account, or are they limited to one \
-                             server?"
+                            "the node's provider ID {provider_id:?} names a dedicated server that the account of \
+                             {ROBOT_USER} does not list. Was the server cancelled, do the credentials belong to \
+                             another account, or are they limited to one server?"
                         ),
                         "the login of the account that has the server",
                     ),
                 };
                 let fix = format!(
-                    "set {credentials}; when the server is gone forever, delete the node ({})",
+                    "set {credentials}. If the server is gone forever, delete the node ({})",
                     shell_command(DELETE_NODE, &[&self.node.name()])
                 );
                 Finding::warning(Reason::ServerNotFound, message).with_fix(fix)
@@ -306,8 +307,8 @@ impl NodePlan {
         let delete = shell_command(DELETE_NODE, &[&name]);
         let message = format!(
             "provider ID {id:?} names server {old}, which does not exist, but server {new} has the node's name. A \
-             provider ID can't be changed, so {condition}delete the node ({delete}), and its kubelet registers it \
-             again (restart the kubelet if it does not)"
+             provider ID can't be changed, so {condition}delete the node ({delete}). Its kubelet then registers the \
+             node again (restart the kubelet if it does not)"
         );
         Finding::warning(Reason::ServerReplaced, message)
     }
@@ -330,8 +331,8 @@ impl NodePlan {
         let (name, why) = (self.node.name(), &finding.message);
         let delete = shell_command(DELETE_NODE, &[&name]);
         let message = format!(
-            "the node has not been ready since {since}, and {why}. ccm never deletes a node without a provider ID: if \
-             its machine is gone forever, delete the node ({delete})"
+            "the node has not been ready since {since}, and {why}. ccm never deletes a node without a provider ID. If \
+             the machine of the node is gone forever, delete the node ({delete})"
         );
         Finding::warning(Reason::PossibleNodeDeletion, message)
     }
@@ -350,8 +351,8 @@ impl NodePlan {
         if let MatchedBy::Address(ip) = by {
             let (name, id) = (&instance.name, instance.id);
             let message = format!(
-                "no server has the node's name, but server {name:?} ({id}) has its address {ip}, so ccm takes this \
-                 server for the node's"
+                "no server has the node's name, but server {name:?} ({id}) has an address of the node, {ip}, so ccm \
+                 assumes that the node runs on this server"
             );
             self.findings.push(Finding::info(Reason::MatchedByAddress, message));
         }
@@ -384,7 +385,8 @@ impl NodePlan {
         let state = ZoneState::new(&self.node, &values);
         if values.is_chosen && state.is_to_change() {
             let message = format!(
-                "a new node would have another zone label: {}. ccm does not change the node by itself",
+                "a new node on this server would get another zone label: {}. The daemon never changes the zone label \
+                 of an initialised node",
                 describe(&state.fields)
             );
             let fix = shell_command("ccm node relabel", &[&self.node.name()]);
@@ -395,10 +397,10 @@ impl NodePlan {
 
     fn warn_if_not_external(&mut self) {
         if self.node.spec.provider_id.is_empty() && !is_uninitialized(&self.node) {
-            let message = "the node has neither a provider ID nor the uninitialized taint: its kubelet runs without \
-                           --cloud-provider=external, so it gets no provider ID and no labels";
+            let message = "the node has neither a provider ID nor the uninitialized taint, because its kubelet runs \
+                           without --cloud-provider=external. So the node gets no provider ID and no labels";
             let fix = format!(
-                "set --cloud-provider=external for its kubelet; then {}",
+                "set --cloud-provider=external for the node's kubelet. Then {}",
                 join_anew(&self.node)
             );
             let finding = Finding::warning(Reason::NotExternal, message).with_fix(fix);
@@ -457,8 +459,9 @@ impl NodePlan {
             "the node's addresses stay unchanged"
         };
         let message = format!(
-            "annotation {INTERNAL_IP} or --node-ip: {ip} can't be an address of this node, because node {other:?} has \
-             it, too, or names it in its annotation. Correct it on one of the two nodes; until then {and_so}"
+            "the address {ip}, for which this node asks by annotation {INTERNAL_IP} or by the flag --node-ip of its \
+             kubelet, can't be an address of this node, because node {other:?} has the address or asks for it, too. \
+             Correct the address on one of the two nodes. Until then {and_so}"
         );
         let finding = Finding::warning(Reason::InvalidInternalIP, message);
         if shared.is_kept {
@@ -586,12 +589,12 @@ fn impairment(server: &Instance) -> Option<Finding> {
     let finding = Finding::warning(Reason::ServerImpaired, message);
     let fix = if server.is_in_rescue {
         format!(
-            "when the rescue system is not needed any more: {}, then {}",
+            "when the rescue system is not needed any more, turn it off and restart the server: {}, then {}",
             shell_command("hcloud server disable-rescue", &[&server.id]),
             shell_command("hcloud server reboot", &[&server.id])
         )
     } else {
-        "wait until this has ended".to_owned()
+        "wait until this state of the server has ended".to_owned()
     };
     (!why.is_empty()).then(|| finding.with_fix(fix))
 }

@@ -12,7 +12,8 @@ use crate::controllers::node_writes::{AppliedPlan, Values, apply};
 use crate::controllers::parallel::in_parallel;
 use crate::controllers::{NodeChange, Progress, Report};
 use crate::kube::{KubeClient, KubeNode, NAMES_AT_MOST, PlacedKind, PlacedObject};
-use crate::provider::{Finding, Reason};
+use crate::provider::{Finding, Reason, TopologyLabel};
+use crate::text;
 
 /// The plans of `ccm node relabel`, and the objects that depend on the labels that the plans change.
 pub struct Relabelling {
@@ -114,37 +115,53 @@ fn with_version_of(plan: &NodePlan, node: &KubeNode) -> Result<NodePlan, &'stati
 
 /// The kinds of objects that can depend on the zone labels of nodes, and are read before `ccm node relabel` changes
 /// these labels. Each row has the kind, the word for an object of this kind, whether such an object forbids the change,
-/// and what the change means for the object.
-#[rustfmt::skip] // A row has the kind, the word and the answer, and then the text.
-const READ: [(PlacedKind, &str, bool, &str); 3] = [
+/// the rules in such an object that can name a label, and what the change means for the object.
+#[rustfmt::skip] // A row has the kind, the word and the answer, and then two texts in a line each.
+const READ: [(PlacedKind, &str, bool, &str, &str); 3] = [
     (PlacedKind::VOLUMES, "persistentvolume", true,
-        "its node affinity or zone label allows a node now and not afterwards; nothing is written while such a volume exists"),
+        "the node affinity or zone label of the volume",
+        "After the change, no pod on these nodes could use the volume, so ccm changes no zone label while such a \
+         volume exists. To change only other nodes, name these nodes in the command"),
     (PlacedKind::DAEMON_SETS, "daemonset", false,
-        "it requires a present zone label; its pods on these nodes will be deleted at once"),
+        "the node selector or node affinity of the DaemonSet",
+        "After the change, its pods on these nodes are deleted at once. To keep them, change the DaemonSet first"),
     (PlacedKind::PODS, "pod", false,
-        "it requires a present zone label; if it runs it goes on, but it can't be scheduled to these nodes again"),
+        "the node selector or node affinity of the pod",
+        "A running pod goes on, but it can't be scheduled to these nodes again, unless the object that creates the pod \
+         is changed first"),
 ];
 
 /// The end of the message about a kind of objects (volumes, DaemonSets or pods) that could not be read. It says that
 /// nothing is written, and what the user can do.
-const UNREAD: &str =
-    "Nothing is written: use an account that may list all persistentvolumes, daemonsets and pods";
+const UNREAD: &str = "ccm changes no zone label. Use an account that may list all persistentvolumes, daemonsets and \
+                      pods";
 
 fn dependents(kube: &KubeClient, plans: &[NodePlan]) -> Vec<Dependent> {
     let planned: Vec<&NodePlan> = plans.iter().filter(|plan| plan.has_writes()).collect();
-    let depends = |object: &PlacedObject| planned.iter().any(|plan| depends_on(object, plan));
     let mut all = Vec::new();
-    for (kind, word, is_obstacle, why) in READ.iter().filter(|_| !planned.is_empty()) {
+    for (kind, word, is_obstacle, rules, effect) in READ.iter().filter(|_| !planned.is_empty()) {
+        let affected = |object: &PlacedObject| {
+            let affected = planned.iter().filter(|plan| depends_on(object, plan));
+            let affected: Vec<String> = affected.map(|plan| zone_change(plan)).collect();
+            (!affected.is_empty()).then(|| text::some_of(&affected))
+        };
         let mut add = |object: String, why: String, is_obstacle| {
             all.push(Dependent { object, why, is_obstacle });
         };
-        match kube.placed(*kind, depends) {
-            Ok((names, count)) => {
-                for name in names {
-                    add(format!("{word}/{name}"), (*why).to_owned(), *is_obstacle);
+        match kube.placed(*kind, affected) {
+            Ok((found, count)) => {
+                for (name, nodes) in found {
+                    let why = format!(
+                        "{rules} allows these nodes only with their present zone label ({}): {nodes}. {effect}",
+                        TopologyLabel::Zone.stable_key()
+                    );
+                    add(format!("{word}/{name}"), why, *is_obstacle);
                 }
                 if count > NAMES_AT_MOST {
-                    let why = format!("{count} such objects, of which {NAMES_AT_MOST} are listed");
+                    let why = format!(
+                        "{count} objects of this kind depend on the present zone labels, and {NAMES_AT_MOST} of them \
+                         are listed"
+                    );
                     add(format!("{word}s"), why, *is_obstacle);
                 }
             }
@@ -152,6 +169,16 @@ fn dependents(kube: &KubeClient, plans: &[NodePlan]) -> Vec<Dependent> {
         }
     }
     all
+}
+
+/// Returns the name of the plan's node, and which value its zone label has and gets, for messages.
+fn zone_change(plan: &NodePlan) -> String {
+    let name = plan.node.name();
+    let changed = plan.other_fields.iter().find(|field| field.have != field.want);
+    let value =
+        |value: Option<&String>| value.map_or("none".to_owned(), |value| format!("{value:?}"));
+    let (have, want) = changed.map_or((None, None), |it| (it.have.as_ref(), it.want.as_ref()));
+    format!("{name} has {} and gets {}", value(have), value(want))
 }
 
 /// Whether the object's rules, e.g. a node affinity, allow the node with its present labels, and would not allow it

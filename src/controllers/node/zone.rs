@@ -30,11 +30,13 @@ impl ZoneState {
         let is_known = !datacenter.is_empty() && !location.is_empty();
         let stays = match label(beta) {
             _ if ZONE_KEYS.iter().all(|key| label(key) == wanted.value.as_deref()) => None,
-            None => Some(format!("the node has no label {beta}, so its zone label stays")),
+            None => Some(format!(
+                "the node has no label {beta}, so ccm leaves its zone label unchanged"
+            )),
             Some(value) if zone.possible.iter().any(|it| it == value) && is_known => None,
             Some(value) => Some(format!(
-                "label {beta} is {value:?}, and not {datacenter:?} or {location:?}, which ccm sets on nodes of this \
-                 server: a person set it, so it stays"
+                "label {beta} has the value {value:?}, which does not come from ccm (for the server of this node, ccm \
+                 sets {datacenter:?} or {location:?}), so ccm leaves the label unchanged"
             )),
         };
         ZoneState { fields: ZONE_KEYS.map(field), stays }

@@ -73,7 +73,7 @@ impl DesiredRoutes {
             let all = inputs.cluster_cidrs.iter().map(IpNet::to_string);
             let all = all.collect::<Vec<_>>().join(",");
             let why = format!(
-                "its pod CIDR {cidr} is not within --cluster-cidr={all}, so ccm makes no route for it"
+                "its pod CIDR {cidr} is not within --cluster-cidr={all}, so ccm makes no route to these pods"
             );
             let fix = "set --cluster-cidr to the range of all pods, the same as for kube-controller-manager";
             Finding::warning(Reason::ClusterCIDRMisconfigured, why).with_fix(fix)
@@ -213,7 +213,7 @@ impl<'a> Planner<'a> {
                             &[&server, &"--network", &network.id],
                         );
                         let why = format!(
-                            "the node's server {server} is not attached to network {:?}; until it is attached, the \
+                            "its server {server} is not attached to network {:?}. Until the server is attached, the \
                              node's pods can't be reached",
                             network.name
                         );
@@ -227,7 +227,7 @@ impl<'a> Planner<'a> {
                 let is_missing = !self.inputs.network.routes.contains(&route);
                 if let Some(keeper) = desired.kept_by.as_ref().filter(|_| is_missing) {
                     let why = format!(
-                        "its server {} belongs to node {keeper}, whose provider ID names the server, too: delete the \
+                        "its server {} belongs to node {keeper}, whose provider ID names the server, too. Delete the \
                          node that does not run on the server",
                         desired.server
                     );
@@ -256,8 +256,8 @@ impl<'a> Planner<'a> {
         if let Some((net, (_, place))) = self.accepted.iter().find(|(net, _)| hits(net)) {
             let other = &self.desired[*place].plan.object.name;
             return Some(format!(
-                "its pod CIDR {destination} is taken: node {other:?} has {net}, and gets the route. Let one of the two \
-                 nodes join again with another pod CIDR"
+                "its pod CIDR {destination} overlaps the pod CIDR {net} of node {other:?}, which gets the route. Let \
+                 one of the two nodes join again with another pod CIDR"
             ));
         }
         if !is_missing {
@@ -266,13 +266,13 @@ impl<'a> Planner<'a> {
         let network = self.inputs.network;
         if let Some(name) = self.foreign_at(destination) {
             return Some(format!(
-                "its pod CIDR {destination} is also that of node {name:?}, which has no provider ID of a cloud server: \
-                 let one of the two nodes join again with another pod CIDR"
+                "its pod CIDR {destination} is also that of node {name:?}, which has no provider ID of a cloud server. \
+                 Let one of the two nodes join again with another pod CIDR"
             ));
         }
         if let Some(subnet) = network.subnets.iter().find(|net| hits(net)) {
             return Some(format!(
-                "its pod CIDR {destination} overlaps subnet {subnet} of network {}; --cluster-cidr must lie \
+                "its pod CIDR {destination} overlaps subnet {subnet} of network {}. Set --cluster-cidr to a range \
                  outside of the subnets",
                 network.name
             ));
@@ -285,7 +285,7 @@ impl<'a> Planner<'a> {
         let mut others = others.filter(|other| hits(&other.destination));
         others.next().map(|other| {
             format!(
-                "its pod CIDR {destination} overlaps the route {other}, which ccm must not change: if that route is \
+                "its pod CIDR {destination} overlaps the route {other}, which ccm must not change. If that route is \
                  not needed, delete it by hand"
             )
         })
@@ -364,10 +364,10 @@ impl<'a> Planner<'a> {
                 continue;
             };
             let what = if self.may_become_clear {
-                "; it is replaced as soon as the route of another node exists"
+                ". ccm replaces this route as soon as the route of another node exists"
             } else {
-                " and may belong to another cluster: is the kubeconfig that of another cluster? If not, delete that \
-                 route by hand; until then it stays, and packets to this node's pods go there"
+                " and may belong to another cluster. Is the kubeconfig that of another cluster? If not, delete that \
+                 route by hand. Until then the route stays, and packets to this node's pods go there"
             };
             let server = &server.name;
             let why = format!(
@@ -555,7 +555,7 @@ impl<'a> Planner<'a> {
         findings.extend(self.inputs.cluster_cidrs.iter().filter_map(|cidr| self.misplaced(cidr)));
         let is_any_wanted = self.desired.iter().any(|desired| !desired.cidrs.is_empty());
         if is_any_wanted && !self.is_anchored && !self.is_in_doubt {
-            let why = "no node's server is attached to this Network: does the Network, or the kubeconfig, belong to \
+            let why = "no node's server is attached to this Network. Does the Network, or the kubeconfig, belong to \
                        another cluster? Until this is corrected, ccm deletes no route, and sets the condition \
                        NetworkUnavailable of no node";
             let fix = format!("check {HCLOUD_NETWORK} and --context");
@@ -563,15 +563,14 @@ impl<'a> Planner<'a> {
         }
         if !self.dedicated.is_empty() {
             let why = format!(
-                "no route to the pods of {}: the Network allows none to dedicated servers; let the network plugin \
-                 connect them (tunnels, BGP), as for nodes of another cloud",
+                "there is no route to the pods of {}, because a Network allows no routes to dedicated servers. Let the \
+                 network plugin connect these pods (tunnels, BGP), as for nodes of another cloud",
                 text::some_of(&self.dedicated)
             );
             findings.push(Finding::info(Reason::DedicatedNodeWithoutRoute, why));
         }
         if self.desired.iter().any(|desired| desired.has_ipv6) {
-            let why =
-                "IPv6 addresses of pods get no routes: the private Network supports only IPv4";
+            let why = "IPv6 addresses of pods get no routes, because the private Network supports only IPv4";
             findings.push(Finding::info(Reason::IPv6RouteIgnored, why));
         }
         findings
@@ -586,7 +585,7 @@ impl<'a> Planner<'a> {
         let range = network.range.filter(|range| !range.contains(cidr));
         let why = match (subnet, range) {
             (Some(subnet), _) => {
-                format!("overlaps the Network's subnet {subnet}: no route can lead there")
+                format!("overlaps the Network's subnet {subnet}, so no route can lead there")
             }
             (None, Some(range)) => format!(
                 "is not within the Network's range {range}: servers send only packets for that range into the Network, \
@@ -603,7 +602,7 @@ impl<'a> Planner<'a> {
 
 /// Returns a finding (a message for the operator) which says that a route of a node can't be made.
 fn no_route(why: &str) -> Finding {
-    Finding::warning(Reason::FailedToCreateRoute, format!("no route: {why}"))
+    Finding::warning(Reason::FailedToCreateRoute, format!("the node gets no route, because {why}"))
 }
 
 /// Returns the changes in the order in which they are made. Deletions come first, because the number of routes in a
@@ -620,9 +619,9 @@ fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
                 why,
             };
             let why = match row.state {
-                State::Blackhole => "not needed: no server has the address of its gateway",
+                State::Blackhole => "not needed, because no server has the address of its gateway",
                 State::WrongGateway => "these pods are on another server",
-                _ => "not needed: no node at this gateway uses this range for its pods",
+                _ => "not needed, because no node at this gateway uses this range for its pods",
             };
             let delete = |route| change(true, route, why);
             let add = |route| change(false, route, "the node's pods are there");

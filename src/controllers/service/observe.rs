@@ -233,10 +233,7 @@ impl ObservedServices {
             None if servers.list.is_some() => Reach::Missing { is_certain: servers.is_certain },
             None => Reach::Unknown,
         };
-        let location = |id: InstanceId| {
-            let server = by_id.get(&id).copied().or_else(|| dedicated.server(id));
-            server.map(|server| server.location.clone()).unwrap_or_default()
-        };
+        let server = |id: InstanceId| by_id.get(&id).copied().or_else(|| dedicated.server(id));
         let offer = |node: &KubeNode, id: InstanceId| OfferedNode {
             name: node.name().to_owned(),
             reach: reach(id),
@@ -245,7 +242,7 @@ impl ObservedServices {
             provider_id: ProviderId::Ours(id),
             labels: node.metadata.labels.clone(),
             addresses: Vec::new(),
-            location: location(id),
+            location: server(id).map(|server| server.location.clone()).unwrap_or_default(),
         };
         let own = candidates(nodes, &*apis.provider).map(|(node, id)| OfferedNode {
             dedicated_ipv4: dedicated.ipv4(node, id),

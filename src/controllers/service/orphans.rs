@@ -145,13 +145,24 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
     let addresses = balancer.addresses.iter().map(ToString::to_string);
     let (stays, fix) = match &orphan.removal {
         Err(why) => (
-            format!("; {why}, so ccm does not delete it"),
-            "delete it yourself when it is not needed",
+            format!(". ccm does not delete it, because {why}"),
+            format!(
+                "if the load balancer is not needed, delete it yourself: {} (if it is protected, first run {})",
+                text::shell_command("hcloud load-balancer delete", &[&balancer.id]),
+                text::shell_command(
+                    "hcloud load-balancer disable-protection",
+                    &[&balancer.id, &"delete"]
+                )
+            ),
         ),
-        Ok(_) => (String::new(), "ccm lb sync --delete-orphans deletes it"),
+        Ok(_) => (
+            String::new(),
+            "ccm lb sync --delete-orphans shows all such load balancers, asks, and deletes them"
+                .to_owned(),
+        ),
     };
     let message = format!(
-        "load balancer {:?} ({}), {}, costs money, but was made for {}{stays}",
+        "load balancer {:?} ({}), with the addresses {}, costs money, but was made for {}{stays}",
         balancer.name,
         balancer.id,
         text::some_of(&addresses.collect::<Vec<_>>()),

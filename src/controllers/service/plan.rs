@@ -232,7 +232,7 @@ fn refuse_in_wrong_project(observed: &ObservedServices, plans: &mut [ServicePlan
             (_, false) => format!("the Service's status names {}, {nor}", addresses(status)),
         };
         let message = format!(
-            "{lacks} of the cluster's {count} nodes, so nothing is changed: does the token belong to another project?"
+            "{lacks} of the cluster's {count} nodes, so nothing is changed. Does the token belong to another project?"
         );
         let obstacle = Finding::warning(plan.want.failed(), message);
         plan.refuse(obstacle);
@@ -307,7 +307,7 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
             let first = claimed.entry(wanted.clone()).or_insert(name.clone());
             if *first != name && !may_change {
                 let message = format!(
-                    "{source}load balancer {wanted} goes to Service {first}, which asks for it, too; choose another \
+                    "{source}load balancer {wanted} goes to Service {first}, which asks for it, too. Choose another \
                      name for the load balancer of this Service"
                 );
                 plan.refuse(Finding::warning(Reason::SyncLoadBalancerFailed, message));
@@ -417,7 +417,7 @@ impl ServicePlan {
         match (self.want, &self.cloud.found) {
             (Want::Release, Some(found)) => {
                 let message = format!(
-                    "Management of load balancer {:?} ({}) ends, because {}: its ports, targets and addresses stay \
+                    "Management of load balancer {:?} ({}) ends, because {}. Its ports, targets and addresses stay \
                      unchanged",
                     found.name, found.id, why
                 );

@@ -23,11 +23,11 @@ pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
             (
                 "port 10256 of kube-proxy does not answer, perhaps because of k3s, Cilium or a firewall",
                 format!(
-                    "{} \"kube-proxy\" makes the load balancer check that port. k3s binds the port to the loopback: \
-                     run k3s with --kube-proxy-arg=healthz-bind-address=0.0.0.0; Cilium needs \
-                     kubeProxyReplacementHealthzBindAddr=0.0.0.0:10256; for public targets the firewall must let the \
-                     load balancer reach the port",
-                    HEALTH_CHECK.name
+                    "annotation {} \"kube-proxy\" makes the load balancer check that port. k3s binds the port to the \
+                     loopback, so run k3s with --kube-proxy-arg=healthz-bind-address=0.0.0.0. Cilium needs \
+                     kubeProxyReplacementHealthzBindAddr=0.0.0.0:10256. If the targets are public, the firewall must \
+                     let the load balancer reach the port",
+                    HEALTH_CHECK.key()
                 ),
             )
         }
@@ -47,7 +47,7 @@ pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
             )
         }
         ("layer4_timeout", _) => (
-            "no answer: is the node port blocked? (layer4_timeout)",
+            "the node port does not answer (layer4_timeout)",
             format!(
                 "let the load balancer reach the node ports: Hetzner firewall (hcloud firewall list), firewall of the \
                  node, network policies; {} shows each check",
@@ -75,9 +75,9 @@ fn check_pods(service: &Service) -> String {
     format!(
         "check the pods ({}, kubectl logs), and what the health check expects: annotations {}, {}, {}",
         endpoints(service),
-        HEALTH_CHECK_HTTP_PATH.name,
-        HTTP_STATUS_CODES.name,
-        USES_PROXYPROTOCOL.name
+        HEALTH_CHECK_HTTP_PATH.key(),
+        HTTP_STATUS_CODES.key(),
+        USES_PROXYPROTOCOL.key()
     )
 }
 

@@ -461,7 +461,7 @@ impl BalancerChange {
         let (location, kind) = (a::LOCATION.key(), a::TYPE.key());
         Some(match code.as_str() {
             code if code.starts_with("primary_ip_") => format!(
-                "unassign the Primary IP where it is used, or choose another in annotation {} or {}",
+                "unassign the Primary IP where it is used, or name another in annotation {} or {}",
                 a::PUBLIC_NET_IPV4.key(),
                 a::PUBLIC_NET_IPV6.key()
             ),

@@ -78,11 +78,11 @@ pub(super) fn report_unknown(
     for why in whys {
         if there.is_some() || group.is_external() {
             let stays = "what the Service does not set itself stays as it is";
-            let why = format!("{why}; until this is corrected, {stays}");
+            let why = format!("{why}. Until this is corrected, {stays}");
             parser.warning(Reason::SyncLoadBalancerFailed, why);
         } else {
-            let instead = "no load balancer is created until this is corrected, or until the Service sets it itself";
-            parser.problem(format!("{why}; {instead}"));
+            let instead = "No load balancer is created until this is corrected, or until the Service sets it itself";
+            parser.problem(format!("{why}. {instead}"));
         }
     }
 }
@@ -108,7 +108,7 @@ pub(super) fn check_services(
 ) {
     let Some(kind) = kind else { return };
     let name = &kind.name;
-    let larger = format!("choose a larger type in annotation {}", annotations::TYPE.key());
+    let larger = format!("Choose a larger type in annotation {}", annotations::TYPE.key());
     let mut others =
         if context.group.is_own() { BTreeSet::new() } else { context.group.other_ports(there) };
     others.retain(|number| desired.ports.iter().all(|port| port.listener.listen_port != *number));
@@ -121,13 +121,14 @@ pub(super) fn check_services(
             ),
         };
         parser.problem(format!(
-            "{whose}, but a load balancer of type {name} takes at most {most}: {larger}, or remove ports"
+            "{whose}, but a load balancer of type {name} takes at most {most}. {larger}, or remove ports from the \
+             Service"
         ));
     }
     let (certificates, most) = (certificates(desired, there, None), kind.max_assigned_certificates);
     if certificates > most {
         parser.problem(format!(
-            "the ports need {certificates} certificates, but a load balancer of type {name} takes at most {most}: \
+            "the ports need {certificates} certificates, but a load balancer of type {name} takes at most {most}. \
              {larger}, or name fewer in {}",
             annotations::HTTP_CERTIFICATES.key()
         ));

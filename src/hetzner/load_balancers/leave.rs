@@ -74,9 +74,9 @@ pub(super) fn leave_others(
         leaving.changes.extend(changes);
         leaving.is_any = true;
         let moves = format!(
-            "the Service moves from load balancer {} to {}, so its addresses change. The old load balancer serves the \
-             Service until the Service's status has the new addresses. Change the DNS records of the Service as soon as \
-             they are there",
+            "the Service moves from load balancer {} to {}, so the addresses of the Service change. The old load \
+             balancer serves the Service until the Service's status has the new addresses. Change the DNS records of \
+             the Service as soon as they are there",
             balancer.shown(),
             there.map_or("a new one".to_owned(), |balancer| balancer.shown())
         );
@@ -352,13 +352,17 @@ impl TakenOff<'_> {
                 "Released load balancer {shown}: the ports, targets and labels of this Service were removed, but the \
                  load balancer was not deleted, because {why}; it costs money until you delete it"
             );
-            (WriteVerb::RELEASE, format!("; it is not deleted, because {why}"), event)
+            (
+                WriteVerb::RELEASE,
+                format!("; the load balancer is not deleted, because {why}"),
+                event,
+            )
         } else {
             let event = format!(
                 "The Service does not use load balancer {shown} any more, and its ports there were removed; the load \
                  balancer stays, because {why}"
             );
-            (WriteVerb::LEAVE, format!("; it stays, because {why}"), event)
+            (WriteVerb::LEAVE, format!("; the load balancer stays, because {why}"), event)
         };
         let foreign = foreign_targets(balancer, cluster);
         let guard = Guard::to(Some(balancer), &to).because_of(foreign);
@@ -381,8 +385,8 @@ pub(super) fn end_management(
     let to = after_management(balancer, service, cluster);
     let shown = balancer.shown();
     let name = format!("load balancer {shown}");
-    let stays = "; ccm does not manage it for this Service any more. It keeps its ports, targets and addresses, and costs money until it is \
-         deleted";
+    let stays = "; ccm does not manage the load balancer for this Service any more. The load balancer keeps its ports, \
+                 targets and addresses, and costs money until it is deleted";
     let ends = Description::new(WriteVerb::RELEASE, name, stays);
     let id = Some(balancer.id);
     let mut change = BalancerChange::new(project, BalancerAction::Edit, id, Value::Null, ends);

@@ -129,7 +129,8 @@ impl BalancerSnapshot {
         };
         let Some(balancer) = self.balancers().with_id(id) else {
             return refuse(format!(
-                "the project has no load balancer with ID {id}; hcloud load-balancer list shows all"
+                "the token's project has no load balancer with the ID {id}, which this command was given. Correct the \
+                 ID (hcloud load-balancer list shows all IDs), or set a token of the project that has the load balancer"
             ));
         };
         let (to, assigns) = assign(balancer, of.service, of.cluster);
@@ -159,13 +160,13 @@ impl BalancerSnapshot {
             (_, Some(other), _) if other.id != id => {
                 return refuse(format!(
                     "load balancer {id} can't be adopted for the Service, because the Service already uses load \
-                     balancer {:?} ({}). If it uses that one by annotation {} or {}, remove the annotation. Otherwise \
-                     delete load balancer {} first: this interrupts the traffic, and its addresses are lost",
+                     balancer {:?} ({id_now}). If annotation {} or {} of the Service asks for load balancer {id_now}, \
+                     remove the annotation. Otherwise delete load balancer {id_now} first. This interrupts the \
+                     traffic, and its addresses are lost",
                     other.name,
-                    other.id,
                     a::SHARE.key(),
                     a::EXTERNAL.key(),
-                    other.id
+                    id_now = other.id
                 ));
             }
             (PlanOutcome::Change { changes, .. }, _, Some(said)) => {

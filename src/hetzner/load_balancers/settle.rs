@@ -206,7 +206,10 @@ fn stays_meanwhile<'a>(context: &PlanContext<'a>) -> Option<Stays<'a>> {
     };
     let serving =
         owned.find(|balancer| may_stay(balancer) && is_in_status(context.service, *balancer))?;
-    let why = format!("{why}; the Service stays on load balancer {}", serving.shown());
+    let why = format!(
+        "the Service stays on load balancer {}, because it can't use the one that it asks for. {why}",
+        serving.shown()
+    );
     let finding = Finding::warning(Reason::SyncLoadBalancerFailed, why);
     Some(Stays { on: serving, why: vec![finding], asked: None })
 }

@@ -56,7 +56,7 @@ pub(super) fn type_choice<'a>(
     }?;
     if let Some(deprecation) = &choice.kind.deprecation {
         let why = format!(
-            "type {} of the load balancer is deprecated and ends after {}: choose another in annotation {}",
+            "type {} of the load balancer is deprecated and ends after {}. Choose another type in annotation {}",
             choice.kind.name,
             deprecation.unavailable_after,
             a::TYPE.key()
@@ -84,7 +84,7 @@ fn named_type<'a>(
     let limited = match limit(parser, context, desired, present) {
         Limit::Type(most, source) if kind.size() > most.size() => {
             let why = format!(
-                "{}: type {} is larger than the largest allowed type {} ({source}), so {} counts instead",
+                "{}: type {} is larger than the largest allowed type {} ({source}), so ccm uses type {} instead",
                 named.source, kind.name, most.name, most.name
             );
             parser.warning(Reason::AnnotationWithoutEffect, why);
@@ -118,7 +118,10 @@ fn usual<'a>(
     let any = || types?.first().filter(|_| choose(None).is_none());
     let kind = choose(largest).or_else(any);
     if kind.is_none() && types.is_some() {
-        parser.whole_problem("no load balancer type is offered there".to_owned());
+        parser.whole_problem(
+            "no load balancer type is offered in the location or network zone that is set"
+                .to_owned(),
+        );
         return None;
     }
     let price = kind.map(|kind| format!(" ({})", of(None).price_text(kind))).unwrap_or_default();
@@ -160,7 +163,10 @@ fn chosen<'a>(
     }
     let Some(kind) = offers.choose(&demand, present) else {
         if types.is_some() {
-            let why = format!("{}: no load balancer type is offered there", auto.source);
+            let why = format!(
+                "{}: no load balancer type is offered in the location or network zone that is set",
+                auto.source
+            );
             parser.whole_problem(why);
         }
         return None;
@@ -282,7 +288,7 @@ fn keep_or_refuse(parser: &mut AnnotationParser, why: String, kept: Option<&Bala
     if kept.is_none() {
         return parser.whole_problem(why);
     }
-    let why = format!("{why}; until then the load balancer keeps its type");
+    let why = format!("{why}. Until this is corrected, the load balancer keeps its type");
     parser.warning(Reason::AnnotationWithoutEffect, why);
 }
 
@@ -290,7 +296,7 @@ fn unknown_type(context: &PlanContext, set: &Sourced<String>) -> String {
     let types = context.observed.types.as_deref().map(Vec::as_slice).unwrap_or_default();
     let names: Vec<&str> = types.iter().map(|kind| kind.name.as_str()).collect();
     format!(
-        "{}: there is no type {}; use {}",
+        "{}: there is no load balancer type {}; use {}",
         set.source,
         text::quoted(&set.value),
         text::one_of(&names)

@@ -65,9 +65,9 @@ const WORLDS: &[Broken] = &[
         lists: &[(NODES, "NotReady"), (NODES, " off "), (SERVICES, "0/2"), (&["lb", "inspect", "default/web"], "the server is off")] },
     Broken { what: "half the targets are unhealthy", break_it: |world| {
         unhealthy(world, "worker-2", Health::unhealthy("layer4_timeout"));
-    }, cause: "service/default/web: 1 of 2 targets healthy; worker-2: no answer: is the node port blocked? (layer4_timeout)",
+    }, cause: "service/default/web: 1 of 2 targets healthy; worker-2: the node port does not answer (layer4_timeout)",
         fix: "let the load balancer reach the node ports",
-        lists: &[(SERVICES, "1/2"), (&["lb", "inspect", "default/web"], "worker-2 is unhealthy on port 80: no answer: is the node port blocked? (layer4_timeout)")] },
+        lists: &[(SERVICES, "1/2"), (&["lb", "inspect", "default/web"], "worker-2 is unhealthy on port 80: the node port does not answer (layer4_timeout)")] },
     Broken { what: "the token is refused", break_it: |world| {
         let token = world.sandbox.projects().token.clone();
         world.sandbox.cloud().remove_token(&token);
@@ -92,7 +92,7 @@ const WORLDS: &[Broken] = &[
         lists: &[(NODES, "there is no Network 4711"), (SERVICES, "there is no Network 4711"), (SERVICES, "default/web ?")] },
     Broken { what: "a node has no server", break_it: |world| {
         world.register("stray", None, "");
-    }, cause: "node/stray: no server is named \"stray\"", fix: "rename its server to the node's name",
+    }, cause: "node/stray: no server is named \"stray\"", fix: "rename the server of this node to the node's name",
         lists: &[(NODES, "stray"), (NODES, "!ServerNotFound")] },
     Broken { what: "a Service has a bad annotation", break_it: |world| {
         let wrong = [("location", "fsn1"), ("algorithm-type", "fastest")];
@@ -116,7 +116,7 @@ const WORLDS: &[Broken] = &[
     Broken { what: "a load balancer is an orphan", break_it: |world| {
                 world.remove_finalizers("web");
         world.delete("web");
-    }, cause: "of Service default/web, which does not exist, costs money", fix: "ccm lb sync --delete-orphans",
+    }, cause: "was made for Service default/web, which does not exist, and costs money", fix: "ccm lb sync --delete-orphans",
         lists: &[(SERVICES, "orphan")] },
 ];
 
@@ -168,8 +168,7 @@ fn servers_that_are_off_hide_no_other_cause() {
         unhealthy(&world, name, failed.clone());
     }
     let check = world.check("targets");
-    for part in
-        ["worker-1, worker-2: the server is off", "worker-3: no answer: is the node port blocked?"]
+    for part in ["worker-1, worker-2: the server is off", "worker-3: the node port does not answer"]
     {
         assert!(check.message.contains(part), "{check:?}");
     }
@@ -273,8 +272,8 @@ fn targets_of_a_new_service_are_given_time() {
     let checks = checks(&ran);
     let check = find(&checks, "targets");
     assert_eq!(check.status, "warn", "{check:?}");
-    let says = "0 of 2 targets healthy; worker-1, worker-2: no answer: is the node port blocked? (layer4_timeout); the Service is \
-                younger than 3 minutes";
+    let says = "0 of 2 targets healthy; worker-1, worker-2: the node port does not answer (layer4_timeout); the \
+                Service is younger than 3 minutes";
     assert!(check.message.contains(says), "{check:?}");
 }
 
@@ -362,7 +361,7 @@ fn a_table_shows_one_api_although_the_other_fails() {
         for part in parts {
             assert!(shown.contains(part), "{half:?} {words:?}: {part}\n{shown}");
         }
-        let causes = ran.stderr.matches("connection refused; is the server running");
+        let causes = ran.stderr.matches("connection refused; does a server run at this address?");
         assert_eq!(causes.count(), 1, "{half:?} {words:?}: {ran:?}");
         world.sandbox.resume(half).unwrap();
     }

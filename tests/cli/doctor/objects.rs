@@ -27,9 +27,9 @@ fn broken_nodes_are_reported_with_the_fix() {
         }, "kubelets: fail", &["node/plain: the node has neither a provider ID nor the uninitialized taint"],
             "--cloud-provider=external"),
         ("a node without a server", |world| world.register("stray", None, ""), "nodes: fail",
-            &["stray: no server is named \"stray\""], "rename its server to the node's name"),
+            &["stray: no server is named \"stray\""], "rename the server of this node to the node's name"),
         ("a node whose server was deleted", |world| { world.delete_server("worker-2"); }, "nodes: warn",
-            &["node/worker-2: provider ID"], "kubectl delete node worker-2"),
+            &["node/worker-2: the node's provider ID"], "kubectl delete node worker-2"),
         ("a node whose server was made anew under its name", |world| {
             world.delete_server("worker-2");
             let spec = ServerSpec {
@@ -104,8 +104,8 @@ fn broken_services_are_reported_with_the_fix() {
             ccm(&world.env, &["lb", "sync", "--settings-from=none"]).with_code(0);
             world.annotate("web-2", "share", Some("edge"));
         }, "services: warn", &[
-            "service/default/web-2: port 80 can't be used: Service default/edge already uses this port of load balancer",
-            "; the Service stays on load balancer \"kubernetes-default-web-2\" (",
+            "service/default/web-2: port 80 can't be used, because Service default/edge already uses this port of load balancer",
+            "; this Service stays on load balancer \"kubernetes-default-web-2\" (",
         ],
             "give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share; ccm lb inspect \
              default/web-2 shows both load balancers"),
@@ -116,8 +116,8 @@ fn broken_services_are_reported_with_the_fix() {
                 ccm(&world.env, &["lb", "sync", "--settings-from=none"]).with_code(0);
             }
         }, "services: warn", &[
-            "service/default/web-2: without an address: none of its ports can be used on load balancer \"kubernetes-default-edge\" (",
-            "service/default/web-2: port 80 can't be used: Service default/edge already uses this port of load balancer",
+            "service/default/web-2: the Service has no address, because none of its ports can be used on load balancer \"kubernetes-default-edge\" (",
+            "service/default/web-2: port 80 can't be used, because Service default/edge already uses this port of load balancer",
         ], ""),
         ("two load balancers with one label, a Service without node ports, and one that waits", |world| {
             let cloud = world.sandbox.cloud();
@@ -130,7 +130,7 @@ fn broken_services_are_reported_with_the_fix() {
             world.create("new", &[fsn1], &[80]);
         }, "services: fail", &[
             "default/web: load balancers ", "Keep the label on the one that the Service shall use", "default/closed: port 80 has no node port",
-            "service/default/new: without an address: ",
+            "service/default/new: the Service has no address, because ",
         ], ""),
         ("a certificate that has expired", shows_expired, "services: fail",
             &["service/default/tls: certificate \"old\" (", ") of port 443 (uploaded by its owner) expired at "],
@@ -143,26 +143,26 @@ fn broken_services_are_reported_with_the_fix() {
             "service/default/web: annotation load-balancer.hetzner.cloud/http-cookie-name",
         ], ""),
         ("one that waits", |world| { world.create("new", &[("location", "fsn1")], &[80]); }, "services: warn",
-            &["service/default/new: without an address: its load balancer is not created yet"], "ccm lb sync"),
+            &["service/default/new: the Service has no address, because its load balancer is not created yet"], "ccm lb sync"),
         ("one that was refused", refused, "services: warn", &[
-            "service/default/new: without an address: its load balancer is not created yet; the event of the last try, ",
+            "service/default/new: the Service has no address, because its load balancer is not created yet; the event of the last try, ",
             " ago, says SyncLoadBalancerFailed: \"", "resource_limit_exceeded",
         ], "remove the cause of the failure, then run ccm lb sync default/new, which tries again"),
         ("one that waits for two hours", |world| {
             refused(world);
             since_two_hours(world, "new", "creationTimestamp");
-        }, "services: fail", &["service/default/new: without an address: its load balancer is not created yet"],
+        }, "services: fail", &["service/default/new: the Service has no address, because its load balancer is not created yet"],
             "then run ccm lb sync default/new, which tries again"),
         ("a load balancer that does not go for two hours", |world| {
             world.delete("web");
             since_two_hours(world, "web", "deletionTimestamp");
         }, "services: fail", &["service/default/web: the Service was deleted, but not everything is removed yet"],
-            "ccm lb sync default/web does it now"),
+            "ccm lb sync default/web makes them now"),
         ("one that was refused, asked by who may not list events", |world| {
             refused(world);
             world.role(rules("role.yaml"));
         }, "services: warn", &[
-            "service/default/new: without an address: its load balancer is not created yet", "this user may not list events",
+            "service/default/new: the Service has no address, because its load balancer is not created yet", "this user may not list events",
         ], "ccm lb sync"),
         ("one that was refused and then made", |world| {
             refused(world);
@@ -172,7 +172,7 @@ fn broken_services_are_reported_with_the_fix() {
             let id = world.balancer_id("new");
             let change = |one: &mut Value| one["targets"] = json!([]);
             world.edit_balancer(id, change);
-        }, "services: warn", &["service/default/new: not in sync: 2 changes to be made"], "ccm lb sync"),
+        }, "services: warn", &["service/default/new: not in sync, because 2 changes must still be made"], "ccm lb sync"),
         ("a load balancer that somebody deleted", |world| {
             let id = world.balancer_id("web");
             world.sandbox.cloud().delete_load_balancer(id);
@@ -182,11 +182,11 @@ fn broken_services_are_reported_with_the_fix() {
             let id = world.balancer_id("web");
             let change = |one: &mut Value| one["targets"] = json!([]);
             world.edit_balancer(id, change);
-        }, "services: warn", &["service/default/web: not in sync: 2 changes to be made"], "ccm lb sync"),
+        }, "services: warn", &["service/default/web: not in sync, because 2 changes must still be made"], "ccm lb sync"),
         ("a load balancer that does not go", |world| { world.delete("web"); }, "services: warn",
             &["service/default/web: the Service was deleted, but not everything is removed yet"], "ccm lb sync"),
         ("an orphan", orphaned, "orphans: warn",
-            &["load-balancer/kubernetes-default-web: load balancer ", "of Service default/web, which does not exist"],
+            &["load-balancer/kubernetes-default-web: load balancer ", "was made for Service default/web, which does not exist"],
             "ccm lb sync --delete-orphans"),
         ("a protected orphan", |world| {
             let id = world.balancer_id("web");
@@ -262,7 +262,7 @@ fn an_event_that_is_not_ccm_s_about_this_object_says_nothing() {
     for (what, namespace, about, edit) in cases {
         let (items, inspected) = told_beside(namespace, about, edit);
         assert_eq!(items.len(), 1, "{what}: {items:?}");
-        let expected = "without an address: its load balancer is not created yet";
+        let expected = "the Service has no address, because its load balancer is not created yet";
         assert_eq!(items[0]["message"], expected, "{what}");
         assert_eq!(items[0]["status"], "warn", "{what}");
         assert!(!inspected.contains("evil"), "{what}: {inspected}");
@@ -306,7 +306,7 @@ fn a_refused_target_on_a_load_balancer_outside_of_the_network_has_its_own_fix() 
     let remedy =
         "remove the cause of the failure, then run ccm lb sync default/extb, which tries again";
     assert!(check.remedy.contains(remedy), "{check:?}");
-    assert!(!check.remedy.contains("does it now"), "{check:?}");
+    assert!(!check.remedy.contains("makes them now"), "{check:?}");
 }
 
 /// Returns a world with synced Services in these namespaces that choose their private addresses.

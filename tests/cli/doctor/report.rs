@@ -170,7 +170,7 @@ fn a_silent_api_is_waited_for_once() {
 fn wrong_usage_is_exit_code_2() {
     let world = World::healthy();
     for (words, told) in [
-        (&["web"][..], "\"web\": unexpected word; this command takes only flags"),
+        (&["web"][..], "\"web\" can't be used: unexpected word; this command takes only flags"),
         (&["--nonsense"], "--nonsense"),
         (&["-o", "xml"], "xml"),
     ] {
@@ -219,7 +219,7 @@ fn doctor_shows_the_variables_of_a_fork() {
     assert!(!ran.stderr.contains("HROBOT_PERIOD"), "doctor logged it, too: {ran:?}");
     let checks = checks(&ran.with_code(0));
     let settings = find(&checks, "settings");
-    let why = "accepted and ignored, because it has no effect in ccm";
+    let why = "this setting has no effect in ccm, so ccm ignores it";
     let there = "of deployment kube-system/fork";
     let told = [
         format!("HROBOT_PERIOD: {why}; set ROBOT_CACHE_TIMEOUT instead"),

@@ -142,7 +142,7 @@ fn robot_is_not_checked_while_it_is_turned_off() {
     world.set("ROBOT_ENABLED", "false");
     let said = checks(&world.doctor(&["-o", "json"]));
     assert_eq!(said.len(), CHECKS);
-    find(&said, "nodes").says("warn", &["ROBOT_ENABLED is not true"]);
+    find(&said, "nodes").says("warn", &["only if ROBOT_ENABLED is true"]);
 }
 
 /// A person must say which of the servers without a node is the missing one.

@@ -34,9 +34,9 @@ fn routes_that_the_next_pass_repairs_are_warnings() {
         ("one is missing", |world| {
             let destination = pods(world, "worker-2");
             world.delete_route(&destination);
-        }, "routes: warn", &["route/10.244.", "/24: missing, of worker-2"], "ccm route sync does it now"),
+        }, "routes: warn", &["route/10.244.", "/24: missing, of worker-2"], "ccm route sync corrects the routes now"),
         ("a blackhole", |world| world.set_route("10.244.9.0/24", NOBODY), "routes: warn",
-            &["route/10.244.9.0/24: blackhole, via 10.0.0.250"], "the daemon does this"),
+            &["route/10.244.9.0/24: blackhole, via 10.0.0.250"], "the daemon corrects this"),
         ("another node's gateway", |world| world.set_route(&pods(world, "worker-2"), NOBODY), "routes: warn",
             &["route/10.244.", "/24: wrong gateway, via 10.0.0.250"], "see the check \"lease\""),
         ("a condition of yesterday", |world| says(world, "worker-2", "True"), "pod-network: warn",
@@ -58,7 +58,7 @@ fn routes_that_a_person_must_repair_are_reported_with_the_fix() {
         ("a node outside of the Network", |world| {
             let id = world.create_server("alone");
             world.register("alone", Some(id), "10.244.7.0/24");
-        }, "routes: fail", &["alone: no route: the node's server 1", "is not attached to network \"sandbox\""],
+        }, "routes: fail", &["alone: the node gets no route, because its server 1", "is not attached to network \"sandbox\""],
             "attach the server: hcloud server attach-to-network "),
         ("and what it says itself", |world| {
             let id = world.attach_server("alone", None);
@@ -83,7 +83,7 @@ fn routes_that_a_person_must_repair_are_reported_with_the_fix() {
             world.set_route("10.244.9.0/24", NOBODY);
             let id = world.create_server("alone");
             world.register("alone", Some(id), "10.244.7.0/24");
-        }, "routes: fail", &["node/alone: no route", "; route/10.244.9.0/24: blackhole"],
+        }, "routes: fail", &["node/alone: the node gets no route", "; route/10.244.9.0/24: blackhole"],
             "hcloud server attach-to-network"),
     ]);
 }

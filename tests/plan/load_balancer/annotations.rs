@@ -158,7 +158,7 @@ const CASES: &[Case] = &[
         second: ("true", "true"), removed: ("false", "true"), bad: BOOLEAN, ..BASE },
     Case { name: "http-certificates", with: "protocol=https", of: |w| field(w, PortField::Certificates),
         first: ("one", "7"), second: ("8 , one", "7, 8"), removed: ("needs a certificate", "7, 8"),
-        bad: ("three", "there is no certificate \"three\" in the project"), ..BASE },
+        bad: ("three", "the project has no certificate with the ID or name \"three\""), ..BASE },
     Case { name: "health-check", of: |w| format!("{} {}", field(w, PortField::CheckProtocol), field(w, PortField::CheckPort)),
         first: ("kube-proxy", "http 10256"), second: ("Kube-Proxy", "http 10256"), removed: ("tcp 30080", "tcp 30080"),
         bad: ("kubeproxy", "use kube-proxy"), writes: "", ..BASE },

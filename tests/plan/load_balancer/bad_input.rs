@@ -10,16 +10,16 @@ type Case = (fn(&mut World), &'static [&'static str]);
 
 #[rustfmt::skip] // A case is a line or two.
 const CASES: &[Case] = &[
-    (|w| w.set("protocol=https http-certificates=nobody"), &["there is no certificate \"nobody\" in the project"]),
-    (|w| w.set("protocol=https http-certificates=ome,tow"), &["no certificate \"ome\" in the project; did you mean one?", "\"tow\" in the project; did you mean two?"]),
+    (|w| w.set("protocol=https http-certificates=nobody"), &["the project has no certificate with the ID or name \"nobody\""]),
+    (|w| w.set("protocol=https http-certificates=ome,tow"), &["no certificate with the ID or name \"ome\"; did you mean one?", "\"tow\"; did you mean two?"]),
     (|w| { w.set("protocol=https"); w.set_one("http-certificates", &"1,".repeat(101)); }, &["it has 101 items, but at most 100 are allowed"]),
-    (|w| w.set_one("hostname", &"a".repeat(20_000)), &["aaa\"… (20000 bytes): it has 20000 bytes, but at most 1024 are allowed"]),
+    (|w| w.set_one("hostname", &"a".repeat(20_000)), &["aaa\"… (20000 bytes) is not valid: it has 20000 bytes, but at most 1024 are allowed"]),
     (|w| w.service.ports = (1..=31).map(|n| port(&format!("p{n}"), n)).collect(), &["31 TCP ports", "of type lb11 takes at most 5", "remove ports"]),
     (|w| w.set_one("node-selector", "!a,".repeat(33).trim_end_matches(',')), &["it has 33 requirements, but at most 32 are allowed"]),
-    (|w| w.set("protocol=https certificate-type=managed"), &["has no domains", "http-managed-certificate-domains"]),
+    (|w| w.set("protocol=https certificate-type=managed"), &["no annotation names its domains", "http-managed-certificate-domains"]),
     (|w| w.set("protocol.http=https http-certificates.http=nobody"), &["annotation load-balancer.hetzner.cloud/http-certificates.http", "\"nobody\""]),
-    (|w| w.set("use-private-ip=true"), &["use-private-ip", "set HCLOUD_NETWORK"]),
-    (|w| w.set("private-ipv4=10.0.0.5"), &["private-ipv4", "set HCLOUD_NETWORK"]),
+    (|w| w.set("use-private-ip=true"), &["use-private-ip", "Set HCLOUD_NETWORK"]),
+    (|w| w.set("private-ipv4=10.0.0.5"), &["private-ipv4", "Set HCLOUD_NETWORK"]),
     (|w| w.set("disable-public-network=true"), &["disable-public-network", "use-private-ip"]),
     (|w| w.set_one("node-selector", "a in b"), &["node-selector", "\"a in b\""]),
     (|w| w.set("health-check-protocol=https health-check-http-validate-certificate=false"), &["contradicts"]),
@@ -30,7 +30,7 @@ const CASES: &[Case] = &[
     (|w| w.set("protocol.81=http"), &["protocol.81", "no port \"81\"", "http (80)"]),
     (|w| w.set("protocol.http=http protocol.80=tcp"), &["protocol.80", "protocol.http", "have different values: remove one of them"]),
     (|w| { w.service.ports.push(port("https", 443));
-        w.set("protocol.https=https http-certificates=one http-redirect-http.443=true"); }, &["port 443", "port 80", "remove that port from the Service"]),
+        w.set("protocol.https=https http-certificates=one http-redirect-http.443=true"); }, &["port 443", "port 80", "Remove that port from the Service"]),
     (|w| w.set("type.http=lb11"), &["type.http", "whole load balancer"]),
     (|w| w.set("protocol=tcp PROTOCOL=http"), &["PROTOCOL", "remove one"]),
     (|w| w.service.ports = (1..=6).map(|n| port(&format!("p{n}"), n)).collect(), &["6 TCP ports", "lb11", "takes at most 5"]),
@@ -54,8 +54,9 @@ fn a_host_name_that_no_status_takes_is_refused_before_anything_is_made() {
         let mut world = World::new(Profile::CcmFromScratch);
         world.set_one("hostname", text);
         let message = world.obstacle();
-        let says =
-            format!("annotation load-balancer.hetzner.cloud/hostname: {text:?}: use a host name");
+        let says = format!(
+            "annotation load-balancer.hetzner.cloud/hostname: {text:?} is not valid: use a host name"
+        );
         assert!(message.starts_with(&says), "{message}");
     }
     for text in good {
@@ -206,10 +207,10 @@ fn an_annotation_for_http_is_reported_when_no_port_is_http() {
             assert_eq!(told.len(), expected.len(), "{annotations}: {told:?}");
             for (told, (name, about)) in told.iter().zip(*expected) {
                 let says = format!(
-                    "annotation {PREFIX}{name} has no effect, because no port of the Service has protocol {about}:"
+                    "annotation {PREFIX}{name} has no effect, because no port of the Service has protocol {about}."
                 );
                 assert!(told.starts_with(&says), "{told}");
-                let mends = format!("set annotation {PREFIX}protocol to http");
+                let mends = format!("Set annotation {PREFIX}protocol to http");
                 assert!(told.contains(&mends), "{told}");
             }
         }

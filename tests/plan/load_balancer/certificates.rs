@@ -386,7 +386,7 @@ fn a_udp_port_needs_no_certificate() {
 #[test]
 fn no_certificate_is_ordered_without_valid_domains() {
     for (domains, expected) in [
-        ("", "has no domains"),
+        ("", "no annotation names its domains"),
         ("example", "\"example\" is no domain"),
         ("a.example, b example.com", "\"b example.com\" is no domain"),
         ("*.*.example.com", "\"*.*.example.com\" is no domain"),

@@ -227,7 +227,7 @@ fn location_and_zone_of_annotation_and_variable_are_combined() {
         assert_eq!(made(annotations, has_location, ours), expected);
     }
     // Upstream's zone labels are no locations.
-    assert!(made("", false, Profile::Hcloud).contains("has no location"));
+    assert!(made("", false, Profile::Hcloud).contains("no location is set"));
 }
 
 #[test]

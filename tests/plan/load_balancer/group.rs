@@ -376,7 +376,7 @@ fn the_oldest_service_that_sets_a_field_decides_about_the_whole_load_balancer() 
     let mut findings = plan.findings.iter();
     let finding = findings.find(|one| one.reason == Reason::AnnotationWithoutEffect);
     let message = &finding.expect("a finding").message;
-    let says = "type has no effect: Service default/b, which is older, sets \"lb21\"";
+    let says = "type has no effect, because Service default/b, which is older, sets \"lb21\"";
     assert_says(message, &[says]);
     let labels = |cluster: &Cluster| cluster.named("front").labels.get("team").cloned();
     cluster.set("c", "labels", Some("team=c"));
@@ -438,7 +438,7 @@ fn a_service_that_can_t_have_its_port_keeps_its_own_load_balancer() {
     assert!(plan.outcome.is_unfinished(), "{plan:#?}");
     let says = |finding: &Finding| {
         let parts = [
-            "port 80 can't be used: Service default/a already uses this port",
+            "port 80 can't be used, because Service default/a already uses this port",
             "stays on load balancer \"kubernetes-default-b\"",
         ];
         parts.iter().all(|part| finding.message.contains(part))
@@ -649,7 +649,9 @@ fn another_namespace_shares_only_a_load_balancer_that_it_is_allowed_to() {
     let obstacle = cluster.obstacle("web.b");
     assert_says(
         &obstacle,
-        &["add \"web\" to annotation load-balancer.hetzner.cloud/share-namespaces"],
+        &[
+            "add \"web\" to the value of its annotation load-balancer.hetzner.cloud/share-namespaces",
+        ],
     );
     assert_eq!(cluster.world.state.balancers.len(), 1);
     for allowed in ["web", "shop, web", "*"] {
@@ -772,7 +774,7 @@ fn a_port_that_others_have_is_named_and_left() {
     // A load balancer that does not exist is named.
     cluster.add("c", 1, &[1], "external=front");
     let obstacle = cluster.obstacle("c");
-    assert_says(&obstacle, &["the project has no load balancer \"front\""]);
+    assert_says(&obstacle, &["the project has no load balancer with the ID or name \"front\""]);
 }
 
 #[test]

@@ -181,12 +181,12 @@ fn the_smallest_of_all_limits_counts() {
 fn a_load_balancer_keeps_its_type_while_the_limit_or_the_type_of_its_namespace_is_not_known() {
     let long = format!("type-max={}", "x".repeat(1025));
     for (asked, of_namespace, said) in [
-        ("lb31", annotated(&["type-max=lb99"]), "there is no type \"lb99\""),
+        ("lb31", annotated(&["type-max=lb99"]), "there is no load balancer type \"lb99\""),
         ("lb31", annotated(&[&long]), "at most"),
         ("lb31", unread(), "the API server does not answer"),
-        ("auto", annotated(&["type-max=lb99"]), "there is no type \"lb99\""),
+        ("auto", annotated(&["type-max=lb99"]), "there is no load balancer type \"lb99\""),
         ("auto", unread(), "the API server does not answer"),
-        ("", annotated(&["type=lb99"]), "there is no type \"lb99\""),
+        ("", annotated(&["type=lb99"]), "there is no load balancer type \"lb99\""),
         ("", unread(), "the API server does not answer"),
     ] {
         let mut world = World::new(Profile::CcmFromScratch);

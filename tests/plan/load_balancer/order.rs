@@ -75,7 +75,7 @@ fn present_targets_stay_at_the_limit_and_then_names_decide() {
     world.balancer_mut().targets.push(own);
     world.nodes = nodes(30);
     let message = world.finding_messages(Reason::MaxTargetsReached).remove(0);
-    let named = "worker-05, worker-06, worker-07, worker-08, worker-09 and 1 more:";
+    let named = "worker-05, worker-06, worker-07, worker-08, worker-09 and 1 more.";
     assert!(message.contains(named), "{message}");
     world.converge();
     let mut targets: Vec<u64> = world.balancer().server_targets().map(|t| t.0).collect();
@@ -346,11 +346,11 @@ fn a_network_to_which_it_cannot_be_attached_is_reported_before_any_change() {
     let cases: &[Case] = &[
         (&some, "private-ipv4=10.0.0.5", &[]),
         (&some, "private-subnet-ip-range=10.0.0.0/24", &[]),
-        (&some, "private-ipv4=10.9.0.1", &[ip, "10.9.0.1 is in no subnet of Network 10 that load balancers in network zone eu-central can use: choose another value; hcloud network describe 10 shows the subnets of the Network"]),
+        (&some, "private-ipv4=10.9.0.1", &[ip, "10.9.0.1 is in no subnet of Network 10 that load balancers in network zone eu-central can use. Choose another value; hcloud network describe 10 shows the subnets of the Network"]),
         (&some, "private-ipv4=10.1.0.5", &[ip, "10.1.0.5 is in no subnet"]),
         (&some, "private-ipv4=10.2.0.5", &[ip, "10.2.0.5 is in no subnet"]),
-        (&some, "private-subnet-ip-range=10.1.0.0/24", &[range, "no subnet 10.1.0.0/24 that load balancers in network zone eu-central can use: choose another value; hcloud network describe 10 shows the subnets of the Network"]),
-        (&some, "private-ipv4=10.0.0.5 private-subnet-ip-range=10.1.0.0/24", &[ip, "10.0.0.5 is not in 10.1.0.0/24"]),
+        (&some, "private-subnet-ip-range=10.1.0.0/24", &[range, "no subnet 10.1.0.0/24 that load balancers in network zone eu-central can use. Choose another value; hcloud network describe 10 shows the subnets of the Network"]),
+        (&some, "private-ipv4=10.0.0.5 private-subnet-ip-range=10.1.0.0/24", &[ip, "10.0.0.5 is not in the range 10.1.0.0/24"]),
         (&some, "private-ipv4=10.0.0.77", &[ip, "10.0.0.77 is already the private IP of load balancer \"neighbour\" (7)"]),
         (&some, "private-ipv4=10.0.0.66", &[ip, "10.0.0.66 is already the private IP of node worker-01"]),
         (&[far.clone(), other.clone()], "", &["HCLOUD_NETWORK", "Network 10 has no subnet in network zone eu-central", "hcloud network add-subnet 10"]),

@@ -82,8 +82,8 @@ fn a_primary_ip_is_named_by_its_id_only_in_the_other_profile() {
 fn a_primary_ip_that_cannot_be_claimed_is_an_error_that_says_what_to_do() {
     type Make = fn(&mut World);
     let cases: &[(&str, Make, &[&str])] = &[
-        ("public-net-ipv4=nobody", |_| {}, &["the project has no Primary IP \"nobody\";"]),
-        ("public-net-ipv6=nobody", |w| w.state.primary_ips = Some(vec![]), &["the project has no Primary IP \"nobody\";"]),
+        ("public-net-ipv4=nobody", |_| {}, &["the project has no Primary IP with the ID, name or address \"nobody\";"]),
+        ("public-net-ipv6=nobody", |w| w.state.primary_ips = Some(vec![]), &["the project has no Primary IP with the ID, name or address \"nobody\";"]),
         ("public-net-ipv4=kept", |w| edit(w, "kept", |one| one.auto_delete = true),
             &["\"kept\" (41, 198.51.100.41)", "it would be deleted together with the load balancer", "hcloud primary-ip update --auto-delete=false 41"]),
         ("", |w| {
@@ -91,7 +91,7 @@ fn a_primary_ip_that_cannot_be_claimed_is_an_error_that_says_what_to_do() {
             edit(w, "kept", |one| one.auto_delete = true);
         }, &["spec.loadBalancerIP", "hcloud primary-ip update --auto-delete=false 41"]),
         ("public-net-ipv4=kept", |w| edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into())),
-            &["\"kept\" (41, 198.51.100.41)", "is already assigned to server 9", "unassign it there, or choose another Primary IP"]),
+            &["\"kept\" (41, 198.51.100.41)", "is already assigned to server 9", "Unassign it there, or name another Primary IP"]),
         ("public-net-ipv4=kept", |w| {
             w.state.balancers = vec![crate::load_balancer::project::fresh(9, "other", "lb11")];
             edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "load_balancer".into()));
@@ -104,7 +104,7 @@ fn a_primary_ip_that_cannot_be_claimed_is_an_error_that_says_what_to_do() {
         ("public-net-ipv4=kept location= network-zone=us-east", |_| {}, &["is in eu-central", "in us-east"]),
         ("public-net-ipv4=far public-net-ipv6=kept6 location=", |_| {}, &["Primary IP \"kept6\"", "is in fsn1", "in nbg1"]),
         ("public-net-ipv4=kept disable-public-network=true use-private-ip=true", |_| {},
-            &["would have no effect", "disable-public-network", "remove one of the two"]),
+            &["would have no effect", "disable-public-network", "Remove one of the two"]),
         // The field of the Service means a Primary IP of the project, once there is one.
         ("", |w| {
             w.service.load_balancer_ip = "198.51.100.41".into();
@@ -228,7 +228,7 @@ fn a_primary_ip_that_is_deleted_with_its_load_balancer_is_reported() {
 /// Tenants read the messages. They must not learn a name that they did not write.
 #[test]
 fn only_a_primary_ip_with_a_similar_name_is_suggested() {
-    const NOT_NEAR: &str = "; hcloud primary-ip list shows all";
+    const NOT_NEAR: &str = "; hcloud primary-ip list shows those that exist";
     for (typed, near) in [
         ("kepd", "; did you mean kept?"),
         ("fat", "; did you mean far?"),
@@ -240,7 +240,7 @@ fn only_a_primary_ip_with_a_similar_name_is_suggested() {
         let mut world = world(Profile::CcmFromScratch);
         world.set_one("public-net-ipv4", typed);
         let expected = format!(
-            "annotation load-balancer.hetzner.cloud/public-net-ipv4: the project has no Primary IP {typed:?}{near}"
+            "annotation load-balancer.hetzner.cloud/public-net-ipv4: the project has no Primary IP with the ID, name or address {typed:?}{near}"
         );
         assert_eq!(world.obstacle(), expected);
     }
@@ -289,8 +289,9 @@ fn services_claim_only_what_the_selector_selects() {
             // The message is the same as for a Primary IP that does not exist.
             (false, Some((_, typed))) => assert_eq!(
                 world.obstacle(),
-                format!("annotation load-balancer.hetzner.cloud/public-net-ipv4: the project has no Primary IP {typed:?} that \
-                         Services may claim (environment {SELECTOR}); hcloud primary-ip list shows all"),
+                format!("annotation load-balancer.hetzner.cloud/public-net-ipv4: the project has no Primary IP with \
+                         the ID, name or address {typed:?} that Services may claim (environment {SELECTOR}); hcloud \
+                         primary-ip list shows those that exist"),
                 "{about}"
             ),
         }

@@ -160,7 +160,7 @@ fn a_guest_decides_nothing_about_the_whole_load_balancer() {
     let plan = cluster.plan("shop.guest");
     let says = |name: &str| {
         let key = format!(
-            "{name} has no effect: the load balancer is shared under the name default/edge"
+            "{name} has no effect, because the Services that share the load balancer name it default/edge (NAMESPACE/NAME)"
         );
         plan.findings.iter().any(|one| one.message.contains(&key))
     };
@@ -202,10 +202,7 @@ fn a_guest_that_nobody_allows_any_more_is_served_as_it_was_and_gets_no_more_port
         assert!(plan.outcome.obstacle().is_none(), "{plan:#?}");
         let says = |text: &str| plan.findings.iter().any(|one| one.message.contains(text));
         assert!(
-            says(
-                "namespace default does not allow namespace shop to use the load balancer that is shared under the name \
-                 default/edge"
-            ),
+            says("no Service of namespace default allows namespace shop to use it"),
             "{:#?}",
             plan.findings
         );

@@ -173,7 +173,7 @@ fn the_limit_holds_for_auto_and_for_named_types() {
         assert!(!words(&changes(world.plan())).contains("change_type"));
         let mut world = auto(3, 1);
         limit(&mut world, "lb99");
-        assert_says(&world.obstacle(), &["there is no type \"lb99\""]);
+        assert_says(&world.obstacle(), &["there is no load balancer type \"lb99\""]);
     }
 }
 

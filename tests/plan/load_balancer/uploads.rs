@@ -202,7 +202,8 @@ fn certificates_of_a_port_are_named_once() {
         world.set_one(name, value);
         holds(&mut world, "web-tls", "a");
         let why = world.obstacle();
-        let says_it = why.contains("port 443") && why.contains("named twice");
+        let says_it =
+            why.contains("port 443") && why.contains("both ask for certificates of this port");
         assert!(says_it, "{why}");
         // The annotation does not apply to this port.
         world.set_one(&format!("{name}.https"), "");

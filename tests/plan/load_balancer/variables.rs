@@ -110,5 +110,5 @@ fn a_location_and_a_zone_together_are_an_error() {
         panic!("{problems:?}");
     };
     let message = problem.to_string();
-    assert!(message.contains("LOCATION: \"fsn1\": set either this"), "{message}");
+    assert!(message.contains("LOCATION: \"fsn1\" can't be used: set either this"), "{message}");
 }

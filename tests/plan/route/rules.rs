@@ -68,7 +68,8 @@ fn one_of_two_nodes_with_the_same_pods_gets_the_route() {
         let loser = node(&plan, loser);
         assert_eq!(loser.unavailable, Some(true));
         let why = &loser.obstacle.as_ref().unwrap().message;
-        let says = format!("node {winner:?} has 10.244.5.0/24");
+        let says =
+            format!("overlaps the pod CIDR 10.244.5.0/24 of node {winner:?}, which gets the route");
         assert!(why.contains(&says), "{why}");
         world.apply(&plan).unwrap();
         assert!(!world.plan().has_writes());
@@ -82,7 +83,7 @@ fn a_destination_that_the_network_cannot_have_is_reported_and_not_tried() {
     let cases: [(&[&str], &str, &str); 3] = [
         (&[], "10.0.0.128/25", "overlaps subnet 10.0.0.0/24"),
         (&["10.240.0.0/12 10.0.0.99"], "10.244.5.0/24", "overlaps the route 10.240.0.0/12 via 10.0.0.99"),
-        (&[], "10.244.1.128/25", "node \"a\" has 10.244.1.0/24"),
+        (&[], "10.244.1.128/25", "overlaps the pod CIDR 10.244.1.0/24 of node \"a\""),
     ];
     for (routes, pods, part) in cases {
         let mut world = anchored(routes);
@@ -272,7 +273,7 @@ fn a_cluster_without_a_right_route_takes_none_from_a_server_that_is_there() {
             let why = &node(&plan, name).obstacle.as_ref().unwrap().message;
             let leads = format!("the route {} via 10.0.0.50 leads to server \"server-50\"", routes[0].split(' ').next().unwrap());
             assert!(why.contains(&leads), "{why}");
-            let what = if expected.is_empty() { "is the kubeconfig that of another cluster?" } else { "is replaced as soon as" };
+            let what = if expected.is_empty() { "Is the kubeconfig that of another cluster?" } else { "ccm replaces this route as soon as" };
             assert!(why.contains(what), "{why}");
         }
     }

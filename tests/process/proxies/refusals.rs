@@ -44,7 +44,7 @@ fn an_error_names_the_proxy_as_its_cause() {
     }
     check(
         "http://u:hunter2hunter2hunter2@127.0.0.1:1",
-        "the proxy http://127.0.0.1:1 (HTTP_PROXY): connection refused; is the server running, and is this its address?",
+        "the proxy http://127.0.0.1:1 (HTTP_PROXY): connection refused; does a server run at this address?",
         NotAtAll,
     );
 }

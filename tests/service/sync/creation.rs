@@ -30,7 +30,7 @@ fn the_first_of_two_services_that_want_a_new_name_gets_it() {
         "default/second",
         "annotation load-balancer.hetzner.cloud/name",
         "Service default/first",
-        "choose another name",
+        "Choose another name",
     ] {
         assert!(dry.stdout.contains(part), "{part}: {dry:?}");
     }

@@ -270,7 +270,7 @@ fn on_an_external_load_balancer_each_service_must_ask_and_the_longest_delay_coun
     pass(&world.sandbox, Duration::from_secs(10));
     world.drain("worker-2");
     world.stays(id, "worker-2", true, 60);
-    let why = "has a port on the same load balancer, and no such annotation";
+    let why = "has a port on the same load balancer, but does not have the annotation";
     world.wait_for_event("web", "AnnotationWithoutEffect", &[why]);
     world.annotate("api", "departing-delay", Some("10s"));
     world.wait_for_target(id, "worker-2", false);

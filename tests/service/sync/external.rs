@@ -91,7 +91,7 @@ fn an_external_load_balancer_without_permission_is_unchanged_and_the_event_has_t
     assert_eq!(world.event_messages("web", "SyncLoadBalancerFailed").len(), 1);
     // A load balancer that does not exist is named, and none is created instead.
     world.annotate("web", "external", Some("edge"));
-    let says = ["has no load balancer \"edge\""];
+    let says = ["no load balancer with the ID or name \"edge\""];
     world.wait_for_event("web", "SyncLoadBalancerFailed", &says);
     assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
     // The deletion of the Service needs no write to the cloud.

@@ -201,7 +201,7 @@ fn a_load_balancer_is_created_only_in_the_project_of_a_matched_server() {
     world.create("web", &[], &[80]);
     let ran = world.once(&[]).with_code(1);
     let told = format!("{}{}", ran.stdout, ran.stderr);
-    assert!(told.contains("does the token belong to another project?"), "{told}");
+    assert!(told.contains("Does the token belong to another project?"), "{told}");
     world.env = right;
     world.once(&[]).with_code(0);
     world.wait_for_targets("web", &["one"]);
@@ -261,7 +261,7 @@ fn commands_show_how_a_node_of_k3s_is_matched() {
     shown.prints("~ the node reports an address of this server");
     world.ccm(&["status"]).prints("1 of k3s:// are targets only");
     let doctor = world.ccm(&["doctor"]);
-    doctor.prints("reports no address of it");
+    doctor.prints("reports no address of this server");
     let ignored = common::ccm(
         &common::with(world.env.clone(), &[("HCLOUD_LOAD_BALANCERS_FOREIGN_NODES", "ignore")]),
         &["doctor"],

@@ -81,7 +81,7 @@ fn an_address_that_is_still_taken_is_waited_for() {
             "Primary IP \"kept\"",
             &address,
             "is already assigned to load balancer \"kubernetes-default-old\"",
-            "choose another",
+            "name another",
         ];
         world.wait_for_event("new", "SyncLoadBalancerFailed", &says);
         assert_eq!(world.balancers().len(), 1);
@@ -107,7 +107,7 @@ fn a_refused_primary_ip_is_reported_with_what_to_do() {
     world.create("web", &[("public-net-ipv4", "kept")], &[80]);
     let says = [
         "primary IP is already assigned (primary_ip_assigned",
-        "unassign the Primary IP where it is used, or choose another",
+        "unassign the Primary IP where it is used, or name another",
     ];
     world.wait_for_event("web", "SyncLoadBalancerFailed", &says);
     world.up("web");

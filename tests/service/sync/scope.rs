@@ -207,7 +207,7 @@ fn only_services_of_the_class_are_ours() {
     let ran = world.ccm(&["lb", "list"]);
     ran.prints("not managed");
     let ran = world.ccm(&["lb", "inspect", "default/classed"]);
-    ran.prints("its spec.loadBalancerClass is not the value of");
+    ran.prints("its spec.loadBalancerClass differs from the flag");
     assert_same(&world, &before, "in a shell");
     world.delete("classed");
     world.converge(&[CLASS]);

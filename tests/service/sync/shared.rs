@@ -200,7 +200,7 @@ fn a_service_that_joins_or_leaves_a_group_is_served_at_every_moment() {
         ran.prints(&moves);
         assert_eq!(world.writes(mark), Vec::<String>::new(), "{ran:?}");
         let daemon = world.daemon(&[NO_RESYNC]);
-        let says = [&*moves, &format!(" to {to}"), "addresses change"];
+        let says = [&*moves, &format!(" to {to}"), "the addresses of the Service change"];
         world.wait_for_event("b", "LoadBalancerChanges", &says);
         daemon
     };
@@ -421,8 +421,8 @@ fn another_namespace_s_group_is_joined_where_a_service_there_allows_it() {
     let mark = world.mark();
     let guest = world.create("shop/guest", &[("share", "infra/edge")], &[443]);
     let says = [
-        "namespace infra does not allow namespace shop to use the load balancer that is shared under the name \
-         infra/edge",
+        "the value \"infra/edge\" names a load balancer of namespace infra",
+        "no Service of namespace infra allows namespace shop to use it",
         "\"shop\"",
     ];
     world.wait_for_event("guest", "SyncLoadBalancerFailed", &says);

@@ -20,7 +20,7 @@ fn a_certificate_that_was_uploaded_from_a_secret_is_not_shown_by_another_namespa
         let annotations = [("protocol.p443", "https"), ("http-certificates.p443", named.as_str())];
         let thief = format!("hostile/{service}");
         world.create(&thief, &annotations, &[80, 443]);
-        let says = format!("{named:?} can't be used by Services of namespace hostile");
+        let says = format!("{named:?} can't be used for port 443 by Services of namespace hostile");
         world.wait_for_event(service, "CertificateFailed", &["port 443", &says]);
         assert_eq!(listen_ports(&world.up(&thief)), [80]);
         // A Service of the same namespace may name the certificate.

@@ -503,7 +503,8 @@ fn two_ways_to_name_certificates_of_one_port_are_an_error() {
         let name = format!("web-{}", &more.0[..4]);
         world.create(&name, &[FROM_SECRET, &[more]].concat(), &[443]);
         world.once(&[]).with_code(1);
-        let says = ["port 443", "named twice", "http-tls-secret.p443", more.0];
+        let says =
+            ["port 443", "both ask for certificates of this port", "http-tls-secret.p443", more.0];
         world.wait_for_event(&name, "SyncLoadBalancerFailed", &says);
         world.delete(&name);
     }

@@ -32,7 +32,7 @@ fn a_token_of_another_project_creates_nothing_and_removes_no_status() {
         let ran = common::ccm(&env, words);
         assert_eq!(ran.code, 1, "{words:?}: {ran:?}");
         let told = format!("{}{}", ran.stdout, ran.stderr);
-        assert!(told.contains("does the token belong to another project?"), "{told}");
+        assert!(told.contains("Does the token belong to another project?"), "{told}");
         assert_eq!(world.writes(mark), Vec::<String>::new(), "{ran:?}");
         assert_eq!(services(), before, "{ran:?}");
     }

@@ -10,6 +10,7 @@ pub mod routes;
 pub mod services;
 pub mod shared;
 pub mod targets;
+pub mod types;
 pub mod zones;
 
 use crate::random::Random;

@@ -102,7 +102,7 @@ impl<'a> AnnotationParser<'a> {
             Ok(value) => Some(Sourced::new(value, Source::Annotation(key.into_owned()))),
             Err(why) => {
                 set.is_bad = true;
-                let why = format!("annotation {key}: {}: {why}", text::quoted(value));
+                let why = format!("annotation {key}: {} is not valid: {why}", text::quoted(value));
                 match annotation.scope {
                     AnnotationScope::Whole => self.whole_problem(why),
                     AnnotationScope::Port | AnnotationScope::Service => self.problem(why),
@@ -136,14 +136,14 @@ impl<'a> AnnotationParser<'a> {
             if own.is_some_and(|own| first.is_none() || own != value) {
                 let why = match first.filter(|first| first.namespace == service.namespace) {
                     Some(one) => format!(
-                        "{} sets {} for the load balancer: remove the annotation, or change it there",
+                        "{} sets {} for the load balancer. Remove it from this Service, or change it there",
                         first_to_decide(one),
                         text::quoted(value)
                     ),
                     None => why_not.to_owned(),
                 };
                 let key = annotation.key();
-                let why = format!("annotation {key} has no effect: {why}");
+                let why = format!("annotation {key} has no effect, because {why}");
                 self.warning(Reason::AnnotationWithoutEffect, why);
             }
             self.set.remove(&place);
@@ -230,8 +230,9 @@ impl<'a> AnnotationParser<'a> {
     pub(crate) fn end_whole(&mut self, is_there: bool) {
         for problem in self.whole_problems.clone() {
             if is_there {
-                let stays = "until it is corrected, only ports are changed";
-                let why = format!("{problem}; {stays}");
+                let stays =
+                    "Until this is corrected, ccm changes only the ports of the load balancer";
+                let why = format!("{problem}. {stays}");
                 self.warning(Reason::SyncLoadBalancerFailed, why);
             } else {
                 self.problem(problem)
@@ -328,7 +329,8 @@ impl<'a> AnnotationParser<'a> {
     fn port(&mut self, annotation: &Annotation, key: &str, suffix: &str) -> Option<u16> {
         if annotation.scope != AnnotationScope::Port {
             self.problem(format!(
-                "annotation {key}: {} holds for the whole load balancer, not for one port: write {}",
+                "annotation {key}: {} is about the whole load balancer, not about one port. Write the key without the \
+                 port: {}",
                 annotation.name,
                 annotation.key()
             ));
@@ -337,7 +339,8 @@ impl<'a> AnnotationParser<'a> {
         let Some(port) = find_port(self.service, suffix) else {
             let there: Vec<String> = self.service.ports.iter().map(shown).collect();
             self.problem(format!(
-                "annotation {key}: the Service has no port {suffix:?}; its ports are {}",
+                "annotation {key}: the Service has no port {suffix:?}. End the key with the name or the number of one \
+                 of its ports: {}",
                 text::some_of(&there)
             ));
             return None;
@@ -346,7 +349,8 @@ impl<'a> AnnotationParser<'a> {
             return Some(port.port);
         }
         let why = format!(
-            "annotation {key} has no effect: port {} is {}, and Hetzner's load balancers take TCP only",
+            "annotation {key} has no effect, because port {} is {}, and Hetzner's load balancers take only TCP. Remove \
+             the annotation",
             shown(port),
             port.protocol.name()
         );

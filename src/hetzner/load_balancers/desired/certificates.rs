@@ -96,7 +96,7 @@ fn may_show(context: &PlanContext, found: &Certificate) -> Result<(), String> {
 
 fn refuse(parser: &mut AnnotationParser, wanted: &WantedCertificate, what: &str, why: &str) {
     let (source, ports) = (&wanted.source, shown(&wanted.ports));
-    let why = format!("{source}: port {ports} can't have {what}: {why}; {PORTS_STAY}");
+    let why = format!("{source}: port {ports} can't have {what}, because {why}; {PORTS_STAY}");
     parser.warning(Reason::CertificateFailed, why);
 }
 
@@ -130,8 +130,8 @@ fn wanted(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<WantedCer
                 same.ports.extend(one.ports);
             }
             Some(other) => parser.problem(format!(
-                "ports {} and {} ask for different managed certificates with the same name, {:?}: give the \
-                 certificate of port {} another name in annotation {}.{}",
+                "ports {} and {} ask for different managed certificates with the same name, {:?}. Give the certificate \
+                 of port {} another name in annotation {}.{}",
                 shown(&other.ports),
                 shown(&one.ports),
                 one.name,
@@ -163,7 +163,7 @@ pub(crate) fn is_managed(
     let text = parser.read(&a::CERTIFICATE_TYPE, Some(port), v::any)?;
     let is_managed = v::is_managed(&text.value).unwrap_or_else(|why| {
         let (source, text) = (&text.source, &text.value);
-        let message = format!("{source}: {text:?} is treated as uploaded; {why}");
+        let message = format!("{source}: {text:?} is not valid, and is treated as uploaded: {why}");
         parser.warning(Reason::AnnotationWithoutEffect, message);
         false
     });
@@ -185,7 +185,8 @@ fn choose<'a>(
     }
     if wanted.domains.is_empty() {
         parser.problem(format!(
-            "{}: the managed certificate of port {} has no domains: set annotation {}",
+            "{}: port {} asks for a managed certificate, but no annotation names its domains. List them in annotation \
+             {}",
             wanted.source,
             shown(&wanted.ports),
             a::HTTP_MANAGED_CERTIFICATE_DOMAINS.key()
@@ -270,7 +271,8 @@ fn by_label<'a>(
                 several.iter().map(|certificate| certificate.shown()).collect();
             let names = text::some_of(&names);
             parser.problem(format!(
-                "certificates {names} have the same label, {}={uid}: name the certificate for port {} in annotation {}",
+                "certificates {names} have the same label, {}={uid}, so it is not clear which of them port {} uses. \
+                 Name the right one in annotation {}",
                 Certificate::UID_LABEL,
                 shown(&wanted.ports),
                 a::HTTP_MANAGED_CERTIFICATE_NAME.key()
@@ -280,7 +282,7 @@ fn by_label<'a>(
     };
     if let Some(differs) = differs(found, wanted).filter(|_| !wanted.domains.is_empty()) {
         let why = format!(
-            "annotation {} has no effect: the Service already has certificate {}, which is {differs}, and a \
+            "annotation {} has no effect, because the Service already has certificate {}, which is {differs}, and a \
              certificate can't be changed. To get a new certificate, choose another name in annotation {}",
             a::HTTP_MANAGED_CERTIFICATE_DOMAINS.key(),
             found.shown(),
@@ -382,8 +384,8 @@ pub(crate) fn issued(
     });
     let why = error.as_deref().unwrap_or("the API does not say why");
     let fix = format!(
-        "its domains must be in DNS zones of this project that are delegated to Hetzner's name servers. Correct that, \
-         then start the next attempt, in the console or with {}",
+        "the domains of the certificate must be in DNS zones of this project that are delegated to Hetzner's name \
+         servers. Correct that, then start the next attempt, in the console or with {}",
         text::shell_command("hcloud certificate retry", &[&certificate.id])
     );
     let failed = |why| Finding::warning(Reason::CertificateFailed, why).with_fix(fix);

@@ -132,8 +132,8 @@ pub(crate) fn ports(
     for port in &context.service.ports {
         if port.protocol != Protocol::Tcp {
             let why = format!(
-                "port {} is {}, but Hetzner's load balancers take TCP only, so the load balancer does not get this \
-                 port: use hostPort or a NodePort for it",
+                "port {} is {}, but Hetzner's load balancers take only TCP, so the load balancer does not get this \
+                 port. To make the port reachable, use hostPort in the pods, or a Service of type NodePort",
                 port.port,
                 port.protocol.name()
             );
@@ -147,15 +147,15 @@ pub(crate) fn ports(
             ports.push(reader.wanted);
         } else {
             parser.problem(format!(
-                "port {} has no node port, but load balancers send traffic only to node ports: set \
-                 spec.allocateLoadBalancerNodePorts to true, or remove this field",
+                "port {} has no node port, but load balancers send traffic only to node ports. Set \
+                 spec.allocateLoadBalancerNodePorts of the Service to true, or remove this field",
                 port.port
             ));
         }
     }
     if !context.service.ports.iter().any(|port| port.protocol == Protocol::Tcp) {
-        let why = "no port of the Service is TCP, so its load balancer serves nothing, but still costs money: give the \
-                   Service a TCP port, or another type than LoadBalancer";
+        let why = "no port of the Service is TCP, so its load balancer serves nothing, but still costs money. Give the \
+                   Service a TCP port, or change its type from LoadBalancer to another one";
         parser.warning(Reason::UnsupportedProtocolConfigured, why);
     }
     check_redirects(parser, &ports);
@@ -173,12 +173,12 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     match redirecting.as_slice() {
         [one] if ports.iter().any(|port| number(port) == HTTP_PORT) => parser.problem(format!(
             "annotation {key}: the redirect to port {one} needs port 80 of the load balancer, but the Service has a \
-             port 80 of its own: remove that port from the Service, or remove the annotation"
+             port 80 of its own. Remove that port from the Service, or remove the annotation"
         )),
         [] | [_] => {}
         several => parser.problem(format!(
-            "annotation {key}: port 80 can redirect to only one of the ports {}: remove the annotation, and set \
-             annotation {key}.PORT for one of them",
+            "annotation {key}: port 80 can redirect to only one of the ports {}. Remove the annotation, and set \
+             annotation {key}.PORT for the one port to which port 80 shall redirect",
             text::some_of(several)
         )),
     }
@@ -211,10 +211,10 @@ pub(crate) fn leave_out_taken<'a>(
         let Some(why) = group.taken(number, there) else {
             return false;
         };
-        let mut why = format!("port {number} can't be used: {why}");
+        let mut why = format!("port {number} can't be used, because {why}");
         let mut fix = format!("give the Service another port, or remove its annotation {by}");
         if let Some(other) = other {
-            why += &format!("; the Service stays on load balancer {}", other.shown());
+            why += &format!("; this Service stays on load balancer {}", other.shown());
             fix += &format!("; {inspect} shows both load balancers");
         } else if there.is_some() {
             fix += &format!("; {inspect} shows the owner of each port of the load balancer");
@@ -282,8 +282,8 @@ fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
             continue;
         }
         let why = format!(
-            "annotation {} has no effect, because no port of the Service has {what}: set annotation {} to {words}, or \
-             remove this annotation",
+            "annotation {} has no effect, because no port of the Service has {what}. Set annotation {} to {words}, or \
+             remove the annotation that has no effect",
             annotation.key(),
             by.key()
         );
@@ -418,7 +418,8 @@ impl PortReader<'_, '_> {
             let number = self.port.port;
             if context.project.enforced(&a::HTTP_CERTIFICATES).is_some() {
                 self.parser.problem(format!(
-                    "port {number}: protocol https needs a certificate: name one in annotation {}, or a Secret in {}",
+                    "port {number} has protocol https, which needs a certificate. Name a certificate in annotation {}, \
+                     or a Secret in annotation {}",
                     a::HTTP_CERTIFICATES.key(),
                     a::HTTP_TLS_SECRET.key()
                 ));
@@ -440,11 +441,14 @@ impl PortReader<'_, '_> {
         let may_use = |certificate: &&Certificate| may_use(context, certificate).is_ok();
         let usable = context.certificates.iter().filter(may_use);
         let names = usable.map(|certificate| certificate.name.as_str());
-        let near = self.parser.has_room().then(|| did_you_mean(name, names));
+        let mut hint =
+            if self.parser.has_room() { did_you_mean(name, names) } else { String::new() };
+        if hint.is_empty() {
+            hint = "; hcloud certificate list shows those that exist".to_owned();
+        }
         self.parser.problem(format!(
-            "{source}: there is no certificate {} in the project{}",
-            text::quoted(name),
-            near.unwrap_or_default()
+            "{source}: the project has no certificate with the ID or name {}{hint}",
+            text::quoted(name)
         ));
     }
 
@@ -458,7 +462,7 @@ impl PortReader<'_, '_> {
         };
         if let Err(why) = may_use(context, certificate) {
             let why = format!(
-                "{source}: port {number}: certificate {} can't be used by Services of namespace {}: {why}; \
+                "{source}: certificate {} can't be used for port {number} by Services of namespace {}, because {why}; \
                  {PORTS_STAY}",
                 text::quoted(name),
                 context.service.namespace
@@ -535,7 +539,8 @@ impl PortReader<'_, '_> {
         if let Some(set) = set {
             let (number, source) = (self.port.port, set.source);
             let why = format!(
-                "{source} has no effect on port {number}: {other} sets another health check"
+                "{source} has no effect on port {number}, because {other} sets another health check. Remove one of the \
+                 two"
             );
             self.parser.warning(Reason::AnnotationWithoutEffect, why);
         }
@@ -586,7 +591,8 @@ impl PortReader<'_, '_> {
         let set = self.annotation(&a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE, v::boolean);
         if over_tls && let Some(set) = set.as_ref().filter(|set| !set.value) {
             self.parser.problem(format!(
-                "{}: \"false\" contradicts a health check by https: remove this annotation, or set {} to http",
+                "{}: \"false\" contradicts a health check with protocol https. Remove this annotation, or set \
+                 annotation {} to http",
                 set.source,
                 a::HEALTH_CHECK_PROTOCOL.key()
             ));

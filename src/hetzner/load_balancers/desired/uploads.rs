@@ -87,7 +87,7 @@ pub(crate) fn upload(
         ids.insert(secret, id);
         if let Err(why) = found {
             let then = if id.is_some() {
-                "the certificate that was uploaded from it earlier stays"
+                "until this is corrected, the certificate that was uploaded from this Secret earlier stays in use"
             } else {
                 "until this is corrected, existing ports stay unchanged, and new ports are not added"
             };
@@ -120,8 +120,8 @@ pub(crate) fn upload(
         // two is allowed.
         if let Some(other) = other.or(managed.map(|managed| managed.ids.source)) {
             parser.problem(format!(
-                "port {}: its certificates are named twice, in {} and in {other}: remove one, or set it to an empty \
-                 value for this port",
+                "port {}: {} and {other} both ask for certificates of this port, but only one of the two may. Remove \
+                 one of them, or set it to an empty value for this port",
                 port.port, named.source
             ));
         }
@@ -182,8 +182,8 @@ fn free_name(context: &PlanContext, secret: &SecretName, pair: &TlsPair) -> Resu
         }
     }
     Err(format!(
-        "ccm tries {NAMES_AT_MOST} names for its certificate, and other certificates of the project have all of them: \
-         delete those that are not needed"
+        "other certificates of the project have all the {NAMES_AT_MOST} names that ccm tries for the certificate of \
+         this Secret. Delete certificates that are not needed"
     ))
 }
 

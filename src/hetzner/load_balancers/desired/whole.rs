@@ -384,7 +384,8 @@ fn attach(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Attach
         let sources = [ip.map(|ip| ip.source), range.map(|range| range.source)];
         for source in sources.into_iter().flatten() {
             parser.whole_problem(format!(
-                "{source}: there is no private Network: set {HCLOUD_NETWORK}, or remove the annotation"
+                "{source} needs a private Network, but {HCLOUD_NETWORK} is not set for ccm. Set {HCLOUD_NETWORK}, or \
+                 remove the annotation"
             ));
         }
         return None;
@@ -399,15 +400,16 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: 
     let private = &desired.use_private_ip;
     if private.value && context.project.network.is_none() {
         parser.whole_problem(format!(
-            "{}: there is no private Network in which the nodes can be reached: set {HCLOUD_NETWORK}",
+            "{}: the load balancer can reach the private addresses of the nodes only through a private Network, but \
+             {HCLOUD_NETWORK} is not set for ccm. Set {HCLOUD_NETWORK}",
             private.source
         ));
     }
     let off = desired.public().filter(|public| !public.value);
     if let Some(off) = off.filter(|_| !private.value) {
         parser.whole_problem(format!(
-            "{}: with the public interface off, the nodes can be reached only by their private addresses: set \
-             {HCLOUD_NETWORK}, and annotation {} to \"true\"",
+            "{}: with its public interface off, the load balancer can reach the nodes only by their private addresses. \
+             Set {HCLOUD_NETWORK} for ccm, and set annotation {} of the Service to \"true\"",
             off.source,
             a::USE_PRIVATE_IP.key()
         ));
@@ -453,20 +455,23 @@ fn way_to_targets(
     if own.value != decided.value && parser.has(&a::USE_PRIVATE_IP, None) {
         let why = if is_possible(own.value) {
             format!(
-                "{} decides how new targets are reached: set it there, too, or remove it here",
+                "{} decides how the load balancer reaches new targets. Set it there, too, or remove it here",
                 first_to_decide(first)
             )
+        } else if own.value {
+            format!(
+                "load balancer {} is not attached to the private Network. Remove the annotation",
+                balancer.shown()
+            )
         } else {
-            let lacks = if own.value {
-                "is not attached to the private Network"
-            } else {
-                "has no public interface"
-            };
-            format!("load balancer {} {lacks}: remove the annotation", balancer.shown())
+            format!(
+                "the public interface of load balancer {} is off. Remove the annotation",
+                balancer.shown()
+            )
         };
         parser.warning(
             Reason::AnnotationWithoutEffect,
-            format!("annotation {key} has no effect: {why}"),
+            format!("annotation {key} has no effect, because {why}"),
         );
     }
     decided
@@ -566,8 +571,8 @@ fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Opti
         let Some(asked) = asked else {
             if is_set {
                 let why = format!(
-                    "annotation {} has no effect, because Service {} has a port on the same load balancer, and no such \
-                     annotation: set it there, too, or remove it here",
+                    "annotation {} has no effect, because Service {} has a port on the same load balancer, but does \
+                     not have the annotation. Set it there, too, or remove it here",
                     a::DEPARTING_DELAY.key(),
                     other.full_name()
                 );
@@ -621,19 +626,19 @@ fn pods_of(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<ServiceN
     };
     if is_set && is_without_effect {
         let why = if group.is_external() && !is_on {
-            "another Service with a port on the load balancer does not set it: set it there, too, or remove it here"
+            "another Service with a port on the load balancer does not set it. Set it there, too, or remove it here"
                 .to_owned()
         } else if is_local(&context.service) {
             group.why_it_does_not_decide()
         } else {
-            "it is only for spec.externalTrafficPolicy: Local, and this Service has Cluster, with which each node \
-             sends connections to any pod: remove the annotation, or set Local"
+            "it is only for Services with spec.externalTrafficPolicy: Local. This Service has Cluster, with which each \
+             node sends connections to any pod. Remove the annotation, or set spec.externalTrafficPolicy to Local"
                 .to_owned()
         };
         let key = a::PREFER_NODES_WITH_PODS.key();
         parser.warning(
             Reason::AnnotationWithoutEffect,
-            format!("annotation {key} has no effect: {why}"),
+            format!("annotation {key} has no effect, because {why}"),
         );
     }
     names
@@ -667,13 +672,13 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
             }
             ProviderId::Foreign => {
                 let why = format!(
-                    "node {} is no target: its provider ID belongs to another cloud",
+                    "node {} is no target, because its provider ID belongs to another cloud",
                     node.name
                 );
                 parser.warning(Reason::UnknownProviderIDPrefix, why);
             }
             ProviderId::Unknown(why) | ProviderId::Disabled(why) => {
-                let why = format!("node {} is no target: {why}", node.name);
+                let why = format!("node {} is no target, because {why}", node.name);
                 parser.warning(Reason::TargetIgnored, why);
             }
         }
@@ -720,24 +725,27 @@ fn machine(id: InstanceId, node: &OfferedNode, context: &PlanContext) -> NodeMac
 fn report_ignored_fields(parser: &mut AnnotationParser, service: &Service) {
     if !service.source_ranges.is_empty() {
         let why = format!(
-            "spec.loadBalancerSourceRanges ({}) restricts nothing: a Hetzner Load Balancer accepts traffic from \
-             everywhere; restrict traffic behind the load balancer, or turn its public interface off with annotation \
-             {}",
+            "spec.loadBalancerSourceRanges ({}) restricts nothing, because a Hetzner Load Balancer accepts traffic \
+             from every address. Restrict the traffic in the ingress controller or in the application instead; with \
+             annotation {}, they see the clients' addresses. Or turn the public interface of the load balancer off \
+             with annotation {}",
             text::some_of(&service.source_ranges),
+            a::USES_PROXYPROTOCOL.key(),
             a::DISABLE_PUBLIC_NETWORK.key()
         );
         parser.warning(Reason::LoadBalancerSourceRangesIgnored, why);
     }
     if service.is_ipv6_alone {
-        let why = "spec.ipFamilies: the node ports of an IPv6-only Service answer only on IPv6, but a Hetzner Load \
-                   Balancer reaches its targets by IPv4, so no traffic arrives: add IPv4 to spec.ipFamilies, with \
-                   spec.ipFamilyPolicy: PreferDualStack";
+        let why = "spec.ipFamilies has only IPv6, so the node ports of the Service answer only on IPv6. But a Hetzner \
+                   Load Balancer reaches its targets by IPv4, so no traffic arrives. Add IPv4 to spec.ipFamilies, and \
+                   set spec.ipFamilyPolicy to PreferDualStack";
         parser.warning(Reason::FieldIgnored, why);
     }
     if service.has_session_affinity {
         let why = format!(
             "spec.sessionAffinity: ClientIP has no effect, because a Hetzner Load Balancer recognizes clients only by \
-             a cookie. To use one, set annotation {} to \"true\" (with protocol http or https), or remove the field",
+             a cookie. To use a cookie, set annotation {} to \"true\" (with protocol http or https). Otherwise remove \
+             the field",
             a::HTTP_STICKY_SESSIONS.key()
         );
         parser.warning(Reason::FieldIgnored, why);

@@ -104,7 +104,7 @@ impl Diff<'_, '_> {
             }
             Some(location) if location.value == AUTO => {
                 self.parser.problem(format!(
-                    "{}: no server that becomes a target is known to be at a location where type {} is offered: set \
+                    "{}: no server that becomes a target is known to be at a location where type {} is offered. Set \
                      annotation {} to a location, e.g. \"fsn1\"",
                     location.source,
                     self.kind.name,
@@ -114,7 +114,7 @@ impl Diff<'_, '_> {
             }
             None if zone.is_none() && !self.context.observed.is_for_manifests => {
                 self.parser.problem(format!(
-                    "the load balancer has no location: set annotation {} (e.g. \"fsn1\") or {} (e.g. \
+                    "no location is set for the new load balancer. Set annotation {} (e.g. \"fsn1\") or {} (e.g. \
                      \"eu-central\"), or {HCLOUD_LOAD_BALANCERS_LOCATION}",
                     annotations::LOCATION.key(),
                     annotations::NETWORK_ZONE.key()

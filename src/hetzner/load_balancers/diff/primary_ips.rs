@@ -65,10 +65,10 @@ pub(crate) fn chosen(
                 let names = of_type.map(|primary_ip| primary_ip.name.as_str());
                 let mut hint = did_you_mean(&asked.value, names);
                 if hint.is_empty() {
-                    hint = "; hcloud primary-ip list shows all".to_owned();
+                    hint = "; hcloud primary-ip list shows those that exist".to_owned();
                 }
                 parser.problem(format!(
-                    "{}: the project has no Primary IP {}{}{}",
+                    "{}: the project has no Primary IP with the ID, name or address {}{}{}",
                     asked.source,
                     quoted(&asked.value),
                     limited(context, ""),
@@ -119,10 +119,11 @@ pub(crate) fn report(
         // This message says that the Service does not get the address in `spec.loadBalancerIP`. The text is the same in
         // the plan that creates the load balancer and in all later plans, so that the user gets one event and not two.
         let why = format!(
-            "spec.loadBalancerIP: {} has no effect: an address can be chosen only when the load balancer is created, \
-             from the Primary IPs of the project that are free then{}. If the project has a free Primary IP with this \
-             address (hcloud primary-ip list shows all), delete the Service and create it again to get it. This \
-             interrupts the traffic, and the present address is lost, unless it is a Primary IP without auto-delete",
+            "spec.loadBalancerIP: {} has no effect, because an address can be chosen only when the load balancer is \
+             created, from the Primary IPs of the project that are free then{}. If the project has a free Primary IP \
+             with this address (hcloud primary-ip list shows all), delete the Service and create it again to get it. \
+             This interrupts the traffic, and the present address is lost, unless it is a Primary IP without \
+             auto-delete",
             // The message quotes the text in `spec.loadBalancerIP` when it is not an IP address.
             wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
             limited(context, " and")
@@ -176,7 +177,7 @@ impl AskedIp {
             let other = whole.primary_ips.families.iter().find(|family| family.kind == one.kind);
             let key = other.map(|family| family.annotation.key());
             let (kind, key) = (&one.kind, key.unwrap_or_default());
-            refuse(&format!("is of type {kind}: name it in annotation {key} instead"));
+            refuse(&format!("is of type {kind}, so name it in annotation {key} instead"));
         }
         // A Primary IP that something uses already is reported as a problem, but not by `ccm lint`
         // (`is_for_manifests`). The Service of a checked manifest can exist already, and then its own load balancer may
@@ -188,22 +189,27 @@ impl AskedIp {
             let holder = holder.filter(|_| one.assignee_type == "load_balancer");
             let holder = holder.map_or_else(|| id.to_string(), |balancer| balancer.shown());
             refuse(&format!(
-                "is already assigned to {kind} {holder}: unassign it there, or choose another Primary IP"
+                "is already assigned to {kind} {holder}. Unassign it there, or name another Primary IP in the \
+                 annotation"
             ));
         }
         if one.auto_delete {
             refuse(&format!(
-                "has auto-delete, so it would be deleted together with the load balancer: turn auto-delete off with \
-                 {}, or choose another Primary IP",
+                "has auto-delete, so it would be deleted together with the load balancer. Turn auto-delete off with \
+                 {}, or name another Primary IP",
                 keep(one)
             ));
         }
         if one.blocked {
-            refuse("is blocked by Hetzner: ask their support why, or choose another Primary IP");
+            refuse(
+                "is blocked by Hetzner. Ask Hetzner's support for the reason, or name another Primary IP in the \
+                    annotation",
+            );
         }
         if let Some(public) = whole.public.as_ref().filter(|public| !public.value) {
             refuse(&format!(
-                "would have no effect: {} turns the public addresses off; remove one of the two annotations",
+                "would have no effect, because {} turns the load balancer's public addresses off. Remove one of the \
+                 two settings",
                 public.source
             ));
         }
@@ -243,8 +249,8 @@ impl AskedIp {
             // delete the address together with the load balancer.
             if let Some(one) = found.filter(|primary_ip| primary_ip.auto_delete) {
                 let why = format!(
-                    "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, \
-                     in the console or with {}",
+                    "Primary IP {} will be deleted together with the load balancer. To keep it, turn its auto-delete \
+                     off, in the console or with {}",
                     one.shown(),
                     keep(one)
                 );
@@ -253,7 +259,7 @@ impl AskedIp {
         } else if all.is_some() || !is_name {
             let text = quoted(text);
             let why = format!(
-                "{}: {text} has no effect: the load balancer keeps the address {ip}, {KEEPS}",
+                "{}: {text} has no effect, because the load balancer keeps the address {ip}, {KEEPS}",
                 asked.source
             );
             parser.warning(Reason::AnnotationWithoutEffect, why);
@@ -286,12 +292,13 @@ fn place(
     };
     match wanted.filter(|wanted| wanted.value != **is) {
         Some(wanted) => parser.problem(format!(
-            "{}: Primary IP {} is in {is}, but the load balancer is to be created in {} ({}): choose a Primary IP \
-             there, or set annotation {} to {:?}",
+            "{}: Primary IP {} is in {is}, but the load balancer is to be created in {} ({}). Choose a Primary IP in \
+             {}, or set annotation {} to {:?}",
             asked.source,
             one.shown(),
             wanted.value,
             wanted.source,
+            wanted.value,
             a::LOCATION.key(),
             at.name
         )),

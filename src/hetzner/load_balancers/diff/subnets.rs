@@ -121,7 +121,7 @@ pub(crate) fn check(
         && !range.value.contains(&ip.value)
     {
         return parser.problem(format!(
-            "{}: {} is not in {} ({}): change one of them",
+            "{}: {} is not in the range {} ({}). Change one of the two",
             ip.source, ip.value, range.value, range.source
         ));
     }
@@ -129,7 +129,7 @@ pub(crate) fn check(
         && let Some(holder) = holder(ip.value, attach.network, context)
     {
         return parser.problem(format!(
-            "{}: {} is already the private IP of {holder}: choose another address",
+            "{}: {} is already the private IP of {holder}. Choose another address",
             ip.source, ip.value
         ));
     }
@@ -147,8 +147,8 @@ pub(crate) fn check(
             &[&network, &"--type", &"cloud", &"--network-zone", &zone],
         );
         return parser.problem(format!(
-            "{HCLOUD_NETWORK}: Network {network} has no subnet{place} for load balancers: add one, e.g. with \
-             {add} --ip-range …"
+            "{HCLOUD_NETWORK}: Network {network} has no subnet{place} for load balancers. Add one, e.g. with {add} \
+             --ip-range …"
         ));
     }
     let (value, exact) = (ip.map(|ip| ip.value), range.map(|range| range.value));
@@ -164,7 +164,8 @@ pub(crate) fn check(
     // Users of the cluster read the message, and must not learn about other parts of the Hetzner Cloud project. So the
     // message does not list the subnets that exist.
     parser.problem(format!(
-        "{source}: {asked} that load balancers{place} can use: choose another value; {} shows the subnets of the Network",
+        "{source}: {asked} that load balancers{place} can use. Choose another value; {} shows the subnets of the \
+         Network",
         shell_command("hcloud network describe", &[&network])
     ));
 }

@@ -231,13 +231,13 @@ impl<'a> Ways<'a> {
             (
                 "public IPv4 address".to_owned(),
                 format!(
-                    "give the server one, use private addresses with annotation {}",
+                    "give the server one or use private addresses with annotation {}",
                     a::USE_PRIVATE_IP.key()
                 ),
             )
         };
         format!(
-            "the server of {} has no {what}, so {and_so}: {step}, or leave the node out with annotation {}",
+            "the server of node {} has no {what}, so {and_so}. Either {step}, or leave the node out with annotation {}",
             text::some_of(&names),
             a::NODE_SELECTOR.key()
         )
@@ -565,7 +565,7 @@ impl Diff<'_, '_> {
                 count => format!(" ({count} of these nodes run ready pods of its Services)"),
             };
             let why = format!(
-                "the load balancer takes at most {limit} targets, and has no room for {}{with_pods}: choose a larger \
+                "the load balancer takes at most {limit} targets, and has no room for {}{with_pods}. Choose a larger \
                  type in annotation {}",
                 text::some_of(&left),
                 a::TYPE.key()
@@ -581,7 +581,7 @@ impl Diff<'_, '_> {
                     _ => format!("nodes {names} will stop soon, but stay targets"),
                 };
                 let why = format!(
-                    "{who}, because {}. ccm checks this again. To remove the target now, set label \
+                    "{who}, because {}. ccm tries again. To remove the target now, set label \
                      node.kubernetes.io/exclude-from-external-load-balancers on the node",
                     why.name()
                 );
@@ -625,15 +625,16 @@ impl Diff<'_, '_> {
     fn report_lack(&mut self, name: &str, is_target: bool) {
         if self.desired.use_private_ip.value {
             let why = format!(
-                "dedicated server of {name} has no InternalIP in a vSwitch subnet of the private Network: {}; set \
-                 --node-ip of its kubelet to its address there",
+                "the dedicated server of node {name} has no InternalIP in a vSwitch subnet of the private Network, so \
+                 {}. Set --node-ip of its kubelet to the address that the server has in the vSwitch subnet",
                 if is_target { "it is a target by its public address" } else { "it is no target" }
             );
             self.parser.warning(Reason::InternalIPNotConfigured, why);
         } else {
             let why = format!(
-                "the public IPv4 address of the dedicated server of {name} is not known, so {}: if it has one, set \
-                 {ROBOT_USER} and {ROBOT_PASSWORD}; otherwise set annotation {}",
+                "the public IPv4 address of the dedicated server of node {name} is not known, so {}. If the server has \
+                 such an address, set {ROBOT_USER} and {ROBOT_PASSWORD} for ccm. Otherwise set annotation {} to \
+                 \"true\"",
                 if is_target { "its target stays unchanged" } else { "it is no target" },
                 a::USE_PRIVATE_IP.key()
             );
@@ -653,7 +654,7 @@ impl Diff<'_, '_> {
         }
         self.parser.problem(format!(
             "the public interface of load balancer {} is off, and no setting turns it on, but the nodes are to be \
-             reached by their public addresses: set annotation {} to \"false\" to turn it on, or annotation {} to \
+             reached by their public addresses. Set annotation {} to \"false\" to turn it on, or annotation {} to \
              \"true\" to reach the nodes by their private addresses",
             balancer.shown(),
             a::DISABLE_PUBLIC_NETWORK.key(),
@@ -728,8 +729,8 @@ impl Diff<'_, '_> {
             {
                 foreign += 1;
                 let why = format!(
-                    "target {} is not a known address of a node, so ccm leaves it unchanged: remove the target by hand \
-                     when it is not needed",
+                    "target {} is not a known address of a node, so ccm leaves it unchanged. If it is not needed, \
+                     remove the target by hand",
                     ip.ip
                 );
                 self.parser.warning(Reason::TargetIgnored, why);

@@ -228,7 +228,7 @@ impl Diff<'_, '_> {
         }
         let why = format!(
             "{}: another load balancer of the project has the name {:?}, so the Service's load balancer keeps the name \
-             {:?}",
+             {:?}. Choose another name",
             wanted.source,
             wanted.value,
             self.balancer.map_or("", |labelled| &labelled.balancer.name)
@@ -363,8 +363,8 @@ impl Diff<'_, '_> {
             && let Source::Annotation(_) = wanted.source
         {
             let why = format!(
-                "{}: {:?} has no effect, because the load balancer is in {is}, and can't be moved: change the value \
-                 to {is:?}, or remove the annotation",
+                "{}: {:?} has no effect, because the load balancer is in {is}, and can't be moved. Change the value to \
+                 {is:?}, or remove the annotation",
                 wanted.source, wanted.value
             );
             self.parser.warning(Reason::AnnotationWithoutEffect, why);

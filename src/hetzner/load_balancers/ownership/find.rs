@@ -347,8 +347,8 @@ pub(crate) fn why_asked_too_late(
         .find(|balancer| balancer.id != own.id && !balancer.ownership.carries(service))?;
     Some(format!(
         "load balancer {} is not adopted, although its label {ADOPT} asks for it, because the Service already has load \
-         balancer {}. To keep it, run: {}. To change to load balancer {}, delete load balancer {} first. This \
-         interrupts the traffic, and its addresses are lost",
+         balancer {}. To keep the load balancer that the Service has, run: {}. To change to load balancer {}, delete \
+         load balancer {} first. This interrupts the traffic, and its addresses are lost",
         other.shown(),
         own.shown(),
         shell_command("hcloud load-balancer remove-label", &[&other.id, &ADOPT]),

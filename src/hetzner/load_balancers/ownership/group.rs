@@ -151,7 +151,8 @@ pub(crate) fn group<'a>(
         (None, None, None) => {}
         (None, Some(_), Some(_)) => {
             group.refused = Some(format!(
-                "annotations {} and {} contradict each other: remove one",
+                "annotations {} and {} contradict each other, because ccm manages a shared load balancer, but does not \
+                 own an external one. Remove one of the two annotations",
                 a::SHARE.key(),
                 a::EXTERNAL.key()
             ));
@@ -225,14 +226,15 @@ fn external<'a>(
     let Some(found) = external_named(text, all) else {
         let quoted = text::quoted(text);
         return Err(format!(
-            "annotation {key}: the project has no load balancer {quoted}; hcloud load-balancer list shows all"
+            "annotation {key}: the project has no load balancer with the ID or name {quoted}. Correct the value: \
+             hcloud load-balancer list shows all IDs and names"
         ));
     };
     let shown = found.shown();
     if let Some(label) = found.ownership.managed_by() {
         return Err(format!(
             "annotation {key}: load balancer {shown} is not external, because its label {label} says that ccm manages \
-             it for Services: set annotation {} instead, or end its management first with ccm lb release",
+             it for Services. Set annotation {} instead, or first end the management with ccm lb release",
             a::SHARE.key()
         ));
     }
@@ -285,12 +287,13 @@ impl<'a> Group<'a> {
             return;
         }
         let why = format!(
-            "annotation {}: namespace {space} does not allow namespace {own} to use the load balancer that is shared \
-             under the name {space}/{}. To allow it, add \"{own}\" to annotation {} of a Service in namespace {space} \
-             that shares this load balancer",
-            a::SHARE.key(),
-            share.name,
+            "annotation {share_key}: the value \"{space}/{name}\" names a load balancer of namespace {space} (the form \
+             is NAMESPACE/NAME), but no Service of namespace {space} allows namespace {own} to use it. To allow it, \
+             choose a Service of namespace {space} that has annotation {share_key} with the value \"{name}\", and add \
+             \"{own}\" to the value of its annotation {}",
             a::SHARE_NAMESPACES.key(),
+            share_key = a::SHARE.key(),
+            name = share.name,
             space = share.namespace,
             own = service.namespace
         );
@@ -436,15 +439,16 @@ impl<'a> Group<'a> {
     pub(crate) fn why_it_does_not_decide(&self) -> String {
         match self.of {
             _ if self.undecided.is_some() => {
-                "another Service, which decides, has more annotations than ccm reads".to_owned()
+                "another Service decides about the load balancer's settings, and has more annotations than ccm reads".to_owned()
             }
             GroupUse::External(_) => {
-                "the load balancer is external, and ccm does not change its settings: remove the annotation"
+                "the load balancer is external, so ccm does not change its settings. Remove the annotation"
                     .to_owned()
             }
             GroupUse::Shared(share) if share.namespace != self.service.namespace => format!(
-                "the load balancer is shared under the name {ns}/{}, so only Services of namespace {ns} decide about \
-                 its settings: remove the annotation, or set it at a Service of namespace {ns}",
+                "the Services that share the load balancer name it {ns}/{} (NAMESPACE/NAME), so only Services of \
+                 namespace {ns} decide about its settings. Remove this annotation, or set it on a Service of namespace \
+                 {ns} that shares the load balancer",
                 share.name,
                 ns = share.namespace
             ),
@@ -614,15 +618,16 @@ impl<'a> Group<'a> {
                 (Owner::Member | Owner::Gone, _) => {}
                 (Owner::Other, _) => {
                     return Some(format!(
-                        "load balancer {shown} already has this port, and it belongs neither to this Service nor to \
-                         another one that shares the load balancer"
+                        "load balancer {shown} already has this port, and the port belongs neither to this Service nor \
+                         to another one that shares the load balancer"
                     ));
                 }
             }
         }
         if let Some(namespace) = self.closed_by {
             return Some(format!(
-                "the load balancer belongs to namespace {namespace}, and no Service there allows it"
+                "the load balancer belongs to namespace {namespace}, and no Service there allows the namespace of this \
+                 Service to use it"
             ));
         }
         let older = self.older().find(|service| claims(service, number))?;
