@@ -270,15 +270,16 @@ impl Topic for Services {
             // One process is a moment behind the other, and only the process itself can say what it knew.
             return "nothing happens".to_owned();
         }
+        let mut said = String::new();
         if self.has_defaults && random.percent(20) {
-            return defaults::change(sandbox, random);
+            said = defaults::change(sandbox, random) + "; ";
         }
         let event = match between_ticks {
             true => Event::between_ticks(random, self.two_at_once),
             false => Event::generate(random, self.two_at_once),
         };
         self.apply(sandbox, &event);
-        format!("{event:?}")
+        format!("{said}{event:?}")
     }
 
     /// After a restore, load balancers that were created since the backup have lost their Service, and ports are
