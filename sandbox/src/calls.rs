@@ -101,7 +101,8 @@ struct State {
     calls: VecDeque<Call>,
     body_bytes: usize,
     last: u64,
-    /// The name of each caller. The key is a bearer token, or the DER of a certificate.
+    /// The names that the log shows for callers. The key is the credential of a caller: a bearer token, or the DER of a
+    /// certificate.
     callers: HashMap<Vec<u8>, String>,
 }
 
@@ -109,7 +110,8 @@ impl CallLog {
     pub const MAX_CALLS: usize = 200_000;
     pub const MAX_BODY_BYTES: usize = 256 << 20;
 
-    /// Returns all calls that are still in the log, oldest first.
+    /// Returns all calls in the log, oldest first. The oldest calls are missing when there were more calls than the log
+    /// can hold.
     pub fn calls(&self) -> Vec<Call> {
         self.calls_since(0)
     }

@@ -32,7 +32,8 @@ pub struct Authority {
     keys: Keys,
 }
 
-/// Where a certificate authority gets private keys: its own, and those of the certificates that it makes.
+/// Where a certificate authority gets private keys: the key of its own certificate, and the keys of the certificates
+/// that it issues.
 enum Keys {
     Random,
     /// The keys are computed from a seed. All of them are Ed25519 keys, because Ed25519 signatures need no random
@@ -174,13 +175,13 @@ impl Keys {
     }
 }
 
-/// The TLS configuration of a server: its certificate, and the CA of client certificates. Both can be replaced while
-/// the server runs.
+/// The TLS configuration of the simulated API server: its certificate, and the certificate authority of client
+/// certificates. Both can be replaced while the server runs.
 #[derive(Clone)]
 pub struct ServerTls(Arc<Mutex<Arc<Material>>>);
 
-/// The TLS configuration that a server has until a test replaces it. A connection keeps the configuration with which it
-/// began, even when the server gets other certificates later.
+/// The TLS configuration that the API server uses until a test replaces its certificates. A connection that is open at
+/// that time keeps the configuration with which it began.
 pub(crate) struct Material {
     pub(crate) config: Arc<ServerConfig>,
     trusted: Arc<dyn ClientCertVerifier>,
@@ -197,8 +198,8 @@ impl ServerTls {
         Ok(ServerTls(Arc::new(Mutex::new(Arc::new(material)))))
     }
 
-    /// Replaces the certificates for connections that begin from now on. Each connection that is already open is closed
-    /// after its next answer.
+    /// Replaces the certificate of the server and the certificate authority of its clients. Connections that begin from
+    /// now on use the new ones. Each connection that is already open is closed after its next answer.
     pub fn replace(&self, server: &Identity, clients: &Authority) -> Result<(), Error> {
         let material = Arc::new(Material::new(server, clients)?);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = material;

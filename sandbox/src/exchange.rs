@@ -55,7 +55,7 @@ impl Response {
     }
 }
 
-/// A simulated API. A handler answers requests from many threads at the same time.
+/// One of the simulated APIs, which answers requests. Several threads can call it at the same time.
 pub trait Handler: Send + Sync {
     fn handle(&self, request: &Request) -> Response;
 }

@@ -1,4 +1,4 @@
-//! The text of a kubeconfig.
+//! Writes kubeconfigs: the YAML text with a cluster, its users and their contexts.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -42,7 +42,8 @@ pub enum Login {
 #[derive(Clone, Debug)]
 pub enum Material {
     Inline(String),
-    /// The path of the file. A relative path begins at the kubeconfig's folder.
+    /// The path of a file that contains the certificate or the key. A relative path begins at the folder of the
+    /// kubeconfig.
     File(String),
 }
 

@@ -18,16 +18,16 @@ pub struct Spec {
     document: Value,
 }
 
-/// Properties that the API got after the OpenAPI document was written: each with the name of its schema, its own name
-/// and its type. They are added to the document, because official clients need them.
+/// The properties that the API has and that its OpenAPI document does not contain yet. Each has the name of its schema,
+/// its own name and its type. They are added to the document, because official clients need them.
 const GROWN: [(&str, &str, &str); 2] = [
     ("server_type_location", "available", "boolean"),
     ("server_type_location", "recommended", "boolean"),
 ];
 
-/// The phrases with which the API's OpenAPI document describes a field that contains an ID or a name. By its type in
-/// the document, such a field can only contain a string. The real API also accepts an ID as a number, and official
-/// clients send numbers.
+/// The phrases with which the API's OpenAPI document describes a field that contains an ID or a name. The document says
+/// that such a field is a string, so it does not allow a number. The real API also accepts an ID as a number, and
+/// official clients send numbers.
 const ID_OR_NAME: [&str; 2] = ["ID or name", "IDs (`integer`) or names"];
 
 /// The errors that a check found. An error about a JSON value begins with the path of the wrong part, e.g.
@@ -175,8 +175,9 @@ fn children(object: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     object.into_iter().flat_map(|object| object.values_mut())
 }
 
-/// Makes the type of a field also accept numbers, when the field's description says that it contains an ID or a name.
-/// [`ID_OR_NAME`] lists the phrases by which such a description is recognised.
+/// Makes the OpenAPI type of a field accept numbers as well as texts, when the field's description says that it
+/// contains an ID or a name. The real API accepts IDs as numbers in such fields, although its OpenAPI document allows
+/// only texts. [`ID_OR_NAME`] lists the phrases by which such a description is recognised.
 fn take_ids_and_names(field: &mut Value) {
     let description = field["description"].as_str().unwrap_or_default();
     if ID_OR_NAME.iter().any(|words| description.contains(words)) {

@@ -14,11 +14,12 @@ pub const VARIABLE: &str = "CCM_TEST_SKIPPED";
 /// `cluster` (a real API server), `helm`, `promtool`, `buildah`, `hcloud`, `cloud-init`, `zsh` and `fish`.
 pub const REQUIRED: &str = "CCM_TEST_REQUIRE";
 
-/// Reports that the test `what` is skipped, because the tool `needs` is missing. `needs` is empty when the reason is
-/// not a missing tool.
+/// Reports that the test `what` is skipped, and why. The report goes to standard error and to the file that
+/// [`VARIABLE`] names. When the test is skipped because a tool is missing, `needs` is the name of this tool. Otherwise
+/// `needs` is empty.
 ///
 /// # Panics
-/// Panics when [`REQUIRED`] lists the tool `needs`.
+/// Panics when the environment variable [`REQUIRED`] lists the tool `needs`.
 pub fn skip(what: &str, needs: &str, why: &str) {
     let required = std::env::var(REQUIRED).unwrap_or_default();
     assert!(

@@ -38,7 +38,8 @@ pub enum CacheError {
 }
 
 impl CacheError {
-    /// Returns a text that names the API and the kind of failure. Errors with the same text belong to the same outage.
+    /// Returns a text that names the API and the kind of failure. As long as the errors of an API have the same text,
+    /// they are reported as one outage.
     pub fn state(&self) -> &'static str {
         let (error, [limited, refuses, unavailable]) = match self {
             CacheError::Kube(error) if error.is_permanent() => return "kubernetes refuses",
@@ -67,8 +68,8 @@ impl CacheError {
         }
     }
 
-    /// Whether a write was not sent because this process is not the leader, is ending, or is not allowed to write at
-    /// all. Such an error does not mean that an API fails.
+    /// Whether this process itself did not send a write, because it is not the leader, is about to end, or runs a
+    /// command that must not write, e.g. with `--dry-run`. Such an error does not mean that an API fails.
     pub fn is_refused(&self) -> bool {
         match self {
             CacheError::Kube(error) => error.is_refused(),
@@ -189,8 +190,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came. A caller that needs other data which were requested after this answer
-    /// reads them with this time as their greatest age (`max_age`).
+    /// Returns the time since this answer came. When a caller reads other data with this time as the greatest age
+    /// (`max_age`), these data were requested after this answer had come.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }

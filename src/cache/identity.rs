@@ -42,8 +42,9 @@ impl ClusterIdentity {
         *lock(&self.0) = IdentityMemory::of(key, lease);
     }
 
-    /// Stores in memory the UIDs that the Service `default/kubernetes` has had over time. `noted` are these UIDs as the
-    /// Lease contained them when this process became its holder, or `None` when the Lease contained none.
+    /// Stores in memory the UIDs that the Service `default/kubernetes` has had over time. This function is called when
+    /// this process becomes the holder of the Lease. `noted` are the UIDs that the Lease then contained, or `None` when
+    /// the Lease contained none.
     pub fn recall(&self, noted: Option<Identities>) {
         *lock(&self.0) = IdentityMemory::Kept(noted.unwrap_or_default());
     }

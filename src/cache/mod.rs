@@ -79,8 +79,9 @@ pub struct Apis {
     pub provider: Box<dyn Provider>,
     pub recorder: Recorder,
     pub nodes: NodeCache,
-    /// The identity of the cluster: the oldest known UID of the Service `default/kubernetes`. The code of the leader
-    /// election shares this value and stores it in the Lease.
+    /// The present and the earlier UIDs of the Service `default/kubernetes`, as far as they are known. The first UID is
+    /// the identity of the cluster. The code of the leader election uses this same object, because it stores the UIDs
+    /// in the Lease.
     pub identity: Arc<ClusterIdentity>,
     /// How many nodes are written at the same time at most. This is the setting `--concurrent-node-syncs`.
     pub concurrent_nodes: usize,
@@ -319,11 +320,11 @@ impl Apis {
         Some((View::new(list?, asked), ids))
     }
 
-    /// Returns the servers with these IDs, and all other servers on the same pages of the list of all servers. A server
-    /// whose ID is in `numbers` but not in the result does not exist.
+    /// Returns the servers with the IDs in `numbers`, and all other servers on the same pages of the list of all
+    /// servers. A server whose ID is in `numbers` but not in the result does not exist.
     ///
-    /// When `max_age` is zero, the API is always called. Otherwise an earlier answer can be returned. The greatest age
-    /// of that answer is `max_age`, or three seconds for each page that must be read, if that is longer.
+    /// When `max_age` is zero, the API is always called. Otherwise a cached answer can be returned. Its greatest age is
+    /// the longer of two times: `max_age`, and three seconds multiplied by the number of pages to read.
     pub fn instances_around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -369,9 +370,9 @@ impl Apis {
         u32::try_from(servers.div_ceil(A_PAGE).max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Returns the lists that a daemon with these settings reads periodically in the background. `servers` and
-    /// `load_balancers` are the periods in its settings. Each list is returned with its actual period, which can be
-    /// longer, and with the number of calls of one read. A list that this process itself has not read is left out,
+    /// Returns the lists that a daemon reads periodically in the background. `servers` and `load_balancers` are the
+    /// periods in its settings. Each list is returned with the number of calls of one read, and with its actual period,
+    /// which can be longer than the setting in order to save calls. A list that this process has not read is left out,
     /// because its number of calls is not known.
     pub fn refreshes(&self, servers: Duration, load_balancers: Duration) -> Vec<Refresh> {
         let (listed, observed) = (self.instances_last(), self.cloud.load_balancers.last());
@@ -413,8 +414,8 @@ impl Apis {
     }
 
     /// Returns how long the controller that approves kubelet certificates must wait between two lists of all servers.
-    /// Any kubelet can cause such lists at any time, so this time is long enough that they read at most one page in
-    /// three seconds.
+    /// Each new certificate request of a kubelet can make such a list necessary. The time is long enough that the lists
+    /// take at most one call in three seconds.
     pub fn list_period(&self) -> Duration {
         LOOK_CALL * self.list_calls()
     }
@@ -512,9 +513,9 @@ impl Apis {
         let cloud = if let Some(kept) = kept {
             kept.cloud.clone().map_err(CacheError::Cloud)
         } else {
-            // After the list in `known` was read, some of its servers may have been read again, one by one, by their
-            // names. Only a list that is requested after these reads is then good enough. An older list from the cache
-            // would show an earlier state of these servers.
+            // After the list in `known` was read, some of its servers were perhaps read again, one by one, by their
+            // names. An older list from the cache would show an earlier state of these servers. So only a list is
+            // accepted that was requested after these reads.
             let partial = known.as_ref().filter(|servers| servers.named.is_some());
             let partial = partial.and_then(|servers| Some(servers.cloud.as_ref().ok()?.asked));
             self.instances(needs.since.max(partial), needs.max_age, urgency)

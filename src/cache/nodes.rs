@@ -31,9 +31,9 @@ const KEPT_AT_MOST: usize = 500;
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
-/// How old the complete objects of the nodes that are cordoned or not ready may be before they are read again. Their
-/// taints and conditions show whether the nodes will stop soon. At most `SUSPECTS_BY_NAME` nodes are read by name. When
-/// more nodes are cordoned or not ready, a list of all nodes is read, at most once in `SUSPECTS_LISTED`.
+/// A node that is cordoned or not ready may be about to stop, which its taints and conditions show. Such nodes are read
+/// again, each by its name, when their last read is older than `SUSPECTS_MAX_AGE`. When there are more than
+/// `SUSPECTS_BY_NAME` of them, all nodes are listed instead, at most once in `SUSPECTS_LISTED`.
 const SUSPECTS_MAX_AGE: Duration = Duration::from_secs(15);
 const SUSPECTS_BY_NAME: usize = 20;
 const SUSPECTS_LISTED: Duration = Duration::from_secs(60);
@@ -74,32 +74,32 @@ struct State {
     /// The moment when the complete objects of all nodes were last requested by one list. `None` when no nodes are
     /// cached.
     listed: Option<Instant>,
-    /// The moment when the whole objects of all nodes were last listed from etcd. `None` when the last such list came
-    /// from the API server's cache.
+    /// The moment when the last list of the complete objects of all nodes was requested, if that list was read from
+    /// etcd. `None` when it came from the API server's cache, or when no nodes are cached.
     listed_latest: Option<Instant>,
     /// The moment when the table of nodes was last requested, if the API server did not answer with a table in the
     /// expected form. For some minutes after this moment, complete Node objects are listed, and no table is requested.
     /// `None` when the last table had the expected form.
     odd: Option<Instant>,
-    /// The API server's table of nodes has one row for each node. This is the hash of the last table whose rows were
-    /// equal to those of the cached nodes. A new table with the same hash also shows no change, so it is not parsed.
-    /// The first hash is for tables without metadata, the second for tables with metadata.
+    /// The API server's table of nodes has one row for each node. A table whose rows all agree with the cached nodes
+    /// shows no change, and its hash is stored here. A new table with the same hash shows no change either, so it is
+    /// not parsed. The first hash is for tables without metadata, and the second for tables with metadata.
     agreed: [Print; 2],
     /// Whether a node counts as changed, and is read again, when it was cordoned or uncordoned.
     watches_cordons: bool,
-    /// The names of the nodes whose rows changed and that could not be read since then. Only the first failure of each
-    /// such node is logged.
+    /// The names of the nodes whose rows changed and that could not be read since their row changed. Only the first
+    /// failed read of each such node is logged.
     unread: HashSet<String>,
 }
 
-/// When a node was last read, and when it was first read.
+/// The times of the first and of the last read of one cached node.
 #[derive(Clone, Copy, Debug)]
 struct Note {
-    /// The moment just before the call that last read the node was sent. What is known about the node is at most as old
-    /// as this.
+    /// The moment just before the call that last read the node was sent. The cached node shows the state at this moment
+    /// or later.
     asked: Instant,
-    /// The moment when the answer to the first read of this node came. When another node with the same name (and
-    /// another UID) replaces the node, the moment of that node's first read is stored instead.
+    /// The moment when the answer to the first read of this node came. A new node with the same name but another UID
+    /// counts as another node, so the moment of its own first read then replaces this one.
     first_seen: Instant,
 }
 
@@ -116,8 +116,9 @@ impl NodeCache {
         NodeCache { kube, state: Mutex::default() }
     }
 
-    /// Returns the complete objects of all nodes. The last list of them was requested no longer ago than `max_age`.
-    /// With [`ReadFrom::Latest`], it was read from etcd and not from the API server's cache.
+    /// Returns the complete objects of all nodes, from a list that was requested no longer ago than `max_age`. With
+    /// [`ReadFrom::Latest`], that list came from etcd and not from the API server's cache. Single nodes may have been
+    /// read again since then.
     pub fn whole(&self, max_age: Duration, from: ReadFrom) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         // An answer from the API server's cache can show an old state even when the answer has just come. A caller that
@@ -154,9 +155,9 @@ impl NodeCache {
     }
 
     /// Reads the nodes like [`poll`](NodeCache::poll), for a caller that must know which nodes are about to be shut
-    /// down or deleted. From now on, a node counts as changed also when it was cordoned or uncordoned. In addition, the
-    /// complete objects of the nodes that are cordoned or not ready are read, because a table shows neither taints nor
-    /// other conditions.
+    /// down or deleted. From now on, a node also counts as changed when it was cordoned or uncordoned. In addition, the
+    /// complete objects of the nodes that are cordoned or not ready are read, because a row of a table contains no
+    /// taints, and of the conditions only whether the node is ready.
     pub fn poll_departing(&self, poll: Poll) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         if !std::mem::replace(&mut state.watches_cordons, true) {
@@ -231,7 +232,8 @@ impl State {
         self.nodes.binary_search_by(|node| node.name().cmp(name))
     }
 
-    /// Returns the times at which the node was read. Returns `None` when the cache has no node with this name and UID.
+    /// Returns the times of the first and of the last read of the node. Returns `None` when the cache has no node with
+    /// this name and UID.
     fn note_of(&self, node: &KubeNode) -> Option<&Note> {
         let place = self.place(node.name()).ok()?;
         let is_same = self.nodes[place].metadata.uid == node.metadata.uid;
@@ -241,8 +243,8 @@ impl State {
     /// Reads the complete objects of all nodes, and replaces the cached nodes by them.
     fn list(&mut self, kube: &KubeClient, from: ReadFrom) -> Result<(), CacheError> {
         let asked = clock::now();
-        // For each node in the cache, by its UID, the times at which it was first read and last read. A node that is
-        // still in the new list keeps the time of its first read.
+        // For each cached node, by its UID: the times of its first and of its last read. A node that is also in the new
+        // list keeps the time of its first read.
         let known = self.nodes.iter().zip(&self.notes);
         let known: HashMap<String, Note> =
             known.map(|(node, note)| (node.metadata.uid.clone(), *note)).collect();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const OF_NAMESPACE: usize = 50;
 const OF_ALL: usize = 200;
 
-/// Each Secret is checked for changes when its last check is older than this.
+/// How long a cached Secret is used before it is checked for changes again.
 const MAX_AGE: Duration = Duration::from_secs(60);
 
 type Name = (String, String);
@@ -39,8 +39,8 @@ type CheckedSecret = (Instant, Held);
 type Held = Result<ReadSecret, String>;
 
 impl Secrets {
-    /// Returns the content of each named Secret, or a text that says why the Secret can't be used. A Secret is checked
-    /// for changes when its last check is older than [`MAX_AGE`].
+    /// Returns the certificate and the key of each named Secret, or a text that says why the Secret can't be used. A
+    /// cached Secret is returned without a call when it was checked for changes within the last minute ([`MAX_AGE`]).
     pub(super) fn get(
         &self,
         kube: &kube::KubeClient,
@@ -102,9 +102,9 @@ impl KnownSecrets {
         });
         let (part, held) = match &pair {
             Ok(_) => (&mut self.usable, held),
-            // The Secret was read and has a certificate and a key, but they can't be used. Either the certificate is
-            // not valid at the present time, or as many usable Secrets are cached already as are allowed. The
-            // certificate and the key are therefore not kept in memory. The reason is kept instead.
+            // The Secret has a certificate and a key, but they can't be used: the certificate is not valid at the
+            // present time, or the cache has no place for one more usable Secret. They are therefore not kept in
+            // memory. The cache keeps only the reason.
             Err(why) if held.as_ref().is_ok_and(ReadSecret::has_pair) => {
                 (&mut self.others, Err(why.clone()))
             }
@@ -121,9 +121,9 @@ fn shown(held: &Held) -> TlsSecret {
     held.and_then(|held| held.at(clock::timestamp()))
 }
 
-/// Returns whether one more Secret of `namespace` may be cached. When the cache is full, the function first removes a
-/// Secret of the namespace that has the most cached Secrets. It does so only if that namespace has at least two cached
-/// Secrets more than `namespace`.
+/// Returns whether one more Secret of `namespace` may be cached. When the cache is full, the function can remove
+/// another Secret first. It removes a Secret of the namespace that has the most cached Secrets, if these are at least
+/// two more than `namespace` has.
 fn make_room<T>(places: &mut BTreeMap<Name, T>, namespace: &str) -> bool {
     let own = places.keys().filter(|name| name.0 == namespace).count();
     if own >= OF_NAMESPACE || places.len() < OF_ALL {

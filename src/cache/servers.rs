@@ -34,8 +34,9 @@ pub struct ServerNeeds {
     pub covers: Covers,
 }
 
-/// Says for which cloud servers the data must be new enough. This matters because sometimes only some servers of the
-/// list were read again, by their names, and the data of the other servers are older.
+/// For which cloud servers a list must have new data: for all servers, for one server, or for none. This matters after
+/// only some servers of the list were read again, by their names. The data of the other servers in the list are then
+/// older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
     Nothing,
@@ -75,7 +76,8 @@ impl AllServers {
     }
 
     /// Whether these servers fulfil the conditions in `needs`. When an API did not answer, the conditions about its
-    /// servers count as fulfilled, because then no change is made that concerns these servers.
+    /// servers count as fulfilled. This is safe, because a controller changes nothing for a server whose API did not
+    /// answer.
     pub fn satisfy(&self, needs: &ServerNeeds) -> bool {
         self.satisfy_of_cloud(needs) && self.satisfy_of_dedicated(needs)
     }

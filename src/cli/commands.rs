@@ -79,8 +79,8 @@ const COMMANDS: &[CommandEntry] = &[
 ];
 
 impl CommandEntry {
-    /// Returns the value by which the table of settings refers to this command. That table says which flags each
-    /// command accepts. Returns `None` when the command takes no flags.
+    /// Returns the variant of [`Command`] for this command. The table of settings says for each flag which of these
+    /// variants accept it. Returns `None` when the command takes no flags.
     pub(super) fn settings(&self) -> Option<Command> {
         match self.kind {
             CommandKind::Flags(command) => Some(command),
@@ -152,14 +152,14 @@ pub(super) fn overview() -> String {
 
 /// When an unknown word resembles no allowed word, the error lists all allowed words if there are at most this many.
 const LISTED_AT_MOST: usize = 15;
-/// To find suggestions, an unknown word is searched for within the known words, and known words within the unknown
-/// word. A word with fewer letters than this is not searched for, because it is contained in too many other words.
+/// To find suggestions for an unknown word, ccm looks for known words that contain it, and for known words that it
+/// contains. A word with fewer letters than this is not looked for in other words, because too many words contain it.
 const SHORTEST_PART: usize = 3;
 
 /// Prints the error for an unknown word, e.g. a mistyped command, and returns the exit code of wrong usage. `known` has
 /// the words that are allowed. The error suggests those with a similar spelling. If there are none, it suggests the
-/// allowed words that contain the unknown word. If there are none of these either, it suggests the longest allowed word
-/// that the unknown word contains.
+/// allowed words that contain the unknown word. If there are none of these either, it lists all allowed words or, when
+/// they are too many, suggests the longest allowed word that the unknown word contains.
 pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exit {
     unknown_of(what, word, known, "See ccm help.")
 }

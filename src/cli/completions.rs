@@ -39,8 +39,8 @@ pub(super) fn completions(words: &[OsString]) -> Exit {
     }
 }
 
-/// Returns the completions of the last word, one on each line. The line of a flag has the flag, a space and a short
-/// description. The line `FILE` tells the shell to complete a path.
+/// Returns the words with which the shell can complete the last typed word, one on each line. The line of a flag has
+/// the flag, a space and a short description. The line `FILE` tells the shell to complete a path.
 fn offered(typed: &[&str]) -> String {
     let (last, words) = typed.split_last().unwrap_or((&"", &[]));
     let (setting, begun) = match last.split_once('=') {

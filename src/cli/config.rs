@@ -24,7 +24,7 @@ const PERIODS: [&Setting; 2] = [&NODE_STATUS_UPDATE_FREQUENCY, &LOAD_BALANCER_RE
 const STRETCHED: &str =
     "longer in a large project, where refreshes share 200 calls an hour: see ccm status";
 
-/// One setting of the daemon.
+/// A row of the table that `ccm config` prints: one setting of the daemon.
 #[derive(Serialize)]
 struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]

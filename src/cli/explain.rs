@@ -101,8 +101,8 @@ fn shown(row: &TableRow) -> String {
     )
 }
 
-/// Returns an example of the annotation in a line of YAML. `None` when the row is not about an annotation, or has no
-/// example.
+/// Returns an example of the annotation that the row explains, as a line of YAML. `None` when the row is not about an
+/// annotation, or has no example.
 fn annotation_example(row: &TableRow) -> Option<String> {
     let name = row.names(&[0]).into_iter().next()?;
     let row = annotations::TABLE.iter().find(|row| row.name == name)?;
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(text("nonsense"), None);
     }
 
-    /// Everything that has a name in one of the tables of the help pages is found by this name.
+    /// Checks that `ccm explain` finds everything that has a name in one of the tables of the help pages.
     #[test]
     fn everything_is_found_by_its_name() {
         for row in rows() {

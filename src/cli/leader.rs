@@ -1,5 +1,5 @@
-//! Leader election for commands. The functions run work while this process holds the Lease, or show who holds the
-//! Lease.
+//! Leader election for commands: a command runs its work only while this process holds the Lease. Other functions only
+//! read the Lease, e.g. to show who holds it.
 
 use super::output::{Exit, Printer};
 use super::wire;

@@ -260,7 +260,7 @@ impl<'de> Visitor<'de> for Bounded<'_> {
         visit_str(&str);
     }
 
-    // serde_yaml calls this method for an empty document.
+    // serde_yaml calls this method for an empty document, which has the value null.
     fn visit_none<E: Error>(self) -> Result<Value, E> {
         Ok(Value::Null)
     }

@@ -44,8 +44,9 @@ pub(super) struct List<Plans> {
 }
 
 impl<Plans: PlannedObjects> List<Plans> {
-    /// Returns the content of a list. Calls `read` to get the plans that the list shows. When Kubernetes or the cloud
-    /// does not answer, calls `read` again with the data of the API that answers, see [`CommandContext::read`].
+    /// Reads what a list command prints. Calls `read` to get the plans that are the rows of the list. When Kubernetes
+    /// or the cloud does not answer, calls `read` again for plans that need only the API that answers, see
+    /// [`CommandContext::read`].
     pub(super) fn read(
         context: &CommandContext,
         empty: &str,
@@ -149,8 +150,8 @@ pub(super) fn watch(mut show: impl FnMut(bool) -> Result<Exit, Exit>) -> Result<
     Ok(Exit::Done)
 }
 
-/// Prints only the lines that were not in the previous output. Two lines count as equal when they differ only in the
-/// number of spaces between their columns.
+/// Prints only the lines of `text` that were not in the previous output, for `--watch` without a terminal. Two lines
+/// count as equal when they differ only in the number of spaces between their columns.
 fn print_new(text: &str, before: &mut HashSet<Vec<String>>) -> Exit {
     let cells = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
     let new = text.lines().filter(|line| !before.contains(&cells(line)));

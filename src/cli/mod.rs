@@ -83,8 +83,8 @@ fn without_program(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Returns the index of the word at which the command's flags begin, or at which a flag can be inserted. Returns `None`
-/// for a command that takes no flags.
+/// Returns the index of the word before which a flag of the command can be inserted: the word after the command's name,
+/// or the first word when there are only flags. Returns `None` for a command that takes no flags.
 fn flags_begin(words: &[OsString]) -> Option<usize> {
     let first = words.first().and_then(|word| word.to_str());
     match first.unwrap_or_default() {
@@ -303,9 +303,9 @@ mod tests {
                 "/bin/hcloud-cloud-controller-manager --leader-elect=false -v 4",
                 "+ --leader-elect=false -v 4",
             ),
-            // Here the user has typed `--cloud-provider=hcloud`. The program adds the same flag, because it was called
-            // by the name of hcloud-cloud-controller-manager. The flag therefore stands twice in the resulting command
-            // line. The last value counts, as with pflag, the flag library of Kubernetes.
+            // Case: the user has typed `--cloud-provider=hcloud`, and the program was started by the name of
+            // hcloud-cloud-controller-manager, so it adds the same flag. The flag then stands twice in the resulting
+            // command line. The last value counts, as with pflag, the flag library of Kubernetes.
             (
                 "hcloud-cloud-controller-manager --cloud-provider=hcloud",
                 "+ --cloud-provider=hcloud",

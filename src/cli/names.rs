@@ -140,8 +140,8 @@ impl<'a> Word<'a> {
         let names = || names.iter().copied();
         let mut near = all_nearest(self.bare(), names());
         if near.is_empty() {
-            // The user may have meant an object in another namespace, so only the names behind the slash are compared
-            // now.
+            // The user may have meant an object in another namespace. So the typed name is now compared only with the
+            // part of each known name behind the slash.
             let meant = all_nearest(last(self.bare()), names().map(last));
             near = names().filter(|name| meant.contains(&last(name))).collect();
         }

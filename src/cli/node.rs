@@ -73,9 +73,9 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &nodes.context.apis;
     Ok(nodes.context.do_now(|| {
         let (mut report, plans) = nodes.nodes.sync(apis, &selection);
-        // When no node was planned because an API did not answer, the command ends here. When only Robot or only the
-        // Cloud API did not answer, some nodes were nevertheless synced, because the other API knows their servers. The
-        // command then goes on with the node lifecycle controller.
+        // When an API did not answer and no node was planned, the command ends here. When an API did not answer and
+        // some nodes were planned, the command goes on with the node lifecycle controller. This happens when only Robot
+        // or only the Cloud API did not answer, because the other of these two APIs knows the servers of some nodes.
         if report.outage.is_some() && plans.is_empty() {
             return (report, Vec::new());
         }
@@ -108,7 +108,8 @@ pub(super) struct NodePlans {
     /// The plan of the node lifecycle controller. `None` when that controller has nothing to check for this node, e.g.
     /// because the node is ready.
     lifecycle: Option<LifecyclePlan>,
-    /// The newest certificate request of the node's kubelet. `None` when no request is known.
+    /// The newest certificate request of the node's kubelet. `None` when there is none, or when the requests were not
+    /// read.
     newest: Option<SigningRow>,
     /// The plan for the certificate request in `newest`, when nobody has approved or denied this request yet. When no
     /// request of any node can be approved, e.g. because a right is missing, this plan says why.
@@ -519,8 +520,8 @@ fn diff_cell(plans: &NodePlans) -> String {
 }
 
 /// Returns the text of `ccm node inspect` for one node: the node beside its server, how they were matched, the values
-/// that ccm sets on the node and their sources, and what a sync would do. When the cloud does not answer, the text also
-/// has the node's conditions and labels.
+/// that ccm sets on the node and their sources, and what a sync would do. When the cloud does not answer, the last two
+/// are not known, and the text has the node's conditions and labels in addition.
 fn inspection(plans: &NodePlans, known: Sides) -> String {
     let node = &plans.node.node;
     let taints = node.spec.taints.iter();
@@ -570,8 +571,8 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
     .concat()
 }
 
-/// Returns the line of `ccm node inspect` that says which zone label a new node on this server would get. `None` when
-/// this node is itself not initialised yet: the label that it will get is then among its planned changes.
+/// Returns the line of `ccm node inspect` that says which zone label the node would get if it were new. `None` when the
+/// node is not initialised yet, because its planned changes then contain this label, or when its server is not known.
 fn zone_of_new_node(plan: &NodePlan) -> Option<String> {
     let [beta, _] = &plan.zone.as_ref()?.fields;
     let (want, source) = (beta.want.clone(), beta.source.clone());
@@ -596,13 +597,14 @@ fn certificate_section(plans: &NodePlans) -> String {
     listed(heading, newest.chain(names).chain(waits))
 }
 
-/// Returns the line about one of the rules that must be fulfilled before ccm gives a node the taint `out-of-service`. A
-/// mark says whether the rule is fulfilled.
+/// Returns the line of `ccm node inspect` about one of the rules that must be fulfilled before ccm gives a node the
+/// taint `out-of-service`. A mark in the line says whether the rule is fulfilled.
 fn rule(rule: &TaintRule) -> String {
     marked(rule.is_fulfilled, &rule.to_string())
 }
 
-/// Returns a line about a rule. `is_fulfilled` is `None` when the rule was not checked.
+/// Returns a line about a rule, with a mark that says whether the rule is fulfilled. `is_fulfilled` is `None` when this
+/// is not known, e.g. because the rule was not checked. The mark is then `?`.
 fn marked(is_fulfilled: Option<bool>, rule: &str) -> String {
     let mark = is_fulfilled.map_or('?', |is_so| if is_so { '=' } else { '~' });
     paragraph(&format!("  {mark} "), 4, rule)

@@ -36,11 +36,11 @@ pub(super) trait PlannedObjects {
 
     fn proposals(&self) -> Vec<Proposal>;
 
-    /// Returns lines about problems that do not block the sync.
+    /// Returns lines for the user about problems that do not prevent the sync.
     fn notes(&self) -> Vec<String>;
 
-    /// Whether there are objects whose server is not known, because the Cloud API or Robot did not answer. The plan of
-    /// each such object says so.
+    /// Whether ccm does not know the servers of some objects, because the Cloud API or Robot did not answer. The plan
+    /// of each such object says so.
     fn is_unclear(&self) -> bool {
         false
     }
@@ -98,8 +98,9 @@ impl Sides {
         }
     }
 
-    /// Returns the words after "there is no such object" in a message, when only one of the two APIs has answered:
-    /// where the object was looked for, and which API did not answer. The text is empty when both have answered.
+    /// Returns a text that follows "there is no such object" in an error message. When only one of the two APIs has
+    /// answered, the text says where the object was looked for, and which API did not answer. The text is empty when
+    /// both have answered.
     pub(super) fn only(self) -> &'static str {
         match self {
             Sides::Both => "",
@@ -111,8 +112,8 @@ impl Sides {
     pub(super) fn of(report: Option<&Report>) -> Sides {
         let outage = report.and_then(|report| report.outage.as_ref());
         match outage.map(|outage| &outage.error) {
-            // When only Robot does not answer, plans are still made from Kubernetes and the Cloud API. Each plan says
-            // whether its node may be on a server that only Robot knows.
+            // When only Robot does not answer, plans are still made from Kubernetes and the Cloud API. The plan of a
+            // node then says when the node may be on a dedicated server, which only Robot knows.
             None | Some(cache::CacheError::Dedicated(_)) => Sides::Both,
             Some(cache::CacheError::Kube(_)) => Sides::Cloud,
             Some(cache::CacheError::Cloud(_)) => Sides::Kubernetes,
@@ -158,9 +159,9 @@ impl CommandContext {
         })
     }
 
-    /// Returns the data that replaces the data of the cloud while the Cloud API does not answer. It contains no load
-    /// balancers, and no call is made for it. The annotations of Services can be checked against it. These checks then
-    /// assume that each object exists that an annotation names, e.g. a certificate.
+    /// While the Cloud API does not answer, the annotations of Services are checked against the result of this
+    /// function. No call is made. The result contains no load balancers, and every other object that an annotation
+    /// names, e.g. a certificate, is assumed to exist.
     pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, CommandFailure> {
         let gate = Arc::new(OpenGate);
         let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);
@@ -197,9 +198,9 @@ impl CommandContext {
         Ok((plans, Some(report)))
     }
 
-    /// Reports an outage of the Cloud API or of Robot when the servers of some objects are not known because of it.
-    /// Prints the error of this API to stderr, and returns a report about the outage. Returns `None` when the servers
-    /// of all objects are known. The error comes from the cache, so no call is repeated.
+    /// Finds out whether the servers of some objects are not known because the Cloud API or Robot did not answer. If
+    /// so, prints the error of this API to stderr, and returns a report about the outage. Returns `None` when the
+    /// servers of all objects are known. The error is that of the earlier call, so no call is repeated.
     fn unclear(&self, plans: &impl PlannedObjects) -> Option<Report> {
         if !plans.is_unclear() {
             return None;
@@ -239,10 +240,10 @@ impl CommandContext {
         }
     }
 
-    /// Prints and returns an error when `--cloud-provider` is not set, and no node has a provider ID of the default
-    /// profile. The profile, `hcloud` or `ccm-from-scratch`, decides which provider IDs this program reads and writes.
-    /// With the wrong profile, it would treat no node as its own and remove all targets from load balancers. A new node
-    /// would get a wrong provider ID, which can't be changed.
+    /// Prints and returns an error when `--cloud-provider` is not set, and all provider IDs of the nodes belong to
+    /// another profile than the default one. The profile, `hcloud` or `ccm-from-scratch`, decides which provider IDs
+    /// this program reads and writes. With the wrong profile, it would treat no node as its own and remove all targets
+    /// from load balancers. A new node would get a wrong provider ID, which can't be changed.
     pub(super) fn check_profile(&self) -> Result<(), Exit> {
         if !self.settings.cloud_provider.source.is_default() {
             return Ok(());
@@ -357,8 +358,8 @@ pub(super) fn about(mark: char, object: &str, text: &str) -> String {
     of_object(&format!("{mark} "), object, text)
 }
 
-/// Returns the text `first`, the object, and a text about the object, as one line or wrapped to the width of the
-/// terminal.
+/// Returns a line with the text `first` (e.g. a mark), then the object, and then `text`, which is about the object. On
+/// a terminal the line is wrapped to the terminal's width.
 fn of_object(first: &str, object: &str, text: &str) -> String {
     if !is_terminal(false) {
         return line(format_args!("{first}{object}  {text}"));
@@ -431,8 +432,8 @@ pub(super) fn finding(finding: &Finding) -> String {
     )
 }
 
-/// Returns the lines about a value and its source. The value is marked with `=` when it is as wanted, with `~` when a
-/// sync would change it, and with `·` when `is_left` says that ccm leaves it unchanged.
+/// Returns the lines about a value and its source. A mark before the value says what a sync does: `=` when the value is
+/// already right, `~` when a sync would change it, and `·` when `is_left` says that ccm leaves it unchanged.
 pub(super) fn field(Field { field: name, have, want, source }: &Field, is_left: bool) -> String {
     let (have_text, want_text) = (have.as_deref().unwrap_or("-"), want.as_deref().unwrap_or("-"));
     let value = match have == want {

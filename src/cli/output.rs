@@ -204,8 +204,8 @@ pub(super) struct Document<I> {
     kind: String,
     pub(super) items: Vec<I>,
     /// The load balancers and certificates whose Service does not exist any more, and which stay in the cloud because
-    /// that Service had asked to keep them. Only `lb list` prints this field. The field is null when they could not be
-    /// read.
+    /// an annotation of that Service asked to keep them. Only `lb list` prints this field. The field is null when they
+    /// could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept: Option<Option<Vec<KeptObject>>>,
     /// The counts of a sync, e.g. of changed and failed objects. The field exists only after a sync.

@@ -25,8 +25,9 @@ pub(super) fn relabel(words: Vec<OsString>) -> Result<Exit, Exit> {
             Printer::notice("nothing was changed");
             return Ok(Exit::Done);
         }
-        // The user may have needed a long time to answer the question, and a volume may have been created since the
-        // plans were made. So everything is read again, for those nodes whose changes the user has confirmed.
+        // The user may have taken a long time to answer the question. In this time, somebody may have created a
+        // PersistentVolume that requires the present zone label of a node, and such a volume forbids the change. So
+        // everything is read again, and new plans are made for the nodes whose changes the user has confirmed.
         let plans = planned.relabelling.plans.iter().filter(|plan| plan.has_writes());
         selection = Selection::Names(plans.map(|plan| plan.object.name.clone()).collect());
         planned = context.or_exit(nodes.relabelling(&selection))?;

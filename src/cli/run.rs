@@ -17,7 +17,8 @@ use log::Level;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-/// What the daemon consists of. The parts are created, but no thread of the daemon runs yet.
+/// The parts of the daemon: its settings, API clients and controllers. They are created, but no thread of the daemon
+/// runs yet.
 pub(super) struct Parts {
     settings: Settings,
     pub(super) stop: &'static Stop,
@@ -26,7 +27,8 @@ pub(super) struct Parts {
     pub(super) controllers: Vec<Box<dyn Controller>>,
 }
 
-/// Builds the parts of the daemon from the words of its command line. Nothing is started yet.
+/// Creates the settings, API clients and controllers of the daemon from the words of its command line. Nothing is
+/// started yet.
 pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
     let settings = startup::start(Command::Run, words)?.settings;
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));

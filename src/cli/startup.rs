@@ -204,9 +204,9 @@ fn with_daemon(
 ) -> Result<(Option<kube::KubeClient>, Option<String>), Exit> {
     let settings = &parsed.settings;
     let named = settings.settings_from.value.as_ref();
-    // The daemon itself, and commands that need no cluster, use only their own settings. So does a command that runs in
-    // a pod without a kubeconfig. Such a pod is taken for the daemon's pod, whose environment variables already contain
-    // the daemon's settings.
+    // The daemon itself, and commands that need no cluster, use only their own settings. A command in a pod without a
+    // kubeconfig also uses only its own settings. Such a pod is taken for the daemon's pod, whose environment variables
+    // already contain the daemon's settings.
     let has_own = matches!(command, Command::Run | Command::Config | Command::Lint)
         || settings.own_settings.value
         || !settings.settings_from.source.is_default()

@@ -52,12 +52,14 @@ struct Screen<'a> {
     /// The outcomes of the checks that found a problem, the worst first.
     #[serde(flatten)]
     document: Document<&'a CheckOutcome>,
-    /// The name of the process that holds the Lease, i.e. of the leader. `None` when no Lease was read.
+    /// The name of the process that holds the Lease, i.e. of the leader. `None` when nobody holds the Lease, or when
+    /// the Lease was not read.
     leader: Option<&'a str>,
     lease_age_seconds: Option<i64>,
     /// The version of the API server, or `None` when the API server did not answer.
     kubernetes: Option<&'a str>,
-    /// The number of calls to the Cloud API that the rate limit still allows. `calls_an_hour` is the limit.
+    /// How many calls to the Cloud API the rate limit allows at present. The field `calls_an_hour` has the rate limit
+    /// itself. Both fields are `None` when they are not known, e.g. because the Cloud API did not answer.
     calls_left: Option<u64>,
     calls_an_hour: Option<u64>,
     /// The lists of servers and load balancers that the daemon reads periodically, even when nothing has changed, each
@@ -67,7 +69,8 @@ struct Screen<'a> {
     #[serde(flatten)]
     special: SpecialNodes,
     load_balancers: Option<Count>,
-    /// How many load balancers of each type Services have. Empty unless ccm chooses the type of one of them.
+    /// How many load balancers of each type Services have. These numbers are shown only when ccm itself chooses the
+    /// type of at least one load balancer. Otherwise the map is empty.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     load_balancer_types: BTreeMap<&'a str, usize>,
     routes: Option<Count>,
@@ -247,7 +250,8 @@ fn load_balancers(view: &DoctorView) -> Option<Count> {
     Some(Count::of(serves.into_values()))
 }
 
-/// Counts the load balancers of Services by their types. The result is empty unless ccm chooses the type of one of them.
+/// Counts the load balancers of Services by their types. `ccm status` shows these counts only when ccm itself chooses
+/// the type of at least one load balancer. Otherwise the result is empty.
 fn load_balancer_types<'a>(view: &'a DoctorView) -> BTreeMap<&'a str, usize> {
     let plans = view.services.plans.iter().flatten();
     let plans: Vec<&ServicePlan> = plans.filter(|plan| plan.want == Want::Ensure).collect();
@@ -260,7 +264,8 @@ fn load_balancer_types<'a>(view: &'a DoctorView) -> BTreeMap<&'a str, usize> {
     types
 }
 
-/// Returns the schemes of the provider IDs of all nodes that are targets only, e.g. `k3s://, rke2://`.
+/// Nodes of other providers can be targets of load balancers, and ccm never writes to them. Returns the schemes of the
+/// provider IDs of these nodes, e.g. `k3s://, rke2://`, and says when one has no provider ID.
 fn schemes(nodes: &[NodePlan]) -> String {
     let scheme = |plan: &NodePlan| match plan.node.spec.provider_id.split_once("://") {
         Some((scheme, _)) => format!("{scheme}://"),

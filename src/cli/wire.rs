@@ -68,8 +68,8 @@ pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
 }
 
 /// Creates the clients of Kubernetes and the cloud from the settings. When `kube` is `None`, a new client of Kubernetes
-/// is created. `writes` is the urgency of writes to the cloud. The less urgent they are, the more calls of the rate
-/// limit must be left before they are sent. No call is made.
+/// is created. `writes` says how urgent writes to the cloud are. When few calls remain in the API's rate limit, less
+/// urgent writes are delayed first. This function makes no call.
 pub(super) fn apis(
     kube: Option<KubeClient>,
     settings: &Settings,
@@ -155,15 +155,15 @@ pub(super) fn provider(
     }))
 }
 
-/// Creates a client of the cluster that the settings name. No call is made.
+/// Creates a client for the Kubernetes API of the cluster that the settings name. No call is made.
 pub(super) fn kube_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<KubeClient, String> {
     client(settings, gate, timing(kube::READ_TIMEOUT))
 }
 
 /// Creates the client that reads and writes only the Lease. Its timeout is half of the renew deadline, so that a failed
-/// renewal can be tried once more. The timeout is real time, even in tests in which the program's clock runs faster. A
-/// slow answer does no harm there, because the leadership ends at the renew deadline even while a renewal still waits
-/// for its answer.
+/// renewal can be tried once more. The timeout is real time, even in tests in which the program's clock runs faster. In
+/// such a test a renewal can therefore wait longer than the renew deadline. This does no harm, because the leadership
+/// ends at the renew deadline in any case.
 pub(super) fn lease_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<KubeClient, String> {
     let timeout = settings.renew_deadline.value / 2;
     let timeout = clock::at_least(timeout, timeout);
@@ -180,8 +180,8 @@ fn client(settings: &Settings, gate: Arc<dyn Gate>, timing: Timing) -> Result<Ku
 }
 
 /// Converts a time setting of the Lease to a duration of the program's clock. In tests this clock can run faster than
-/// real time, so the setting then takes less real time. It still takes at least a tenth of its value, because renewing
-/// a Lease takes real time.
+/// real time, so the duration passes in less real time. But it never passes in less than a tenth of the setting in real
+/// time, because renewing a Lease takes real time.
 pub(super) fn for_lease(time: Duration) -> Duration {
     clock::at_least(time, time / 10)
 }
@@ -210,7 +210,8 @@ pub(super) fn certificates(settings: &Settings) -> Option<KubeletCertificates> {
     is_named.then(|| KubeletCertificates::new(settings.server_cache_max_age.value))
 }
 
-/// Returns the settings that decide which Services this daemon manages.
+/// Returns the settings that decide which Services get a load balancer from ccm: the load balancer class and the
+/// selector.
 pub(super) fn service_scope(settings: &Settings) -> kube::ServiceScope {
     kube::ServiceScope {
         class: settings.load_balancer_class.value.clone(),
@@ -278,7 +279,7 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::RouteSettings
 /// The reason why the route controller does not run.
 pub(super) struct RoutesOff {
     pub(super) why: String,
-    /// Whether the settings ask for routes although the route controller can't run. The reason is then logged as a
+    /// Whether the settings ask for routes. If so, the reason why the route controller does not run is logged as a
     /// warning.
     pub(super) is_wanted: bool,
 }
@@ -310,8 +311,8 @@ fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), 
     }
 }
 
-/// The largest size of the certificate file that is accepted. An operating system's file with all root certificates has
-/// about a quarter of a megabyte.
+/// The greatest size in bytes of the file that `SSL_CERT_FILE` names. An operating system's file with all root
+/// certificates has about a quarter of a megabyte.
 const BUNDLE_LIMIT_BYTES: u64 = 4 << 20;
 
 /// Returns the certificates in the file that `SSL_CERT_FILE` names. They are trusted in addition to the built-in root
@@ -349,8 +350,8 @@ fn kube_options(settings: &Settings) -> config::Options {
 /// Returns the proxies that are set by environment variables such as `HTTPS_PROXY`. The variables are the same as those
 /// of Go programs.
 fn proxies() -> Result<Proxies, String> {
-    // A value that is not valid UTF-8 can't be the address of a proxy. Its invalid bytes are replaced here, and
-    // `ProxyEnvironment::read` then returns an error that names the value.
+    // A value that is not valid UTF-8 can't be the address of a proxy. Its invalid bytes are replaced here.
+    // `ProxyEnvironment::read` then refuses the value, and its error names the value.
     let variable = |name: &str| process::variable(name).map(|v| v.to_string_lossy().into_owned());
     http::ProxyEnvironment::read(variable).map(Proxies::ByEnvironment)
 }

@@ -96,16 +96,16 @@ impl RunningDaemon {
         if is_open() {
             log::warn!("ccm ends, although an API has not answered yet");
         }
-        // The events get the time that is left until the deadline, but at least `EVENTS_AT_LEAST` and at most
-        // `EVENTS_AT_MOST`.
+        // The last events get the time that is left until `deadline` to be written, but at least `EVENTS_AT_LEAST` and
+        // at most `EVENTS_AT_MOST`.
         let left = deadline.saturating_duration_since(clock::now());
         let [at_least, at_most] = [EVENTS_AT_LEAST, EVENTS_AT_MOST].map(clock::from_machine);
         self.apis.recorder.end(left.clamp(at_least, at_most));
         self.ended()
     }
 
-    /// Returns `Blocked` when the daemon found that it can't work until an operator corrects something, and otherwise
-    /// `Stopped`. This can be called before the daemon has ended.
+    /// Returns why the daemon ends: `Blocked` when it has found that it can't work until an operator corrects
+    /// something, and otherwise `Stopped`. The threads of the daemon can still be running when this function is called.
     fn ended(&self) -> DaemonEnd {
         if self.ticks.failed.load(Ordering::Relaxed) {
             DaemonEnd::Blocked
@@ -130,8 +130,8 @@ fn write_events(apis: &'static Apis) {
     }
 }
 
-/// Calls `work`, e.g. one run of each controller for `run --once`, while another thread writes the events. Then waits
-/// for a limited time until all events are written.
+/// Calls `work`, e.g. one run of each controller for `run --once`. Meanwhile, another thread writes the events that
+/// `work` creates. After `work` has ended, waits until these events are written, but only for a limited time.
 pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T) -> T {
     if clock::is_simulated() {
         return apis.recorder.alongside(&apis.kube, work);

@@ -1,5 +1,5 @@
-//! The request that this process ends. It is made by a signal or by the process itself, and can't be taken back.
-//! Threads that wait are woken by it.
+//! The request that this process ends. A signal or the process itself makes this request, and it can't be taken back.
+//! It wakes the threads that wait.
 
 use crate::provider::{Gate, Refused, clock, lock};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -49,10 +49,10 @@ impl Stop {
 
     /// Calls `work` again and again on a new thread. `work` returns the pause before its next call, or `None` when it
     /// must not be called again. The thread also ends when the process has to end. Returns the new thread, or `None` in
-    /// a simulation.
+    /// a simulation, which only simulates the thread.
     ///
-    /// `is_apart` says that `work` uses no lock that another thread uses, too. Only a simulation, which runs all
-    /// threads one after the other, needs to know this, see [`Surroundings::repeat`](clock::Surroundings::repeat).
+    /// `is_apart` says that `work` shares no lock with any other thread. Only a simulation, which runs all threads one
+    /// after the other, needs to know this, see [`Surroundings::repeat`](clock::Surroundings::repeat).
     pub fn repeat(
         &'static self,
         is_apart: bool,
@@ -101,8 +101,8 @@ impl Gate for &Stop {
 /// in which the program's clock runs faster.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
-/// Starts a thread that waits for SIGTERM or SIGINT. The first signal sets `stop`, so that the daemon ends in order. A
-/// second signal ends the process at once.
+/// Starts a thread that waits for SIGTERM or SIGINT. The first signal sets `stop`, so that the daemon finishes its
+/// started writes and then ends. A second signal ends the process at once.
 pub fn stop_on_signals(stop: &'static Stop) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     std::thread::spawn(move || {

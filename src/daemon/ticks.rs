@@ -173,8 +173,8 @@ fn measure(name: &str, report: &Report, took: Duration) {
     PLANNED.set(&[name], report.planned as f64);
 }
 
-/// Logs the failures of a sync pass, except those that were already logged as a finding (a message for the operator).
-/// Findings and changes are not logged here, because each of them was logged during the sync pass.
+/// Logs the failures of one run of a controller, except those that were already logged as a finding (a message for the
+/// operator). Findings and changes are not logged here, because each of them was logged during the run.
 pub fn log_report(report: &Report) {
     for failure in report.failures.iter().filter(|failure| failure.finding.is_none()) {
         let object = failure.object.as_str();

@@ -48,7 +48,8 @@ impl Issuer for SecretSource {
     }
 }
 
-/// Fixed credentials are their own issuer, which returns the same credentials for every call.
+/// Fixed credentials. An [`Issuer`] returns the credentials for each call, and this one returns the same credentials
+/// every time.
 impl Issuer for Credentials {
     fn current(&self) -> Result<Credentials, String> {
         Ok(self.clone())
@@ -90,8 +91,8 @@ pub struct SecretSource {
     /// The file with the secret. It is small, and is read before every call, so that a new secret is used from the next
     /// call on. `None` means that the secret does not come from a file.
     file: Option<PathBuf>,
-    /// The secret, or `None` when there is none yet. When the secret is in a file, this is the content after the last
-    /// successful read.
+    /// The content of the file with the secret after its last successful read, or the secret itself when it does not
+    /// come from a file. `None` when there is no secret, or when the file could not be read so far.
     last: Arc<Mutex<Option<Secret>>>,
 }
 

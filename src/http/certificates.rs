@@ -189,7 +189,8 @@ fn validity(certificate: &ParsedCertificate) -> Option<(Timestamp, Timestamp)> {
         })) => not_before,
         _ => UnixTime::since_unix_epoch(Duration::ZERO),
     };
-    // A time that is too late for `Timestamp` becomes the greatest `Timestamp`.
+    // `shown` converts a time of the TLS library. A time that is too late for `Timestamp` becomes the greatest
+    // `Timestamp`.
     let shown = |at: UnixTime| {
         let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
         Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)

@@ -74,13 +74,15 @@ pub struct HttpClient {
     is_reached: AtomicBool,
 }
 
-/// The tries of one read.
+/// What the client stores about one read while it is tried again: the credentials of the next try, and how many tries
+/// have failed.
 struct Tries {
     session: Session,
     /// Whether the next try uses credentials or trusted authorities that were renewed after an error. They are renewed
     /// once in each call.
     is_renewed: bool,
-    /// How many tries have failed, apart from the one after which the session was renewed.
+    /// How many tries of this read have failed. A try is not counted when it is repeated with newer credentials or
+    /// newer trusted authorities.
     count: u32,
 }
 
@@ -138,7 +140,8 @@ impl HttpClient {
             secrets: &[],
         };
         let mut tries = Tries { session: self.session(&call)?, is_renewed: false, count: 0 };
-        // A command can show its user which call it waits for. Several tries of one call are shown as one wait.
+        // A command can show its user for which API call it waits at present. It shows this call as long as `_waiting`
+        // exists, so all tries of the call are shown as one wait.
         let _waiting = waiting_for(|| self.url_line(call.method, path));
         loop {
             let deadline = clock::now() + self.settings.timing.read_timeout;
@@ -149,7 +152,8 @@ impl HttpClient {
         }
     }
 
-    /// Waits until a read can be tried again after this error. Returns the error when no other try may follow.
+    /// Called after a try of a read has failed with `error`. Waits until the read can be tried again. Returns the error
+    /// when the read must not be tried again, e.g. because it was tried often enough.
     fn prepare_next(
         &self,
         tries: &mut Tries,
@@ -232,8 +236,8 @@ impl HttpClient {
     /// Returns ureq's agent and the credentials for the next call.
     fn session(&self, call: &HttpCall) -> Result<Session, HttpError> {
         let line = || self.url_line(call.method, call.path);
-        // A command can show its user that it waits for the credentials. This wait can be long, because the kubeconfig
-        // can name a program that must run to get the credentials.
+        // A command can show its user that it waits for the credentials, as long as `_waiting` exists. This wait can be
+        // long, because the kubeconfig can name a program that must run to get the credentials.
         let _waiting = waiting_for(|| format!("credentials for {}", self.settings.base));
         let session = self.sessions.current(&self.settings);
         session.map_err(|why| HttpError::new(line(), HttpErrorKind::Token(why)))

@@ -194,7 +194,7 @@ impl fmt::Debug for Proxy {
 }
 
 impl ProxyScheme {
-    /// Returns the scheme and its default port.
+    /// Returns the scheme of a proxy's URL and the default port of this scheme.
     fn scheme_and_port(self) -> (&'static str, u16) {
         match self {
             ProxyScheme::Http => ("http", 80),
@@ -226,14 +226,15 @@ pub(super) struct NoProxy(Vec<(Hosts, Option<u16>)>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Hosts {
-    /// Every host, written as `*`.
+    /// Every host. The entry of `NO_PROXY` is `*`.
     All,
-    /// A range like `10.0.0.0/8`. A single address like `10.0.0.1` is a range of one address.
+    /// A range of IP addresses. The entry of `NO_PROXY` is a range like `10.0.0.0/8`, or a single address like
+    /// `10.0.0.1`, which is a range of one address.
     Range(IpNet),
-    /// The hosts below a domain, written as `.example.com` or `*.example.com`. The value is the domain with a
-    /// dot in front.
+    /// The hosts below a domain, but not the domain itself. The entry of `NO_PROXY` is `.example.com` or
+    /// `*.example.com`. The value is the domain with a dot in front.
     Below(String),
-    /// A domain like `example.com`, and the hosts below the domain.
+    /// A domain and the hosts below the domain. The entry of `NO_PROXY` is the domain, e.g. `example.com`.
     Domain(String),
 }
 

@@ -37,7 +37,7 @@ pub struct HttpSettings {
     /// test accelerates the clock.
     pub connect_timeout: Duration,
     pub timing: Timing,
-    /// Which reads the client tries again.
+    /// Says which failed reads the client sends again.
     pub retry: Retry,
     /// The longest body of an answer. A longer body is an error.
     pub body_limit_bytes: u64,
@@ -58,7 +58,7 @@ pub enum Retry {
     /// because they must know of every 429 before the next request is sent. With `All`, a read is also tried again
     /// after a 429 with a short `Retry-After`.
     NotRateLimited,
-    /// No read is tried again, because the API allows only few calls.
+    /// No read is tried again. This is for an API that allows only few calls, such as Robot.
     Never,
 }
 
@@ -115,8 +115,8 @@ impl<T: DeserializeOwned> Parse for PhantomData<T> {
     }
 }
 
-/// The options of a read: which format the answer should have, whether an answer with known content is parsed, and how
-/// long the answer may be.
+/// The options of a read: which format the answer should have, whether an answer that equals an earlier one is parsed,
+/// and how long the answer may be.
 #[derive(Clone, Copy)]
 pub struct Reading<'a> {
     /// The value of the header `Accept`, which says in which format the API should answer.
@@ -178,7 +178,8 @@ pub(super) fn wait_after(
 
 /// Whether another try of a failed read may help. A call that timed out is not tried again, because it has taken long
 /// enough. A call that the API refused would be refused again. After a 429, the read is tried again only if the answer
-/// has a `Retry-After`. Without this time, the next try could be too early, and would use up the small rate limit.
+/// has a `Retry-After`. Without this header, the next try could be too early, and would use up a further call of the
+/// API's rate limit.
 fn may_succeed_later(retry: Retry, error: &HttpError) -> bool {
     let head = error.head.as_ref();
     match (&error.kind, error.status()) {

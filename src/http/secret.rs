@@ -24,8 +24,8 @@ impl Secret {
         }
     }
 
-    /// Checks whether the secret can be sent as a password. A password is encoded before it is sent, so every character
-    /// is allowed that fits on one line.
+    /// Checks whether the secret can be used as a user name or password for HTTP basic authentication. It is encoded in
+    /// base64 before it is sent, so every character is allowed except control characters, e.g. a line end.
     pub fn check_line(&self) -> Result<(), &'static str> {
         if self.expose().contains(char::is_control) {
             return Err(
@@ -74,7 +74,8 @@ const BASE64_CHARACTERS: usize = 16;
 /// escape in a JSON text that is nested in two other JSON texts.
 const BACKSLASHES_AT_MOST: usize = 8;
 
-/// The shortest secret, in bytes, that is remembered and then redacted in all output.
+/// The shortest secret, in bytes, that is remembered and then redacted in all output. A shorter text could occur in
+/// other texts by chance.
 const SHORTEST_KNOWN: usize = 8;
 
 /// How many secrets are remembered at most. This is enough for all secrets in use and for some secrets that were
@@ -187,7 +188,8 @@ mod tests {
         assert_eq!(redact("{\"a\":\"s3cr3t\"}", &[secret]), "{\"a\":\"[redacted]\"}");
     }
 
-    /// Each case has a text, and what is shown of the text.
+    /// Each case has a text and the same text after its secrets were redacted. Most texts contain the secret, with its
+    /// characters escaped in different ways.
     #[test]
     #[rustfmt::skip] // A case is a line.
     fn a_secret_is_found_however_it_is_written() {

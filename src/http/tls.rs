@@ -97,7 +97,7 @@ pub enum Roots {
     /// Mozilla's authorities, which are compiled into this program.
     #[default]
     BuiltIn,
-    /// Only these authorities are trusted.
+    /// Only these certificate authorities are trusted, and not the built-in ones.
     Only(Vec<CertificateDer<'static>>),
     /// Any certificate is accepted, because `insecure-skip-tls-verify` is set.
     Any,
@@ -111,8 +111,8 @@ pub(super) struct Encrypt {
     name: Option<ServerName<'static>>,
 }
 
-/// The size of a buffer, in bytes. ureq's default is 128 kB for each direction of a connection. Such buffers would take
-/// most of the memory of a small daemon.
+/// The size of each buffer of a connection, in bytes. ureq's default is 128 kB for each direction of a connection.
+/// Buffers of that size would take most of the memory of a small daemon.
 pub(super) const BUFFER_BYTES: usize = 16 * 1024;
 
 impl Encrypt {
@@ -195,7 +195,8 @@ impl Transport for Encrypted {
         self.stream.sock.set_timeout(timeout);
         let output = &self.buffers.output()[..amount];
         self.stream.write_all(output)?;
-        // Everything must be sent before the client waits for the answer.
+        // `write_all` can leave encrypted bytes in a buffer of the TLS library. All bytes must be sent before the
+        // client waits for the answer.
         Ok(self.stream.flush()?)
     }
 

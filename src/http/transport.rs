@@ -67,9 +67,9 @@ fn capped(deadline: Instant) -> Instant {
     DEADLINE.get().map_or(deadline, |held| held.end.min(deadline))
 }
 
-/// Runs `work` without the deadline of this thread, after which calls to the APIs send and receive nothing. A test can
-/// simulate several processes in one thread, and `work` then makes the calls of another process, to which this deadline
-/// does not apply.
+/// Runs `work` as if this thread had no deadline. A deadline makes the calls of a thread to the APIs fail once it has
+/// passed. A test can simulate several processes in one thread. `work` then makes the calls of another process, to
+/// which the deadline of the first process does not apply.
 pub fn apart<T>(work: impl FnOnce() -> T) -> T {
     let _held = HeldDeadline { before: DEADLINE.take() };
     work()
@@ -160,8 +160,8 @@ impl Connect {
 struct Socket {
     stream: TcpStream,
     buffers: LazyBuffers,
-    /// Whether bytes were sent, and no bytes were received since then. When such a socket is closed, its connection is
-    /// reset.
+    /// Whether bytes were sent, and no bytes were received since then. When the socket is closed in this state, its
+    /// connection is reset, so that the kernel does not send bytes that still wait in its buffer.
     is_unanswered: bool,
     /// The kind of the first error of this socket. After it, each further step (sending or receiving) fails with an
     /// error of the same kind, see [`Socket::step`].
@@ -216,7 +216,8 @@ impl Socket {
         while !bytes.is_empty() {
             let left = left_until(by)?;
             stream.set_write_timeout(Some(left))?;
-            // When the remaining time is over, the kernel must stop resending bytes that the peer has not acknowledged.
+            // When the time that is left until `by` has passed, the kernel must stop resending bytes that the peer has
+            // not acknowledged.
             SockRef::from(stream).set_tcp_user_timeout(Some(left.max(SHORTEST_USER_TIMEOUT)))?;
             match { stream }.write(bytes) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -376,8 +377,8 @@ mod tests {
     #[test]
     fn a_call_during_which_the_machine_was_suspended_is_over() {
         let now = Moment::now();
-        // Each case has the seconds that passed by the monotonic clock and by the wall clock, and whether the deadline
-        // then counts as passed.
+        // Each case has the seconds that passed by the monotonic clock and by the wall clock since a deadline of 8 s
+        // was set, and whether the deadline counts as passed after these seconds.
         for (monotonic, wall, expected) in
             [(1, 1, false), (8, 8, true), (1, 3, false), (1, 4, true)]
         {

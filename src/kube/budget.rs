@@ -14,14 +14,15 @@ use std::collections::{BTreeMap, HashMap};
 /// however large other Services are.
 const ALWAYS_KEPT: usize = 1 << 10;
 
-/// How many bytes the Services of one namespace may take together. The first [`ALWAYS_KEPT`] bytes of each Service are
-/// not counted. 130 Services of the largest size that is read fit into this limit.
+/// How many bytes of memory the Services of one namespace may take together. The first [`ALWAYS_KEPT`] bytes of each
+/// Service are not counted. The annotations of a Service are stored only up to 32 kB, and about 130 Services of that
+/// size fit into this limit.
 const OF_NAMESPACE: usize = 4 << 20;
 
-/// How many bytes all Services together may take, without the first [`ALWAYS_KEPT`] bytes of each Service. While the
-/// changes to a Service's load balancer are computed, the memory contains up to three copies of the Service's
-/// annotations. Three times this size must therefore fit into the Pod's memory limit, which is 64 MiB in the shipped
-/// manifest.
+/// How many bytes of memory all Services together may take. The first [`ALWAYS_KEPT`] bytes of each Service are not
+/// counted. While the changes to a Service's load balancer are computed, the memory contains up to three copies of the
+/// Service's annotations. Three times this limit must therefore fit into the Pod's memory limit, which is 64 MiB in the
+/// shipped manifest.
 const IN_TOTAL: usize = 8 << 20;
 
 /// The limit on memory that was exceeded, so that a Service lost its large fields (annotations, source ranges and
@@ -48,8 +49,8 @@ pub(super) struct ServiceBudget {
 /// for each namespace, and one for all namespaces together.
 #[derive(Clone, Debug, Default)]
 struct LimitShare {
-    /// The Services whose annotations and other large fields are kept in memory, the oldest first. The sum of their
-    /// sizes is compared with the limit.
+    /// The Services whose annotations and other large fields are kept in memory, the oldest first. The memory limit
+    /// applies to the sum of their sizes, which is `bytes`.
     kept: BTreeMap<Age, CountedService>,
     bytes: usize,
     /// The creation time and UID of the oldest Service that does not fit into the memory limit. All younger Services
@@ -115,8 +116,8 @@ impl ServiceBudget {
         above.into_iter().map(|(_, one)| one.place).collect()
     }
 
-    /// Forgets how much memory the Services from index `place` of the list on take, because that part of the list is
-    /// read again.
+    /// Forgets the memory that was counted for the Services from the index `place` to the end of the list, because this
+    /// part of the list is read again.
     pub(super) fn forget_from(&mut self, place: usize) {
         if place == 0 {
             *self = ServiceBudget::default();

@@ -34,8 +34,8 @@ const SERVICES_LIMIT_BYTES: u64 = 64 << 20;
 const PAGE_ITEMS: u32 = 500;
 /// When an answer was too long, the number of items on a page is divided by this number.
 const SMALLER_PAGE: u32 = 5;
-/// The smallest number of items on a page. An object in etcd has at most 1.5 MB, so a page with this many objects is
-/// below every limit of length.
+/// The smallest number of items that is requested on a page. An object in etcd has at most 1.5 MB, so a page with 20
+/// objects has at most 30 MB. This is less than the longest answer that this program accepts for any list.
 const SMALLEST_PAGE_ITEMS: u32 = 20;
 /// How many items of a list are read at most. This is ten times the number of nodes that Kubernetes supports in one
 /// cluster.
@@ -73,10 +73,10 @@ pub const ACCESS_REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjecta
 pub struct Version {
     #[serde(default)]
     pub major: String,
-    /// The minor version, which can end in `+`.
+    /// The minor version of the API server. Some providers of clusters add a `+` to it, e.g. `36+`.
     #[serde(default)]
     pub minor: String,
-    /// The full version, e.g. `v1.36.2`.
+    /// The full version of the API server, e.g. `v1.36.2`.
     #[serde(rename = "gitVersion")]
     pub name: String,
 }
@@ -85,12 +85,13 @@ pub struct Version {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AllowedVerb<'a> {
     pub verb: &'a str,
-    /// The API group, which is empty for the core group.
+    /// The API group of the objects on which the verb is allowed. It is empty for the core group.
     pub group: &'a str,
     pub resource: &'a str,
     /// The subresource, e.g. `status`. An empty text means the resource itself.
     pub subresource: &'a str,
-    /// The namespace. An empty text means all namespaces, or a resource without namespaces.
+    /// The namespace of the objects on which the verb is allowed. An empty text means that the verb is allowed in all
+    /// namespaces, or that the resource has no namespaces.
     pub namespace: &'a str,
     /// The name of the object to which the verb may be applied. An empty text means every object.
     pub name: &'a str,
@@ -500,9 +501,9 @@ impl KubeClient {
         Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))
     }
 
-    /// Reads one page of a list. The function `token` gets the parsed answer. It returns the token of the next page, or
-    /// an error that says why the answer is not a page. When the answer was read as `null`, usually because it equals
-    /// an earlier answer, `token` returns `None`, and this function returns `None`, too.
+    /// Reads one page of a list. `token` is a function that gets the parsed answer. It returns the token of the next
+    /// page, or an error that says why the answer is not a page. An answer that equals an earlier answer is parsed as
+    /// `null`. For such an answer, `token` returns `None`, and so does this function.
     pub(super) fn page<P: http::Parse>(
         &self,
         path: &str,

@@ -8,7 +8,9 @@ use std::fmt;
 pub enum KubeError {
     /// The API answered with a `Status` object, which describes the failure.
     Status(Box<KubeStatus>),
-    /// The API has not answered. The cause is the network or TLS, or a proxy has answered instead of the API.
+    /// The API has not answered, or the call was not sent. The cause is, for example, the network, TLS, missing
+    /// credentials, or a proxy that has answered instead of the API. The [`Gate`](crate::provider::Gate), which is
+    /// asked before every write, can also have refused a write.
     Http(Box<http::HttpError>),
     /// The answer does not have the expected form. `call` is the method and the URL.
     Unreadable { call: String, why: String },
@@ -103,7 +105,7 @@ impl KubeError {
         }
     }
 
-    /// Whether there was no answer, or no answer in time.
+    /// Whether the API could not be reached, the connection broke, or the answer did not arrive in time.
     pub fn is_unavailable(&self) -> bool {
         matches!(
             self.unanswered(),

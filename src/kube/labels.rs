@@ -16,9 +16,9 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest value that is stored, in characters. A longer value is cut and marked as cut, so that it is not taken
-/// for a valid value. Values that this program uses are never that long (the value of a label has 63 characters at
-/// most), but other programs store kilobytes in annotations.
+/// The longest value of a label, or of a node's annotation, that is stored, in characters. A longer value is cut and
+/// marked as cut, so that it is not taken for a valid value. Values that this program uses are never that long (the
+/// value of a label has 63 characters at most), but other programs store kilobytes in annotations.
 const VALUE_CHARACTERS: usize = 256;
 
 /// The length to which a value of the annotation [`SERVER_LABELS`] is cut, in characters.
@@ -136,8 +136,9 @@ impl Annotations {
         self.iter().map(|(key, value)| key.len() + value.len()).sum()
     }
 
-    /// Keeps the annotations that the code for Hetzner reads. Of annotations that have the prefix of this program, but
-    /// an unknown name, keeps a few names for messages. Frees the memory of all other annotations.
+    /// Keeps the annotations that the code for Hetzner reads. An annotation can have the domain of this program but a
+    /// name that the code does not know. Of these, the names of a few are kept for messages. The memory of all other
+    /// annotations is freed. `kind_of` returns to which of these three groups an annotation belongs.
     pub(super) fn select(&mut self, kind_of: Option<fn(&str) -> AnnotationKind>) {
         let (mut bytes, mut unknown) = (0, 0);
         let mut kept: Vec<Pair> = Vec::new();
@@ -213,8 +214,8 @@ pub struct ServiceScope {
     pub class: Option<String>,
     /// The label selector that a Service must match, so that this program manages the Service.
     pub selector: Selector,
-    /// Says whether the code for Hetzner knows the annotation with this key. Unknown annotations are then not stored.
-    /// With `None`, every annotation is stored.
+    /// A function that says whether the code for Hetzner knows the annotation with this key. Annotations that it does
+    /// not know are not stored. When this field is `None`, every annotation is stored.
     pub annotations: Option<fn(&str) -> AnnotationKind>,
     /// Says whether an annotation with this key is a default for Services when a Namespace has it. `None` means that
     /// Namespaces have no defaults. They are then not read.

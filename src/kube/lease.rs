@@ -410,8 +410,8 @@ mod tests {
         assert_eq!(known.identity, "u0");
         let last: Vec<String> = (3..=12).map(|number| format!("u{number}")).collect();
         assert_eq!(known.former, last);
-        // An annotation with the greatest number of UIDs, each of the greatest length, is written and read back.
-        // Nothing is lost.
+        // The annotation with the UIDs of the cluster has the greatest number of UIDs here, each of the greatest
+        // length. It is written and read back, and no UID is lost.
         known.identity = "x".repeat(UID_LENGTH);
         known.former = vec!["y".repeat(UID_LENGTH); FORMER_AT_MOST];
         let metadata = json!({ "uid": "z".repeat(UID_LENGTH) });

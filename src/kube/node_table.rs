@@ -64,9 +64,10 @@ struct Column {
 /// A row of a table, as the API server sends it.
 pub(super) trait RowForm: DeserializeOwned {
     type Item;
-    /// The first columns of the table. Only these columns are read.
+    /// The names of the first columns of the table. Further columns are not read.
     const COLUMNS: &'static [&'static str];
-    /// When there are more rows than this number, no further page is read.
+    /// The table is read page by page, but no further page is read after more rows than this number were read. By
+    /// default there is no limit.
     const ROWS_AT_MOST: usize = usize::MAX;
 
     /// Returns the data of the row, or the reason why the row cannot be used.
@@ -80,7 +81,7 @@ pub(super) struct NodeTableRow(Result<NodeRow, String>);
 
 impl RowForm for NodeTableRow {
     type Item = NodeRow;
-    /// The other columns make up most of a table and are skipped.
+    /// The columns that are read. The other columns make up most of a table of nodes and are skipped.
     const COLUMNS: &'static [&'static str] = &["Name", "Status"];
 
     fn read(self) -> Result<NodeRow, String> {

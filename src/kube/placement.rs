@@ -12,8 +12,8 @@ use std::marker::PhantomData;
 /// are only counted.
 pub const NAMES_AT_MOST: usize = 20;
 
-/// A kind of objects that can restrict to which nodes they belong, e.g. by a node affinity: volumes, DaemonSets and
-/// pods.
+/// A kind of objects whose rules (e.g. a node affinity) can limit on which nodes they run or can be used. The kinds are
+/// PersistentVolumes, DaemonSets and pods.
 #[derive(Clone, Copy)]
 pub struct PlacedKind(ListOf<'static>);
 
@@ -200,10 +200,11 @@ fn items<T>(list: &Option<Vec<T>>) -> &[T] {
 }
 
 impl KubeClient {
-    /// Reads the objects of this kind, except pods of DaemonSets, and passes each to `affected`, which returns a text about
-    /// it, or `None` when the object is not wanted. Returns the names and texts of at most [`NAMES_AT_MOST`] wanted
-    /// objects, and the number of all of them. The present list is read page by page, and only the names and texts are
-    /// kept in memory. Returns an error when the list is not complete.
+    /// Reads all objects of this kind, and calls `affected` with each of them, except pods of DaemonSets. `affected`
+    /// returns a text about the object, or `None` when the caller does not want this object. Returns the names and
+    /// texts of the wanted objects, at most [`NAMES_AT_MOST`], and the number of all wanted objects. The list is read
+    /// from etcd page by page, and only the names and texts are kept in memory. Returns an error when the list is not
+    /// complete.
     pub fn placed(
         &self,
         PlacedKind(list): PlacedKind,

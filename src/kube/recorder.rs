@@ -70,10 +70,10 @@ struct Queue {
     /// The namespace of the event that was written last. The next event is one of another namespace, if such an event
     /// waits.
     last_namespace: String,
-    /// Limits how many warnings are written. Each warning that is written moves this moment later by
-    /// [`ONE_WARNING_EACH`], beginning at the present time if the moment has passed. While the moment is too far in the
-    /// future, warnings wait. So at most [`BURST`] warnings are written at once. `None` means that no warning was
-    /// written yet.
+    /// Limits how many warnings are written in a period. The value is a moment that each written warning moves later by
+    /// [`ONE_WARNING_EACH`]. A moment in the past is first set to the present time. A warning can be written only when
+    /// this moment is not too far in the future, so that at most [`BURST`] warnings are written at once. `None` means
+    /// that no warning was written yet.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
     /// No event is written before this moment. It is set while [`Recorder::first`] runs a function that makes many
@@ -197,8 +197,8 @@ impl Recorder {
         };
         let (reason, name) = (event.reason.name(), event.object.for_people());
         EVENTS.count(&["failed"]);
-        // These failures are normal, so they are no warnings. Either the process is not allowed to write now, or the
-        // namespace is being deleted. Events in such a namespace are deleted, and no new ones are accepted.
+        // These failures are normal, so they are not logged as warnings. Either this process is not allowed to write
+        // now, or the namespace is being deleted or does not exist any more, and accepts no new events.
         if error.is_refused() || error.is_namespace_terminating() || error.is_not_found() {
             log::debug!("event {reason} of {name} was not written: {error}");
             return;
@@ -262,9 +262,9 @@ impl Queue {
         }
         let ahead = ONE_WARNING_EACH * (BURST - 1);
         // `warned_until` limits the rate of warnings. Each written warning moves it later by [`ONE_WARNING_EACH`]. A
-        // further warning can be written only if it is at most `ahead` later than now, so that at most [`BURST`]
-        // warnings are written at once. While the process is ending, there is no such limit, because no more events are
-        // added then.
+        // further warning can be written only if `warned_until` is at most `ahead` later than now, so that at most
+        // [`BURST`] warnings are written at once. While the process is ending, warnings are not limited, because no
+        // more events are added.
         let warned_until = self.warned_until.map_or(now, |until| until.max(now));
         let may_warn = self.is_ending || warned_until <= now + ahead;
         let Some(place) = self.whose_turn(may_warn) else {
@@ -369,9 +369,9 @@ struct Entry {
 }
 
 impl Reported {
-    /// Called with each success or failure of an object. A success deletes the remembered failures of the object, and a
-    /// failure deletes its remembered successes. The first failure after a success is therefore always reported, and
-    /// the first success after a failure, too.
+    /// Called when a controller has found a success or failure of an object. A success deletes the remembered failures
+    /// of the object, and a failure deletes its remembered successes. The first failure after a success is therefore
+    /// always reported, and so is the first success after a failure.
     pub fn turn(&mut self, of: Subject, reason: Reason) {
         if reason.is_success() {
             self.forget(of, Reason::is_failure);
@@ -380,8 +380,9 @@ impl Reported {
         }
     }
 
-    /// Whether a success or problem must be reported now, because it is new or because its last report is old enough.
-    /// If so, records that it was reported now.
+    /// Whether a success or problem must be reported now. This is so when it was not reported before, or when it is
+    /// repeated and its last report is at least [`REPEAT_AFTER`] ago. If the result is `true`, records that it was
+    /// reported now.
     pub fn is_due(&mut self, of: Subject, reason: Reason, message: &str, now: Instant) -> bool {
         let finding = fnv1a([of.controller, "\0", reason.name(), "\0", message]);
         let key = (hash(&of.object.uid), finding);

@@ -332,16 +332,17 @@ impl Collect for Collected<'_> {
         for place in above {
             let service = Arc::make_mut(&mut self.services[place]);
             service.leave_out();
-            // To save memory, the names of finalizers other than ours are not kept in this copy of the Service. They
-            // are needed only for a write, and before a write the Service is read again by its name, with all its
-            // finalizers.
+            // To save memory, finalizers other than ours are removed from this copy of the Service. They are needed
+            // only for a write, and before a write the Service is read again by its name, with all its finalizers. A
+            // Service whose load balancer must be deleted keeps them, because the removal of our finalizer is not
+            // planned for a copy in which finalizers are missing.
             if !service.is_to_end() {
                 let finalizers = &mut service.metadata.finalizers;
                 finalizers.keep(|finalizer| finalizer == LOAD_BALANCER_FINALIZER);
             }
-            // The Service has lost its large fields because of a memory limit: that of its namespace, or that of all
-            // Services. Which limit it is can be known only after all Services were read. Until `Collected::end` then
-            // sets the right value, the value is `Total`.
+            // The Service has lost its large fields because a memory limit was exceeded. This is either the limit of
+            // its namespace or the limit of all Services together. Which of the two it is can be known only after all
+            // Services were read. The value is `Total` for now, and `Collected::end` sets the right value.
             service.above = Some(Above::Total);
         }
     }

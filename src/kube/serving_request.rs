@@ -13,10 +13,11 @@ use untrusted::{Input, Reader};
 
 /// The longest PEM text of a request that is read, in bytes.
 const PEM_BYTES_AT_MOST: usize = 16 << 10;
-/// How many alternative names a request may have.
+/// How many alternative names (`subjectAltName`) a certificate request may have.
 const NAMES_AT_MOST: usize = 16;
-/// The longest text, in bytes, that is accepted as a name in a request. A node's name has up to 253 bytes. The name of
-/// its user, which is `system:node:` and the node's name, has 12 more.
+/// The longest text, in bytes, that is accepted as a name in a certificate request. The longest name is the user name
+/// of a kubelet. It consists of `system:node:`, which has 12 bytes, and the name of the kubelet's node, which has up to
+/// 253 bytes.
 const TEXT_BYTES_AT_MOST: usize = 265;
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----\n";
@@ -46,7 +47,7 @@ const COMMON_NAME: &[u8] = b"\x55\x04\x03";
 const SUBJECT_ALT_NAME: &[u8] = b"\x55\x1d\x11";
 const EXTENSION_REQUEST: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x0e";
 
-/// What a certificate request of a kubelet asks for. Its organisation is [`NODES_GROUP`].
+/// What a kubelet asks for in a certificate request. The organisation in such a request is always [`NODES_GROUP`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingRequest {
     pub common_name: String,
@@ -98,8 +99,9 @@ impl ServingRequest {
     }
 }
 
-/// Decodes the PEM text. It must be exactly one block without headers. A parser of PEM would skip text before and after
-/// the block, and could so choose another block than Go.
+/// Decodes the PEM text of a certificate request. It must be exactly one block without headers. A parser of PEM would
+/// skip text before and after the block. It could so choose another block than the API server (a Go program), which has
+/// checked the request before.
 fn decoded(pem: &[u8]) -> Form<Vec<u8>> {
     if pem.len() > PEM_BYTES_AT_MOST {
         return Err("the request is longer than 16 KiB");

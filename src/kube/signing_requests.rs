@@ -20,8 +20,9 @@ use std::sync::Arc;
 /// The signer of the serving certificates of kubelets. Requests for another signer are neither read nor approved.
 pub const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 
-/// How many requests are read at most. Any kubelet can create any number of requests. One answer may have more rows, but
-/// no more than fit in its 64 MB, which is about 70,000.
+/// How many certificate requests are read at most. A limit is needed because any kubelet can create any number of
+/// requests. When the first answer contains the whole list, it can have more requests than this number, but it has at
+/// most 64 MB, which is about 70,000 requests.
 pub const REQUESTS_AT_MOST: usize = 10_000;
 
 /// The beginning of the user name of each kubelet. The name of its node follows.
@@ -61,7 +62,8 @@ pub struct SigningRequest(Value);
 /// A row of the table, as the API server sends it.
 #[derive(Deserialize)]
 struct SigningTableRow {
-    /// The cells of the columns.
+    /// The cells of a row, one for each column of the table. The API server defines the columns, and two of them are
+    /// not needed.
     cells: (String, IgnoredAny, String, String, IgnoredAny, String),
     object: SigningObject,
 }
@@ -198,8 +200,8 @@ impl KubeClient {
     }
 }
 
-/// Returns the text of an error of a call about requests. When this program is not allowed to list or approve requests,
-/// the text says how to allow it.
+/// Returns the text of an error of a call that reads or approves certificate requests. When this program is not allowed
+/// to list or approve them, the text says how to allow it.
 pub fn signing_error(error: &KubeError) -> String {
     if !error.is_forbidden() {
         return error.to_string();

@@ -74,7 +74,7 @@ pub struct Taint {
     pub time_added: Option<Interned>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Interned>,
-    /// Fields that this program does not know, e.g. from a later version of Kubernetes.
+    /// All other fields of the taint, which this program does not know, e.g. from a later version of Kubernetes.
     #[serde(flatten)]
     pub rest: BTreeMap<String, Value>,
 }

@@ -76,9 +76,9 @@ impl KubeClient {
         Ok(all)
     }
 
-    /// Returns the workloads of a namespace that run a cloud-controller-manager, which is this program or
-    /// hcloud-cloud-controller-manager. The text in each pair is `deployment` or `daemonset`. The list is empty when
-    /// the API server does not have these resources.
+    /// Returns the Deployments and DaemonSets of a namespace that run a cloud-controller-manager, which is this program
+    /// or hcloud-cloud-controller-manager. The text in each pair is `deployment` or `daemonset`. The list is empty when
+    /// the API server does not serve Deployments and DaemonSets.
     pub fn daemons(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, KubeError> {
         let all = match self.running(namespace) {
             Err(error) if error.is_not_found() => return Ok(Vec::new()),
@@ -216,8 +216,8 @@ impl Container {
     }
 
     /// Replaces `$(NAME)` by the value of the variable `NAME`, as the kubelet does. Returns an error when the text
-    /// contains `$$`, or a variable whose value is not known here. Messages use the text of this error to say where the
-    /// value comes from.
+    /// contains `$$`, or a variable whose value is not known here. The error is a text such as `another place`, by
+    /// which a message says where the value must be looked up.
     fn expanded(&self, text: &str) -> Result<String, &'static str> {
         let expand = |text: String, (name, value): &(String, String)| {
             text.replace(&format!("$({name})"), value)

@@ -4,11 +4,12 @@
 //! health server calls [`exposition`]. The numbers start at zero when the process starts. They are only shown, and the
 //! program decides nothing by them.
 //!
-//! The values of labels must never be names of objects, because a label with many values would need much memory. They
-//! are fixed words, path templates, or words from a short list that no API can make longer. The name of the Lease and
-//! the address of the API server are allowed, because a process has only one of each. When a metric has
-//! [`SERIES_AT_MOST`] combinations of label values, every further combination is counted as `other`. [`TABLE`] lists
-//! every metric with its name, labels and help text. The table in `src/help/metrics.md` is generated from it.
+//! The value of a label must never be the name of an object, because a label with many values would need much memory.
+//! It is a fixed word, the path of an API call without IDs and names, or a word from a short list that no API can make
+//! longer. The name of the Lease and the address of the API server are allowed, because a process has only one of each.
+//! When a metric has [`SERIES_AT_MOST`] combinations of label values, every further combination is counted as `other`.
+//! [`TABLE`] lists every metric with its name, labels and help text. The table in `src/help/metrics.md` is generated
+//! from it.
 
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -188,7 +189,8 @@ pub const SERIES_AT_MOST: usize = 400;
 /// libraries.
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// The upper bounds of the buckets for the initialisation of a node in seconds. k8s.io/cloud-provider has the same.
+/// The upper bounds, in seconds, of the buckets of the two histograms about how long the initialisation of a node
+/// takes. k8s.io/cloud-provider uses the same bounds.
 const DELAY_BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 
 /// A metric: a number, or a number for each combination of the values of its labels.
@@ -317,8 +319,8 @@ impl Metric {
         self.write_value(text, "_count", labels, count as f64);
     }
 
-    /// Adds a line to the text. `labels` are the labels with their values as Prometheus writes them, without the
-    /// braces.
+    /// Adds one line of the metric to the text: its name with the suffix, the labels, and the value. `labels` are the
+    /// labels with their values as Prometheus writes them, without the braces.
     fn write_value(&self, text: &mut String, suffix: &str, labels: &str, value: f64) {
         let name = self.name;
         // An error is ignored here, because writing to a `String` never fails.

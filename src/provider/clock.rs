@@ -32,8 +32,8 @@ pub trait Simulation: Debug {
     /// Waits for this much simulated time.
     fn sleep(&self, time: Duration);
 
-    /// Lets the other simulated threads make some progress. The calling thread calls this function again and again
-    /// while it waits for one of them.
+    /// Lets simulated threads other than the calling thread make some progress. The calling thread waits for another
+    /// thread by calling this function again and again.
     fn others(&self);
 
     /// Returns a random number.
@@ -67,9 +67,9 @@ pub trait Surroundings {
     fn log_with(&self, logger: Box<dyn Log>);
 
     /// Runs a simulated thread, which calls `work` again and again. `work` returns the pause before the next call, or
-    /// `None` to end the thread. `is_apart` is `true` when `work` uses no lock that another thread uses, too. The
-    /// simulation can then call `work` at any time. Otherwise it calls `work` only when no other thread is in the
-    /// middle of its own work, because that thread could hold a lock.
+    /// `None` to end the thread. `is_apart` says that `work` uses no lock that another thread uses, so that the
+    /// simulation can call `work` at any time. When it is `false`, the simulation calls `work` only when no other
+    /// thread is in the middle of its own work, because that thread could hold a lock.
     fn repeat(&self, is_apart: bool, work: Box<dyn FnMut() -> Option<Duration>>);
 }
 
@@ -152,9 +152,9 @@ pub fn from_machine(time: Duration) -> Duration {
     multiplied(time, factor().recip())
 }
 
-/// Returns the longer one of two durations, as a duration of the program's clock. `time` is a duration of that clock,
-/// and `of_machine` is real time. Callers use this because the program's clock can run faster than real time in a test,
-/// but an API or another program still needs some real time to answer.
+/// Returns `time`, but at least the duration that takes `of_machine` in real time. `time` and the result are durations
+/// of the program's clock, which can run faster than real time in a test. Callers use this when an API or another
+/// program needs some real time to answer.
 pub fn at_least(time: Duration, of_machine: Duration) -> Duration {
     time.max(from_machine(of_machine))
 }
@@ -169,7 +169,8 @@ pub fn took(begun: Instant) -> Duration {
 /// instant without overflow.
 const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
 
-/// Multiplies a duration by a factor. The result is exact when the factor is 1.
+/// Multiplies a duration by a factor. When the factor is 1, the result is exactly `time`. Otherwise it can be rounded,
+/// and is at most [`LONGEST`].
 fn multiplied(time: Duration, factor: f64) -> Duration {
     if factor == 1.0 {
         return time;
@@ -283,8 +284,8 @@ pub fn exchange(authority: &str, request: &[u8], until: Instant) -> io::Result<V
 
 /// Returns a random number.
 pub fn random() -> u64 {
-    // The standard library gives each `RandomState` random keys. Even when nothing is hashed with them, the hash is a
-    // random number.
+    // Outside of a simulation, the number comes from the standard library: each `RandomState` has random keys, so that
+    // even the hash of nothing is a random number.
     let of_machine = || RandomState::new().build_hasher().finish();
     simulation().map_or_else(of_machine, |simulation| simulation.random())
 }
@@ -326,8 +327,8 @@ impl Moment {
     fn since_at(self, earlier: Moment, factor: f64) -> Option<Duration> {
         let from_machine = |time| multiplied(time, factor.recip());
         let monotonic = self.monotonic.saturating_duration_since(earlier.monotonic);
-        // When the wall clock was set back, `wall` is zero, and `back` is how far the wall clock is behind the time of
-        // `earlier`.
+        // `wall` is the time by which the wall clock has moved forward since `earlier`. `back` is the time by which it
+        // is behind `earlier`, because somebody has set it back. At least one of the two is zero.
         let wall = self.wall.duration_since(earlier.wall).unwrap_or_default();
         let back = earlier.wall.duration_since(self.wall).unwrap_or_default();
         let wall = from_machine(wall);

@@ -71,7 +71,7 @@ impl Description {
         }
     }
 
-    /// Adds a text to the end of the last part.
+    /// Adds a text to the end of the last part of this description, e.g. the reason for the write.
     pub fn because(mut self, text: &str) -> Description {
         if let Some(part) = self.0.last_mut() {
             part.detail.push_str(text);

@@ -54,8 +54,8 @@ pub enum ErrorKind {
     Unavailable,
     /// The cloud is still making another change to the same resource. A later attempt can succeed.
     Busy,
-    /// The API refused one part of the change, e.g. a target of a new load balancer, and therefore made no part of it.
-    /// The caller then makes a smaller change instead, see `Change::without_parts`.
+    /// The API refused one part of the change, e.g. a target of a new load balancer. It has then made no other part of
+    /// the change either. The caller sends a smaller change instead, see `Change::without_parts`.
     InPart,
     /// The write was not sent, because this process is not allowed to write now, e.g. because it does not hold the
     /// Lease.

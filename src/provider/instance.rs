@@ -25,10 +25,10 @@ pub trait Instances: Send + Sync {
     /// Returns the cloud servers with this name as they are now, or an error when the list is incomplete.
     fn named(&self, name: &str) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Returns the servers that have these IDs and exist, and sometimes other servers, too. A server that is missing in
-    /// the result did not exist at some moment during this call. To save calls, this usually reads only a few pages of
-    /// the list of servers, which is sorted by ID. To guess the page of an ID, it calls `place`, which estimates how
-    /// many servers have a lower ID.
+    /// Returns all existing servers with these IDs. The result can also contain servers with other IDs, because whole
+    /// pages of the list of servers are read. The list is sorted by ID. To guess the page of an ID, `place` estimates
+    /// how many servers have a lower ID. So usually only a few pages are read, which saves calls. If one of the IDs is
+    /// missing in the result, its server did not exist at some moment during this call.
     fn around(
         &self,
         numbers: &BTreeSet<u64>,
@@ -147,8 +147,8 @@ pub struct Instance {
     /// The network zone of the location, e.g. `eu-central`.
     pub network_zone: Interned,
     pub public_ipv4: Option<Ipv4Addr>,
-    /// The IPv6 network of the server, or `None` when the server has none. The server itself uses the first address of
-    /// this network.
+    /// The IPv6 network that Hetzner routes to the server, usually a /64. `None` when the server has none. This program
+    /// assumes that the server itself uses the address that ends with `::1` in this network.
     pub public_ipv6: Option<Ipv6Net>,
     pub private: Vec<PrivateAddress>,
     /// Those labels of the server that are copied to its node, because [`Instances::allows_label`] returns `true` for
@@ -185,18 +185,17 @@ pub struct Metadata {
 /// written there (the server's data center and its location).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneValues {
-    /// The value that a new node gets. `None` means that a new node gets no zone label.
+    /// The zone label that a new node on this server gets. `None` means that a new node gets no zone label.
     pub wanted: Sourced<Option<String>>,
-    /// The two values between which the settings choose for the zone label of a node on this server: its datacenter and
-    /// its location. Both are listed, whatever the settings are. A text is empty when the place of the server is not
-    /// known.
+    /// The data center and the location of the server. A setting decides which of the two becomes the zone label of the
+    /// server's node. Both texts are always present, and a text is empty when it is not known.
     pub possible: [String; 2],
     /// Whether the setting `HCLOUD_INSTANCES_ZONE_LABEL` decides which of the possible zone labels a new node gets.
     /// When this setting is unset, the value of `--cloud-provider` decides.
     pub is_chosen: bool,
 }
 
-/// A label for the instance type, the zone or the region of a node. Kubernetes defines a present key and an older beta
+/// A label for the instance type, the zone or the region of a node. Kubernetes defines a stable key and an older beta
 /// key for each of these labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopologyLabel {

@@ -37,9 +37,10 @@ pub trait LoadBalancers: Actions {
         annotations: &mut dyn Iterator<Item = (&str, &str)>,
     ) -> Option<String>;
 
-    /// Returns how long a node that will stop soon stays a target. The annotations of the Service set this time, or
-    /// those of its Namespace, or else the setting `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`. `None` when none of them
-    /// sets it, so such a node stays a target like any other node. Makes no API call.
+    /// Returns how long a node stays a target after this program has noticed that the node will stop soon. The
+    /// annotations of the Service set this time, or those of its Namespace, or else the setting
+    /// `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`. `None` when none of them sets it, so such a node stays a target like any
+    /// other node. Makes no API call.
     fn departing_delay(
         &self,
         annotations: &mut dyn Iterator<Item = (&str, &str)>,
@@ -100,8 +101,8 @@ pub trait Snapshot: Send + Sync {
     /// Whether this snapshot of the cloud contains all data that a plan for this Service needs. Makes no API call.
     fn covers(&self, service: &Service) -> bool;
 
-    /// Returns the same snapshot with a new list of load balancer types. Calls the API, unless the list was read lately.
-    /// `None` when the cloud has no such list.
+    /// Returns the same snapshot with a new list of load balancer types. Calls the API only if the list was not read
+    /// lately. `None` when the cloud has no such list.
     fn with_new_types(&self, _urgency: Urgency) -> Option<Arc<dyn Snapshot>> {
         None
     }
@@ -112,9 +113,9 @@ pub trait Snapshot: Send + Sync {
     /// Plans the changes that give the load balancer of this Service its desired state. Makes no API call.
     fn plan(&self, of: ServiceInput) -> LoadBalancerPlan;
 
-    /// Plans the changes that end the Service's use of load balancers. A load balancer that must stay, e.g. because
-    /// other Services use it, only loses the Service's ports and targets. Any other load balancer of the Service is
-    /// deleted.
+    /// Plans the changes after which the Service uses no load balancer any more. A load balancer that must stay, e.g.
+    /// because other Services use it, only loses the Service's ports and targets. Any other load balancer of the
+    /// Service is deleted.
     ///
     /// Labels show which load balancers the Service uses. If somebody has removed the labels of an external load
     /// balancer (one that this program did not create), its ports and the Service's status show that the Service uses
@@ -126,15 +127,15 @@ pub trait Snapshot: Send + Sync {
     /// it. Makes no API call.
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
 
-    /// Returns a new status for a Service that could not be read completely, so that no other change is planned for it.
-    /// The new status sets the field `ipMode` of the load balancer's addresses to `Proxy`. This is needed when the load
-    /// balancer is external (created by somebody else) or has ports of Services in other namespaces. Without this mode,
-    /// kube-proxy sends all traffic from inside the cluster to these addresses to the pods of this Service, even the
-    /// traffic for ports of others. `None` when the status stays as it is. Makes no API call.
+    /// Returns a new status for a Service that is too large to be read completely. The status contains the addresses of
+    /// the load balancer with `ipMode: Proxy`, and is the only thing that is changed for the Service. It is needed when
+    /// several owners use the load balancer, e.g. because somebody else created it. Without this mode, kube-proxy sends
+    /// all traffic from inside the cluster to these addresses to the pods of this Service, even the traffic for the
+    /// ports of other owners. `None` when the status stays as it is. Makes no API call.
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
 
-    /// Plans the changes that end the management of the Service's load balancer. The load balancer keeps its ports,
-    /// targets and addresses, and later plans do not change them. Makes no API call.
+    /// Plans the changes after which this program does not manage the Service's load balancer any more. The load
+    /// balancer keeps its ports, targets and addresses, and later plans do not change them. Makes no API call.
     fn plan_release(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
     /// Plans the changes that make the Service the owner of this load balancer, because an operator has asked for this
@@ -149,9 +150,10 @@ pub trait Snapshot: Send + Sync {
     /// label on it that allows Services to use it. Makes no API call.
     fn external(&self) -> Vec<Balancer>;
 
-    /// Returns the health of the targets of each load balancer that these Services use, and how it is used: by one
-    /// Service, by several, as an external load balancer (one that somebody else made), or not any more because its
-    /// management was ended. `services` contains the UIDs of the Services. Makes no API call.
+    /// Returns each load balancer that these Services use, with the health of its targets, and with the way in which it
+    /// is used: by one Service, by several, or as an external load balancer (one that somebody else made). A load
+    /// balancer whose label says that this program does not manage it any more is also returned. `services` contains
+    /// the UIDs of the Services. Makes no API call.
     fn health(&self, services: &HashSet<&str>) -> Vec<SeenHealth>;
 
     /// Returns the certificates of the HTTPS ports of the load balancers that these Services use. `services` contains
@@ -270,9 +272,9 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
     }
 }
 
-/// How many targets of one load balancer can be exchanged in a minute. In an exchange, a target whose node runs no pods
-/// is removed, so that a node with pods can become a target instead. [`EXCHANGES_AT_MOST`] is the limit for all load
-/// balancers together.
+/// The greatest number of targets of one load balancer that are exchanged in a minute. In an exchange, a target whose
+/// node runs no pods is removed, so that a node with pods can become a target instead. [`EXCHANGES_AT_MOST`] is the
+/// limit for all load balancers together.
 pub const EXCHANGES_OF_BALANCER: usize = 5;
 pub const EXCHANGES_AT_MOST: usize = 10;
 
@@ -295,8 +297,8 @@ pub enum ChangeKind {
     Targets,
     /// The change deletes the load balancer.
     Removal,
-    /// The change removes the Service from a load balancer that is not deleted, or ends the management of the load
-    /// balancer.
+    /// The change removes the Service from a load balancer that is not deleted, or has the effect that this program
+    /// does not manage the load balancer any more.
     Release,
     /// The change does not add or remove a target, does not delete the load balancer, and does not remove the Service
     /// from it. It is, for example, the creation of a load balancer, or a change of a port.
@@ -311,9 +313,9 @@ pub struct LoadBalancerPlan {
     /// The Service's load balancer. `None` when the Service has none now.
     pub found: Option<Balancer>,
     /// Whether labels show that the Service owns a load balancer, or ports on one. Such a label has the UID of the
-    /// Service, or the name of the group of Services that share the load balancer. This includes a load balancer that
-    /// the Service leaves by this plan. The value is `false` when the Service has no load balancer, or when only the
-    /// name or the label `adopt` shows which load balancer the Service gets.
+    /// Service, or the name of the group of Services that share the load balancer. A load balancer from which this plan
+    /// removes the Service counts, too. `false` when the Service has no load balancer. Also `false` when the Service is
+    /// about to take over a load balancer that has no such label yet, because of its name or its label `adopt`.
     pub carries_uid: bool,
     /// Every field of the load balancer with its present value, its desired value, and what sets the desired value,
     /// e.g. an annotation.
@@ -325,8 +327,8 @@ pub struct LoadBalancerPlan {
     ///
     /// When the Service needs no load balancer any more, the write that removes the finalizer usually empties the
     /// status. On an external load balancer (one that somebody else created), the status is emptied earlier, before the
-    /// plan removes the labels of the Service's ports. Otherwise a port whose label was removed would still count as a
-    /// port of the Service, because the status names the load balancer.
+    /// plan removes the labels of the Service's ports. As long as the status names the load balancer, even a port
+    /// without a label counts as a port of the Service.
     pub status: Option<Vec<Ingress>>,
     /// The objects in the cloud that the plan changes or creates, except the load balancer in `found`. While this plan
     /// is executed, no other plan is allowed to change or create these objects.
@@ -344,7 +346,8 @@ pub struct LoadBalancerPlan {
     /// The nodes that are wanted as targets and run pods of the Services in `pods_of`, sorted by name. These Services
     /// prefer nodes with pods. The list is empty while the EndpointSlices of these Services were not read.
     pub with_pods: Vec<NodeWithPods>,
-    /// What the load balancer must have room for. `None` when this program does not choose its type.
+    /// The numbers of targets, ports and certificates by which the type is chosen. `None` when this program does not
+    /// choose the type of the load balancer.
     pub sizing: Option<Sizing>,
 }
 
@@ -352,7 +355,8 @@ pub struct LoadBalancerPlan {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sizing {
-    /// The nodes that are wanted as targets, ready or not, and the targets of others.
+    /// The number of targets for which the load balancer needs room: the nodes that its Services want as targets, ready
+    /// or not, and the targets that this program must not remove, e.g. because somebody else has added them.
     pub targets: usize,
     pub ports: usize,
     pub certificates: usize,
@@ -367,7 +371,7 @@ pub struct Sizing {
 pub struct CheaperType {
     #[serde(rename = "type")]
     pub kind: String,
-    /// The monthly price without taxes.
+    /// The monthly price without taxes, in the currency of the Hetzner account.
     pub monthly_price: f64,
 }
 
@@ -547,8 +551,8 @@ impl PlanOutcome {
         }
     }
 
-    /// Takes out of this result of a plan the changes that remove the Service from load balancers that it does not need
-    /// any more, and returns them. [`is_unfinished`](PlanOutcome::is_unfinished) still returns `true`, because the
+    /// Removes from this outcome the changes that take the Service off load balancers that it does not need any more,
+    /// and returns these changes. [`is_unfinished`](PlanOutcome::is_unfinished) still returns `true`, because the
     /// Service must be planned again after these changes.
     pub fn take_leaves(&mut self) -> Vec<Box<dyn Change>> {
         match self {
@@ -635,9 +639,8 @@ impl LoadBalancerPlan {
     }
 
     /// Whether the plan keeps a target that should be removed, because its node will stop soon or because a node with
-    /// pods should take its place. The Service is then planned again soon. The result is `false` when the target only
-    /// has to wait for a fixed time. This time is the Service's `departing-delay`, or the minute after the target's
-    /// node last ran pods.
+    /// pods should take its place. The Service is then planned again soon. `false` when the target is only kept until a
+    /// fixed time is over: the Service's `departing-delay`, or the minute after the target's node last ran pods.
     pub fn keeps_targets(&self) -> bool {
         let is_kept = |state| match state {
             LeftOutState::Kept(_) => true,
@@ -647,7 +650,8 @@ impl LoadBalancerPlan {
         self.left_out.iter().any(|node| is_kept(node.state))
     }
 
-    /// Whether this node will stop soon. Such a node is left out of the targets now, or may be left out later.
+    /// Whether this node will stop soon, and therefore is no target after this plan or will be removed from the targets
+    /// later.
     pub fn departs(&self, node: &str) -> bool {
         let departs = |state| {
             matches!(
@@ -658,8 +662,8 @@ impl LoadBalancerPlan {
         self.left_out.iter().any(|left| left.node == node && departs(left.state))
     }
 
-    /// Removes the fields, targets, ports and certificates of the load balancer, which only people read. For twenty
-    /// load balancers with a hundred targets each, these lists would take most of the daemon's memory.
+    /// Removes the data of the load balancer that only people read: its fields, targets, ports and certificates. For
+    /// twenty load balancers with a hundred targets each, these lists would take most of the daemon's memory.
     pub fn drop_details(&mut self) {
         self.fields = Vec::new();
         self.left_out.iter_mut().for_each(|node| node.node = String::new());
@@ -749,7 +753,8 @@ pub struct Consumption {
     pub ingoing_traffic: Option<u64>,
     /// The outgoing traffic of a month that the price includes, in bytes.
     pub included_traffic: Option<u64>,
-    /// The present usage, e.g. open connections. Only the command `lb inspect` reads it, and elsewhere it is `None`.
+    /// The present usage, e.g. open connections. Only the command `lb inspect` reads it. For other commands and for the
+    /// daemon this is `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
@@ -796,7 +801,7 @@ named! {
     }
 }
 
-/// A port of a load balancer, with its owner.
+/// A port of a load balancer, with the Service that owns it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PortOwner {
     pub port: u16,
@@ -871,7 +876,8 @@ pub enum CauseKind {
     /// The Service has [`TrafficPolicy::Local`](super::TrafficPolicy::Local), and the node runs no pod of the Service.
     /// The target is then unhealthy on purpose.
     NoPod,
-    /// The target is unhealthy for any other cause. A person has to find and repair it.
+    /// The target is unhealthy for a cause that is not one of the other variants here. A person has to find and repair
+    /// it.
     Other,
 }
 
@@ -1000,8 +1006,8 @@ named! {
         Some = "some",
         /// No target is healthy. Some targets are unhealthy, or there are no targets.
         None = "none",
-        /// There are targets, but no target is known to be healthy or unhealthy, because the cloud has no result of
-        /// some of their health checks yet.
+        /// There are targets, but for each of them the cloud has no result of some health check yet. So no target is
+        /// known to be healthy, and none is known to be unhealthy.
         Unknown = "unknown",
     }
 }
@@ -1018,9 +1024,9 @@ pub struct TargetCounts {
     /// The number of targets that get traffic, because they are healthy on at least one port of the Service or, when
     /// all Services are considered, on at least one port of any Service.
     pub serving: usize,
-    /// The number of targets that are unhealthy on at least one of the considered ports, which are the ports of one
-    /// Service or all ports of the load balancer. When the cloud has no result of the health check for a port yet, its
-    /// targets are neither healthy nor unhealthy there.
+    /// The number of targets that are unhealthy on at least one of the considered ports. These are either the ports of
+    /// one Service, or the ports of all Services on the load balancer. A target is not counted on a port for which the
+    /// cloud has no result of its health check yet.
     pub unhealthy: usize,
     pub total: usize,
 }
@@ -1060,8 +1066,9 @@ pub struct SeenHealth {
 
 impl Balancer {
     /// Counts the healthy and the unhealthy targets. When the Service with the UID `uid` has ports on this load
-    /// balancer, only the health checks of these ports are considered. Otherwise those of the ports of all Services are
-    /// considered. Ports that do not belong to a Service are never considered.
+    /// balancer, only the health checks of these ports are considered. When it has none, or when `uid` is `None`, the
+    /// health checks of the ports of all Services are considered. Ports that do not belong to a Service are never
+    /// considered.
     pub fn target_counts(&self, uid: Option<&str>) -> TargetCounts {
         let uid = uid.filter(|uid| self.has_port_of(uid));
         let mut counts = TargetCounts { total: self.targets.len(), ..TargetCounts::default() };

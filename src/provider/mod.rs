@@ -173,7 +173,7 @@ pub enum Permission {
     Unknown(String),
 }
 
-/// Whether this machine is attached to the private network.
+/// Whether the machine on which this program runs is attached to the private network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attached {
     Yes,

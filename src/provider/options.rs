@@ -20,8 +20,8 @@ named! {
         /// hcloud-cloud-controller-manager.
         #[default]
         CcmFromScratch = "ccm-from-scratch",
-        /// The provider IDs, labels and names of load balancers of hcloud-cloud-controller-manager, which this program
-        /// can replace.
+        /// This program writes provider IDs, labels and names of load balancers in the form of
+        /// hcloud-cloud-controller-manager, so that it can replace that program.
         Hcloud = "hcloud",
     }
 }
@@ -47,10 +47,10 @@ named! {
     #[derive(Deserialize)]
     #[serde(rename_all = "lowercase")]
     ZoneLabel {
-        /// The data center, e.g. `nbg1-dc3`. For a cloud server it is the old name that hcloud-cloud-controller-manager
-        /// writes.
+        /// The zone label names the data center of the server, e.g. `nbg1-dc3`. For a cloud server this is the data
+        /// center's old name, which hcloud-cloud-controller-manager writes, too.
         Datacenter = "datacenter",
-        /// The location, e.g. `nbg1`.
+        /// The zone label names the location of the server, e.g. `nbg1`.
         Location = "location",
     }
 }
@@ -233,7 +233,8 @@ impl CertificateDomains {
 /// The settings in `permitted` limit what Services can ask for. A field is `None` when its setting is unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancerDefaults {
-    /// `HCLOUD_LOAD_BALANCERS_TYPE`: the load balancer type, e.g. `lb11`, or the word `auto`.
+    /// `HCLOUD_LOAD_BALANCERS_TYPE`: the load balancer type, e.g. `lb11`. With the word `auto`, this program chooses
+    /// the type.
     pub kind: Option<Sourced<String>>,
     /// `HCLOUD_LOAD_BALANCERS_LOCATION`: the location of new load balancers. It can't be
     /// set together with `network_zone`.
@@ -246,7 +247,8 @@ pub struct LoadBalancerDefaults {
     /// `HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL`: whether load balancers send the PROXY protocol to the targets.
     pub uses_proxyprotocol: Option<Sourced<bool>>,
     pub health_check: HealthCheckDefaults,
-    /// `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`: how long nodes that will stop soon stay targets.
+    /// `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`: how long a node stays a target after this program has noticed that the
+    /// node will stop soon, e.g. because it is drained.
     pub departing_delay: Option<Sourced<Duration>>,
     /// `HCLOUD_LOAD_BALANCERS_PREFER_NODES_WITH_PODS`: whether nodes with pods become targets first when the load
     /// balancer can't have all nodes as targets.

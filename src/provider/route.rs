@@ -26,8 +26,8 @@ pub trait Routes: Actions {
 pub struct Network {
     pub id: u64,
     pub name: String,
-    /// The range of the network's addresses, or `None` when it is not known. Servers in the network send packets for
-    /// this range into the network.
+    /// The range of the network's addresses, or `None` when it is not known. A server sends packets into the network
+    /// only if their destination is in this range.
     pub range: Option<Ipv4Net>,
     /// The ranges from which servers in the network get their addresses. The API allows no route to such a range.
     pub subnets: Vec<Ipv4Net>,

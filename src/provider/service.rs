@@ -167,9 +167,9 @@ pub enum Reach {
     /// The list of servers was not read, so it is not known how the server can be reached.
     #[default]
     Unknown,
-    /// The server has the name of the node, but it is not certain that the node runs on this server. Only a node of
-    /// another provider is matched with its server by name. Where the server is a target already, it stays. It is not
-    /// added as a new target.
+    /// The server has the name of the node, but it is not certain that the node runs on this server. This is only
+    /// possible for a node of another provider, which is matched with its server by name. The server does not become a
+    /// target, but a server that is a target already stays one.
     Doubtful,
     /// The list of servers is complete, but does not have this server.
     Missing {
@@ -214,7 +214,8 @@ pub type ServiceName = (String, String);
 /// mask: bit 0 stands for the first Service in `services`, bit 1 for the second, and so on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodNodes {
-    /// The Services whose EndpointSlices were read. There are at most 64, because a mask has one bit for each.
+    /// The Services whose EndpointSlices were read. There are at most 64, because each `u64` in this type and in
+    /// [`PodsOnNode`] has one bit for each Service.
     pub services: Vec<ServiceName>,
     /// The nodes that run a pod of at least one Service in `services`, by the name of the node. Nodes that are not in
     /// the map run no pods of these Services.
@@ -234,8 +235,8 @@ pub struct PodNodes {
 pub struct PodsOnNode {
     /// The Services with a ready pod on the node, as a mask (each bit stands for a Service).
     pub ready: u64,
-    /// The Services with a pod that serves on the node, as a mask (each bit stands for a Service). A pod that is about
-    /// to end can still serve.
+    /// The Services with a pod on the node for which the EndpointSlices say `serving`, as a mask (each bit stands for a
+    /// Service). A pod that is about to end can still serve.
     pub serving: u64,
     /// The Services that may have had a serving pod on the node within the last minute, as a mask (each bit stands for
     /// a Service).
@@ -275,9 +276,9 @@ pub struct Cluster {
     /// project. It stays the same when that Service is deleted and created again. While no UID is known, the text is
     /// empty, and nothing is created or deleted.
     pub uid: String,
-    /// The other UIDs that the Service `default/kubernetes` has or had. It gets a new UID each time it is deleted and
-    /// created again. The first known UID is in `uid`, and all later ones are here. An object in the cloud whose label
-    /// has one of these UIDs belongs to this cluster, too.
+    /// The later UIDs of the Service `default/kubernetes`, without the first known one, which is in `uid`. That Service
+    /// gets a new UID each time it is deleted and created again. An object in the cloud whose label has any of these
+    /// UIDs belongs to this cluster.
     pub former_uids: Vec<String>,
     /// The value of `--cluster-name`, which is part of the names and labels of load balancers, and of texts for users.
     /// It does not identify the cluster.
@@ -304,7 +305,8 @@ pub struct Cluster {
     /// kubelets, which can report any address. A target with an address that only a kubelet reports is never removed.
     pub proven: HashSet<IpAddr>,
     /// The name and the provider ID of each node whose provider ID has a prefix that this program does not use, e.g.
-    /// `k3s://`. A node that can be a target (it is in `target_only`) is not listed here when a server has its name.
+    /// `k3s://`. A node that has the name of a server is not in this list when nodes of other providers can be targets
+    /// of load balancers.
     pub foreign_nodes: Vec<(String, String)>,
     /// The names of the nodes of other providers that can be targets (`HCLOUD_LOAD_BALANCERS_FOREIGN_NODES`). Their
     /// servers are in `servers`, too. Such a node as a target does not prove that a load balancer belongs to this
@@ -316,24 +318,24 @@ pub struct Cluster {
     pub matched: HashSet<InstanceId>,
     /// The Secrets of type `kubernetes.io/tls` whose certificates the planned Services use.
     pub tls_secrets: TlsSecrets,
-    /// Which targets were removed within the last hour, and on which nodes pods run. The plan uses both to choose the
-    /// nodes that become targets.
+    /// Data about earlier targets and about the nodes on which pods run, e.g. which targets were removed too often
+    /// within the last hour. The plan uses these data to choose the nodes that become targets.
     pub history: TargetHistory,
 }
 
 /// What a plan must know about earlier targets to decide which nodes become targets: which targets were removed often,
-/// how many have lost their places to nodes with pods, and on which nodes pods run.
+/// how many were replaced by nodes with pods, and on which nodes pods run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetHistory {
     /// The targets that must not be removed now, because they were removed too often within the last hour. Only two
     /// kinds of removals count: those because the node will stop soon, and those because a node with pods needed the
     /// place. An entry is the ID of the load balancer and the name of the node.
     pub removed_often: HashSet<(u64, String)>,
-    /// How many targets of each load balancer have lost their places to nodes with pods within the last minute. The key
-    /// is the ID of the load balancer.
+    /// The number of targets of each load balancer that were replaced by nodes with pods within the last minute. The
+    /// key is the ID of the load balancer.
     pub exchanged: HashMap<u64, usize>,
-    /// The nodes on which pods of Services run. This is read only for the Services that prefer nodes with their pods as
-    /// targets.
+    /// On which nodes pods of Services run. Only Services that prefer nodes with pods as targets are included, because
+    /// the EndpointSlices of other Services are not read.
     pub pods: Arc<PodNodes>,
 }
 
@@ -420,7 +422,8 @@ impl Cluster {
         self.uids().any(|owner| owner == uid)
     }
 
-    /// Returns how many nodes should have a server in the cloud project. Nodes on dedicated servers do not count.
+    /// Returns the number of nodes that should run on servers of the Hetzner Cloud project. These are all nodes of this
+    /// provider, and the nodes of other providers that can be targets, without the nodes on dedicated servers.
     pub fn project_nodes(&self) -> usize {
         let dedicated: HashSet<&String> = self.dedicated.values().collect();
         let names = self.servers.values().chain(&self.target_only);

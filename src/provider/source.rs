@@ -20,16 +20,16 @@ impl<T> Sourced<T> {
 /// --cluster-name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// An annotation of the Service or node for which the value is used.
+    /// An annotation of the Service or node for which the value is used. The text is the key of the annotation.
     Annotation(String),
     /// An annotation of a Namespace. The value is used for the Services in it. The text is the key of the annotation and
     /// the name of the Namespace.
     Namespace(String),
-    /// A label of a node. The value is used for this node.
+    /// A label of the node for which the value is used. The text is the key of the label.
     Label(String),
     /// The value of an environment variable. The text is the name of the variable.
     Environment(String),
-    /// A command-line flag.
+    /// A command-line flag. The text is its name, e.g. `--cluster-name`.
     Flag(String),
     /// The default of a setting that is unset. The text is the name of the setting.
     Default(String),
@@ -67,7 +67,8 @@ impl Source {
         }
     }
 
-    /// Returns the same source with a further text in brackets behind the name of an annotation or variable.
+    /// Returns a copy of the source. When it is an annotation or a variable, the text `detail` follows its name in
+    /// brackets.
     pub fn with_detail(&self, detail: &str) -> Source {
         match self {
             Source::Annotation(name) => Source::Annotation(format!("{name} ({detail})")),
@@ -87,8 +88,8 @@ impl Source {
         self.setting().is_some()
     }
 
-    /// When the value is the default of a setting, returns the name of this setting. `None` when the value comes from
-    /// elsewhere, e.g. from an annotation.
+    /// When the value is the default of a setting, returns the name of this setting. `None` when the value has another
+    /// source, e.g. an annotation.
     pub fn setting(&self) -> Option<&str> {
         match self {
             Source::Default(setting) => Some(setting),

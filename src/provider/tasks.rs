@@ -53,7 +53,8 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
         match &self.place {
             TaskPlace::Threads { scope, sender, .. } => {
                 let sender = sender.clone();
-                // An error means that there is no receiver any more, so nobody needs the result.
+                // `send` returns an error when the receiver does not exist any more. Nobody needs the result then, so
+                // the error is ignored.
                 scope.spawn(move || drop(sender.send(task())));
             }
             TaskPlace::Simulated { waiting } => {

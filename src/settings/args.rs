@@ -39,7 +39,8 @@ pub(super) fn parse(command: Command, words: Vec<OsString>) -> Args {
 }
 
 /// Returns the position of the first word, from position `at` on, that is neither a flag nor the value of a flag. The
-/// flags of all commands are recognised. `None` when there is no such word before `--`.
+/// flags of all commands are recognised. `None` when all words from `at` on are flags or their values. The search ends
+/// at the word `--`.
 pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
     loop {
         let word = words.get(at)?.to_string_lossy();
@@ -173,7 +174,7 @@ impl ArgsParser {
         let typed = format!("-{letter}");
         match setting {
             _ if letter == 'h' => self.args.help = true,
-            // A flag that takes no value can be followed by another short flag in the same word, as in `-wA`.
+            // A flag that takes no value, e.g. `-w` in `-wA`. Another short flag can follow it in the same word.
             Some(setting) if setting.is_for(self.command) && !setting.takes_value() => {
                 let text = "true".to_owned();
                 self.args.flags.push(Flag { setting, name: typed, text });

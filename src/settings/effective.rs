@@ -94,7 +94,7 @@ pub(super) struct Candidate {
     setting: &'static Setting,
     text: String,
     source: Source,
-    /// Whether the text was given on the command line of this process. If so, a mistake in it is a usage error.
+    /// Whether the field `text` was given on the command line of this process. If so, a mistake in it is a usage error.
     is_usage: bool,
     /// The file from which the text was read: the environment variable that contains the path, and the path. `None`
     /// when the text was not read from a file.
@@ -267,8 +267,8 @@ pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Res
     };
     let word = candidate.text.to_ascii_lowercase();
     let read: StrDeserializer<Error> = word.as_str().into_deserializer();
-    // The Rust type sometimes accepts more values than the table of settings lists, so the value must also be in the
-    // table.
+    // `deserialize` can also accept words that are not among `words`, the allowed values in the table of settings. Such
+    // a word is refused here.
     let read = T::deserialize(read).ok();
     read.filter(|_| words.contains(&word.as_str())).ok_or_else(|| format!("use {}", one_of(words)))
 }

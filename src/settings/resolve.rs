@@ -158,8 +158,8 @@ fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Noti
 }
 
 /// Returns notices about the variables that only a fork of hcloud-cloud-controller-manager reads, and that are set for
-/// this process or for the cluster's daemon. Only commands that read the daemon's arguments report them, because in a
-/// shell other programs may use variables with these names.
+/// this process or for the cluster's daemon. Only `run`, `config`, `doctor` and `status` report such variables. For the
+/// other commands the result is empty, because other programs in the user's shell may use variables with these names.
 fn fork_variables(
     command: Command,
     environment: &dyn Environment,
@@ -193,8 +193,9 @@ fn meant(name: &str) -> Option<&'static str> {
     if !is_about_hetzner(name) || ours.contains(&name) || our_name(name).is_some() {
         return None;
     }
-    // `name` is an unknown variable. It is also compared with the variables of hcloud-cloud-controller-manager that
-    // this program ignores. When one of these is the most similar variable, `name` is not reported as a misspelling.
+    // `name` is not a variable of this program. The variables of hcloud-cloud-controller-manager that this program
+    // ignores are included in the search for a similar name. When one of these is the most similar, `name` is not
+    // reported as a misspelling.
     let known = ours.iter().chain(IGNORED_VARIABLES).copied();
     nearest(name, known).filter(|known| ours.contains(known))
 }

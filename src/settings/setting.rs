@@ -35,7 +35,7 @@ pub struct Setting {
 #[derive(Debug)]
 pub(super) struct Flag {
     pub(super) setting: &'static Setting,
-    /// The name as the user wrote it, with its dashes.
+    /// The name of the flag as the user wrote it, with its dashes.
     pub(super) name: String,
     pub(super) text: String,
 }
@@ -212,8 +212,8 @@ impl Setting {
         self.kind != ValueKind::Boolean
     }
 
-    /// Whether the command reads the setting. `config`, `doctor` and `status` also read every setting that the daemon
-    /// reads.
+    /// Whether the command reads the setting. `config`, `doctor` and `status` read their own settings and those of the
+    /// daemon.
     pub fn is_for(&self, command: Command) -> bool {
         let takes = |command| self.commands.contains(&command);
         takes(command) || (command.reads_daemon_arguments() && takes(Command::Run))
@@ -276,8 +276,8 @@ impl ValueKind {
 }
 
 impl Command {
-    /// Whether this is a command by which a user changes the cluster or the cloud, e.g. `lb sync`. The daemon (`run`)
-    /// does not count.
+    /// Whether this is a command by which a user changes the cluster or the cloud, e.g. `lb sync`. The result is
+    /// `false` for the daemon (`run`).
     pub fn writes(self) -> bool {
         use Command::{LbAdopt, LbRelease, LbSync, NodeRelabel, NodeSync, RouteSync};
         matches!(self, NodeSync | NodeRelabel | LbSync | LbAdopt | LbRelease | RouteSync)

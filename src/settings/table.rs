@@ -26,7 +26,8 @@ use std::time::Duration;
 
 const DAEMON: &[Command] = &[Run];
 
-/// The daemon (`run`), and the commands that check the same things as the daemon does at its start.
+/// The daemon (`run`), and `doctor` and `status`, which check the things that the daemon needs at its start: the Lease,
+/// and whether this machine is attached to the private Network.
 const DAEMON_AND_DOCTOR: &[Command] = &[Run, Doctor, Status];
 
 /// All commands except the daemon.
@@ -211,7 +212,8 @@ settings! {
         default: Some("network"),
     }
 
-    // When the setting is unset, the list is empty, and an address in the annotation can be any address.
+    // When the setting is unset, the list is empty, and the annotation `instance.hetzner.cloud/internal-ip` can contain
+    // any address.
     /// The ranges that must contain the addresses in a node's annotation instance.hetzner.cloud/internal-ip. The limit
     /// is useful because a kubelet can write this annotation. Without this setting, there is no limit.
     HCLOUD_INSTANCES_INTERNAL_IP_RANGES internal_ip_ranges: Vec<IpNet> = parsed(values::ip_ranges) => {
@@ -229,7 +231,7 @@ settings! {
     /// Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).
     HCLOUD_INSTANCES_ZONE_LABEL_ENABLED zone_label_enabled: bool = parsed(boolean) => { default: Some("true"), }
 
-    // Without the setting, the profile decides.
+    // `None` means that the setting is unset. The default then depends on `--cloud-provider`.
     /// Which zone label a new node gets: datacenter, e.g. nbg1-dc3, or location, e.g. nbg1. The default is location,
     /// and with --cloud-provider=hcloud datacenter. Nodes that are initialised already keep their label, but ccm node
     /// relabel can change it.

@@ -45,8 +45,8 @@ pub enum Output {
 }
 
 named! {
-    /// A controller that the daemon can run. The texts are the aliases that Kubernetes has for the controllers, e.g.
-    /// `cloud-node` for `cloud-node-controller`.
+    /// A controller that the daemon can run. The text beside each controller is the short name that Kubernetes has for
+    /// it, e.g. `cloud-node` for `cloud-node-controller`.
     Controller {
         Node = "cloud-node",
         NodeLifecycle = "cloud-node-lifecycle",
@@ -70,7 +70,7 @@ impl Controller {
     }
 
     /// Whether the value `*` of the setting `--controllers` runs this controller. The controller that approves
-    /// certificates needs rights that are not in the base role, so it runs only when the setting names it.
+    /// certificates needs more rights than the daemon's usual role gives, so it runs only when the setting names it.
     fn is_default(self) -> bool {
         self != Controller::NodeCsrApproval
     }

@@ -1,8 +1,8 @@
-//! How people write values on a command line, in a variable or in an annotation.
+//! Parses values that people write on a command line, in a variable or in an annotation, and prepares texts for output.
 //!
-//! This module also prepares texts for output. It limits how many names a message lists, escapes texts from outside,
-//! and quotes words in commands that a user copies. The module does not know what a value is for, and uses no other
-//! module of this program.
+//! To prepare texts, this module limits how many names a message lists, escapes texts that come from outside of this
+//! program, and quotes words in commands that a user copies. The module does not know for which setting a value is, and
+//! uses no other module of this program.
 
 pub mod duration;
 pub mod selector;

@@ -179,8 +179,8 @@ pub trait Cluster {
     }
 
     /// Registers a node of this name with the pod CIDRs `pods`, separated by commas. When `server` is the ID of a
-    /// server, the node has the provider ID of this server and counts as initialised. When `server` is `None`, the node
-    /// has no provider ID and is not initialised.
+    /// server, the node has the provider ID of this server and no taint `uninitialized`, as if `ccm` had initialised
+    /// it. When `server` is `None`, the node has no provider ID, and has the taint.
     fn register(&self, name: &str, server: Option<u64>, pods: &str) {
         let pods = pods.split(',').filter(|cidr| !cidr.is_empty());
         self.sandbox().register_node(NodeSpec {
@@ -200,7 +200,8 @@ pub trait Cluster {
         text(&created["metadata"]["uid"])
     }
 
-    /// Creates exactly this Service, in the namespace that its metadata contains.
+    /// Sends this Service to the API server without changes, and returns the created Service. Its namespace is the one
+    /// in its metadata.
     fn create_as(&self, service: Value) -> Value {
         let namespace = text(&service["metadata"]["namespace"]);
         let cluster = self.sandbox().cluster();
@@ -385,7 +386,7 @@ pub trait Cluster {
         self.sandbox().network().unwrap()
     }
 
-    /// Returns the routes of the Network, each as the text `destination gateway`.
+    /// Returns the routes of the sandbox's Network, each as the text `destination gateway`.
     fn routes(&self) -> BTreeSet<String> {
         let routes = self.sandbox().cloud().routes(self.network_id()).into_iter();
         routes.map(|(to, via)| format!("{to} {via}")).collect()
@@ -571,7 +572,7 @@ pub fn with_spec(mut service: Value, fields: &Value) -> Value {
     service
 }
 
-/// Returns the `spec` of a Lease that `holder` acquired at the time `renewed` and has not renewed since.
+/// Returns the `spec` of a Lease. `holder` has acquired the Lease at the time `renewed`, and has not renewed it later.
 pub fn held(holder: &str, duration_s: u32, renewed: &str, transitions: u32) -> Value {
     json!({
         "holderIdentity": holder, "leaseDurationSeconds": duration_s, "acquireTime": renewed, "renewTime": renewed,

@@ -20,7 +20,7 @@ pub struct FakeProvider {
     /// Prefixes of label keys. A label of a server is also set on its node when the label's key has one of these
     /// prefixes.
     pub label_prefixes: LabelPrefixes,
-    /// Whether nodes of other providers can be targets.
+    /// Whether nodes of other providers can be targets of load balancers.
     pub matches_foreign_nodes: bool,
     /// Whether nodes get no zone label.
     pub without_zone: bool,

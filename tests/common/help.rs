@@ -3,8 +3,8 @@
 use std::path::Path;
 
 /// Asserts that the help page `src/help/PAGE.md` contains exactly this table between the markers `<!-- SUBJECT:begin
-/// -->` and `<!-- SUBJECT:end -->`. When the variable `CCM_UPDATE_HELP` is set, the table is written into the page
-/// instead.
+/// -->` and `<!-- SUBJECT:end -->`. When the environment variable `CCM_UPDATE_HELP` is set, the table is written into
+/// the page, and nothing is asserted.
 #[track_caller]
 pub fn has_table(page: &str, subject: &str, table: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/help");

@@ -33,7 +33,8 @@ pub struct SandboxAccess {
     endpoint: String,
     network: Option<u64>,
     token: Mutex<String>,
-    /// The zone label that the next clients give to new nodes. With `None` the profile decides.
+    /// The kind of zone label that `ccm` sets on new nodes. A test can change it before it creates the API clients of
+    /// another process. `None` means that `ccm` uses its default.
     pub zone_label: Mutex<Option<ZoneLabel>>,
     /// The API token of a second Hetzner Cloud project, to which the sandbox's servers do not belong.
     pub other_token: String,
@@ -43,7 +44,7 @@ pub struct SandboxAccess {
     pub namespace_defaults: bool,
     /// The URL of the Robot web service. `None` when the sandbox does not serve Robot.
     robot: Option<String>,
-    /// The logins to the Robot web service: the kind of the credentials, the user and the password of each login.
+    /// The logins to the simulated Robot. Each has the kind of its credentials, the user and the password.
     logins: Vec<(Credentials, (String, String))>,
 }
 
@@ -95,8 +96,8 @@ pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> ht
     }
 }
 
-/// Allows a number of API calls that change something, and refuses all later ones. A process with this limit then
-/// changes nothing more, as if the process had died.
+/// Allows a number of API calls that change something, and refuses all later ones. From then on, a tested process with
+/// this limit changes nothing any more, as if it had been killed.
 pub struct WriteLimit {
     writes_left: AtomicI64,
 }
@@ -268,8 +269,8 @@ impl SandboxAccess {
     }
 }
 
-/// Lets the user `SingleServer` of the simulated Robot see only the first dedicated server, if there are dedicated
-/// servers.
+/// Gives the login `SingleServer` of the simulated Robot the right to see the first dedicated server and no other one.
+/// Does nothing when there are no dedicated servers.
 pub fn see_one_server(sandbox: &Sandbox) {
     let robot = sandbox.robot();
     if let Some(first) = robot.servers().first() {

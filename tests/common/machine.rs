@@ -33,8 +33,8 @@ const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
 pub struct Machine {
     begun: Instant,
     begun_wall: SystemTime,
-    /// The simulated time that has passed since this `Machine` was created, in nanoseconds. The simulated APIs use this
-    /// time, too.
+    /// The simulated time that has passed since this `Machine` was created, in nanoseconds. The simulated APIs and the
+    /// simulated programs share it.
     time: Arc<AtomicU64>,
     /// For how long the simulated computer was suspended in total, as a sleeping laptop is. The monotonic clock that
     /// the programs see does not count this time.
@@ -49,8 +49,8 @@ pub struct Machine {
     /// The function that does the work of other processes while a process is paused. With `None`, no other process
     /// works during a pause.
     meanwhile: RefCell<Option<Meanwhile>>,
-    /// The function that runs the other threads of a process while one thread of this process waits for them. `None`
-    /// when the test has set no such function.
+    /// A function that a test wants to be called while one thread of a simulated process waits. The function runs the
+    /// other threads of this process. `None` when the test has set no such function.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub pauses: Cell<u64>,
     calls: Cell<u64>,
@@ -158,8 +158,8 @@ impl Machine {
         *self.meanwhile.borrow_mut() = meanwhile;
     }
 
-    /// Sets the function that runs the other threads of a process while one thread of this process waits for them.
-    /// Returns the previous function.
+    /// Sets a function that a test wants to be called while one thread of a simulated process waits. The function runs
+    /// the other threads of this process. Returns the function that was set before.
     pub fn set_others(&self, others: Option<Rc<dyn Fn()>>) -> Option<Rc<dyn Fn()>> {
         self.others.replace(others)
     }
@@ -212,8 +212,8 @@ impl Simulation for Machine {
     }
 
     fn sleep(&self, time: Duration) {
-        // A wait takes a little longer than `time`. Otherwise, no time would pass when a program waits for zero seconds
-        // in a loop.
+        // A wait takes a little longer than `time`. If it took exactly `time`, no time would pass while a program waits
+        // for zero seconds again and again.
         let until = self.passed() + time + Duration::from_micros(10);
         while self.processes.work(self, until) {}
         self.pass_until(until);

@@ -113,9 +113,9 @@ pub fn one_line(text: &str) -> String {
 }
 
 /// Returns the environment variables with which `ccm` uses the APIs of a sandbox as the Kubernetes user `ccm`. When
-/// `ccm` runs as a process, they also shorten its waits. The user has the RBAC rules of the official ClusterRole of
-/// hcloud-cloud-controller-manager. With `CCM_TEST_ROLE=manifests` the user has the RBAC rules of the files in
-/// `manifests/base` instead.
+/// `ccm` runs as a process, one of the variables also shortens its waits. The user has the RBAC rules of the official
+/// ClusterRole of hcloud-cloud-controller-manager. With `CCM_TEST_ROLE=manifests` the user has the RBAC rules of the
+/// files in `manifests/base` instead.
 pub fn env(sandbox: &Sandbox) -> Env {
     let mut env = sandbox.env_of("ccm");
     if sandbox.is_in_memory() {
@@ -549,8 +549,8 @@ pub fn socket_cluster(nodes: usize) -> Sandbox {
     builder().nodes(nodes).heartbeats(false).start()
 }
 
-/// Starts a sandbox whose programs run simulated in the test's thread. The sandbox simulates no heartbeats of kubelets,
-/// so Nodes change only when a client writes them.
+/// Starts a sandbox. The programs that use its APIs run simulated in the test's thread. The sandbox simulates no
+/// heartbeats of kubelets, so Nodes change only when a client writes them.
 pub fn simulated_cluster(nodes: usize) -> Arc<Sandbox> {
     builder().nodes(nodes).heartbeats(false).simulated()
 }
@@ -601,7 +601,8 @@ pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
 /// [`clock::now`]. When the programs are processes, their clock runs faster than real time.
 pub fn seconds_since(sandbox: &Sandbox, begun: Instant) -> f64 {
     let second = lasting(sandbox, Duration::from_secs(1));
-    // Another test of this process may have made the clock of the library run faster, so real time counts.
+    // `took` returns real time. The clock of the library is not used, because another test of this process may have
+    // made it run faster.
     clock::took(begun).div_duration_f64(second)
 }
 

@@ -16,7 +16,7 @@ pub const HCLOUD: &str = "--cloud-provider=hcloud";
 /// those of this project, or in those of hcloud-cloud-controller-manager.
 pub const PROFILES: [&str; 2] = ["--cloud-provider=ccm-from-scratch", HCLOUD];
 
-/// An address in the range of the Network that belongs to no server.
+/// An address in the range of the Network. No server has this address.
 pub const NOBODY: &str = "10.0.0.250";
 
 pub struct World {
@@ -182,8 +182,8 @@ impl World {
         wait_until("polls of nodes", || polls() >= enough);
     }
 
-    /// Waits until `ccm` has read the Network `times` more times. `ccm` reads the Network whenever it compares the
-    /// Network's routes with those that the nodes need.
+    /// Waits until `ccm` has made `times` more comparisons of the Network's routes with those that the nodes need.
+    /// `ccm` reads the Network for each comparison, so this function counts these reads.
     pub fn comparisons(&self, times: usize) {
         let reads = || self.sandbox.calls().count(is_read);
         let enough = reads() + times;
@@ -199,7 +199,7 @@ impl Deref for World {
     }
 }
 
-/// Whether the API call has read one Network by its ID. Calls that list all Networks do not count.
+/// Whether the API call has read a single Network, by its ID in the path. For a list of Networks, the result is false.
 pub fn is_read(call: &Call) -> bool {
     call.method == "GET" && call.path.starts_with("/v1/networks/") && call.duration.is_some()
 }

@@ -2,7 +2,7 @@
 //! and flags as a process does.
 //!
 //! [`start`] creates a sandbox in memory. From then on, the clocks of the test's thread are simulated: time passes when
-//! a program or the test waits. During a wait, the daemons do the work that becomes due, the earliest first.
+//! `ccm` or the test waits. During such a wait, the simulated daemons do the work that becomes due, the earliest first.
 
 use super::Ran;
 use super::machine::Machine;
@@ -22,8 +22,8 @@ use std::time::Duration;
 /// not as a process. The variable is not passed on to the program.
 pub const MARK: &str = "SIMULATED";
 
-/// The longest simulated time between two checks of a condition for which a test waits. The condition is checked even
-/// when no daemon has work, because something else, e.g. a simulated kubelet, can change what the APIs show.
+/// The longest simulated time between two checks of a condition for which a test waits. The condition is checked this
+/// often even when no daemon has work, because something else, e.g. a simulated kubelet, can change what the APIs show.
 const LOOK: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -44,8 +44,8 @@ pub fn start(builder: Builder) -> Arc<Sandbox> {
         let mut machine = machine.borrow_mut();
         Rc::clone(machine.get_or_insert_with(new_machine))
     });
-    // The sandboxes of a test have different IP addresses: 127.0.1.1 for the first one, 127.0.1.2 when one sandbox
-    // exists already, and so on.
+    // Each sandbox of a test has its own IP address: 127.0.1.1 when no other sandbox of the test exists yet, 127.0.1.2
+    // when one exists already, and so on.
     let number = u8::try_from(1 + machine.sandboxes()).unwrap();
     let address = Ipv4Addr::new(127, 0, 1, number).into();
     let builder = builder.address(address).scale(1.0).in_memory();
@@ -108,7 +108,7 @@ pub fn command(env: &super::Env, words: &[&str]) -> Ran {
     Ran { code: code.into(), stdout: process.stdout.take(), stderr: process.stderr.take() }
 }
 
-/// Waits until a daemon ends by itself, and returns its output and exit code.
+/// Waits until a daemon has ended without a signal of the test, and returns its output and exit code.
 fn ended(machine: &Machine, daemon: &Daemon) -> Ran {
     let mut code = None;
     let ends = || {
@@ -204,8 +204,8 @@ pub struct Process {
 struct Thread {
     /// The simulated time at which the thread's next work is due, counted from the creation of the [`Machine`].
     due: Cell<Duration>,
-    /// Whether the thread can run while another thread of its process is in the middle of its work. This is only
-    /// possible for a thread that shares no lock with other threads.
+    /// Whether this thread can run while another thread of its process waits in the middle of its work. Only a thread
+    /// that shares no lock with other threads can do this without a deadlock.
     is_apart: bool,
     /// The function that does the thread's work. `None` while the function is running.
     work: RefCell<Option<Work>>,
@@ -278,9 +278,9 @@ impl Processes {
         true
     }
 
-    /// Returns the thread whose work is due first, if that work is due by `until`. While one thread of a process is in
-    /// the middle of its work, the other threads of this process are not chosen, because they could wait for its locks
-    /// for ever. Threads that share no lock with other threads are chosen even then.
+    /// Returns the thread whose work is due first, if that work is due by `until`. While one thread of a process waits
+    /// in the middle of its work, no other thread of this process is chosen, because it could wait for ever for a lock
+    /// of the first thread. A thread that shares no lock with other threads is chosen all the same.
     fn next(&self, until: Duration) -> Option<(Rc<Process>, Rc<Thread>)> {
         let stack = self.stack.borrow();
         let mut first: Option<(Rc<Process>, Rc<Thread>)> = None;

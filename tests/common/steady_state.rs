@@ -1,4 +1,5 @@
-//! A daemon that has nothing left to do. Tests count how often this daemon still reads nodes.
+//! A daemon that has done all its work: all nodes are initialised, and nothing changes until the test changes
+//! something. Tests count how often this daemon reads nodes.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use crate::common::{Cluster, Daemon, SHUTDOWN, simulated_cluster, wait_until};
@@ -24,8 +25,8 @@ pub enum Read {
     ByName(String),
 }
 
-/// A daemon that has nothing left to do, and a position in the log of API calls. Only API calls after this position are
-/// counted.
+/// A daemon that has done all its work, so that it only looks for changes, and a position in the log of API calls. Only
+/// API calls after this position are counted.
 pub struct SteadyState {
     pub sandbox: Arc<Sandbox>,
     pub daemon: Daemon,

@@ -113,8 +113,8 @@ impl Faults {
     }
 }
 
-/// What faults do to one API call: how long it is delayed, which functions of the test are called before and after it,
-/// and which answer the client gets.
+/// All that the simulated faults do to one API call: how long it is delayed, which functions of the test are called
+/// before and after it, and which answer the client gets.
 pub(crate) struct Plan {
     names: Vec<String>,
     /// The delay before the simulated API handles the request. The other delay, `answer_delay`, comes after the API has
@@ -141,8 +141,8 @@ pub(crate) enum Outcome {
 }
 
 impl Plan {
-    /// Combines all effects that simulated faults have on one API call. Functions that a test wants to be called before
-    /// or after the call are all called, and all delays are added up. When several effects change the answer, only the
+    /// Combines the effects of all faults that apply to one API call. The delays are added up, and all functions that a
+    /// test wants to be called before or after the call are called. When several effects change the answer, only the
     /// first of them is used.
     fn new(effects: Vec<Effect>) -> Plan {
         let mut plan = Plan {
@@ -198,8 +198,8 @@ impl Plan {
         plan
     }
 
-    /// Returns the names of all effects on the call, separated by commas, for the call log. Returns `None` when there
-    /// is no effect.
+    /// Returns the names of all faults that apply to the call, separated by commas, for the call log. Returns `None`
+    /// when no fault applies.
     pub fn name(&self) -> Option<String> {
         (!self.names.is_empty()).then(|| self.names.join(", "))
     }

@@ -1,4 +1,4 @@
-//! Random faults. The same seed always makes the same faults.
+//! Random faults. The same seed always leads to the same faults when a test makes the same API calls again.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -105,7 +105,8 @@ impl Rule {
         self
     }
 
-    /// Applies the effect to at most `times` calls.
+    /// Applies the effect only to the first `times` calls to which it would otherwise apply. Later calls are not
+    /// changed.
     pub fn times(mut self, times: u64) -> Rule {
         self.times = Some(times);
         self
@@ -115,8 +116,9 @@ impl Rule {
         self.hits
     }
 
-    /// Counts an API call if the rule matches it. Returns the effect if the call is also one of the matching calls to
-    /// which the rule applies, e.g. the n-th. Otherwise returns `None`, and the rule does nothing to this call.
+    /// Counts an API call if the rule matches it. Returns the effect if the rule applies to this call. A rule can match
+    /// a call without applying to it, e.g. when it applies only to the n-th matching call. The result is `None` when
+    /// the call gets no effect from this rule.
     pub(super) fn hit(&mut self, half: Half, request: &Request) -> Option<Effect> {
         if !self.matches(half, request) {
             return None;

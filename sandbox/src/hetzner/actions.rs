@@ -23,7 +23,8 @@ use crate::time;
 /// The largest number of `id` parameters of `GET /actions`.
 const MAX_IDS: usize = 25;
 
-/// A resource that an action changes and locks.
+/// Identifies a resource by its kind and its ID. While an action runs on a resource, the API refuses other changes of
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Resource {
     /// The kind of the resource, e.g. `server` or `network`. An action shows it in its field `resources[].type`.
@@ -31,8 +32,8 @@ pub struct Resource {
     pub id: u64,
 }
 
-/// Whether an action has succeeded or failed. The function that makes the changes of the action gets this value when
-/// the action ends.
+/// Whether an action has succeeded or failed. When the action ends, this value is given to the function that changes
+/// the action's resources.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     Success,
@@ -74,7 +75,8 @@ pub struct Actions {
     /// The scheduled work. The key consists of the time at which the work is due, and of a number that is larger for
     /// each later entry. Because of this number, two entries can have the same time.
     agenda: BTreeMap<(Instant, u64), Work>,
-    /// The number of running actions on each resource.
+    /// The number of running actions on each resource. A resource with a running action is locked: requests for other
+    /// actions on it are refused.
     locks: HashMap<Resource, usize>,
     /// The errors that tests have set for later actions, by command, each as code and message. The next action with
     /// this command takes the first error of its list and fails with it.
@@ -96,13 +98,13 @@ struct Work {
     effect: Effect,
 }
 
-/// Work that is due now, such as the end of an action. It was already taken out of the schedule.
+/// Work that is due now, such as the end of an action. It is no longer in the schedule, and the caller must do it.
 pub struct Due {
     at: Instant,
     work: Work,
 }
 
-/// What is needed to start an action.
+/// The properties of a new action, which [`World::start_action`] needs.
 pub struct Start<'a> {
     pub project: u64,
     pub command: &'static str,
@@ -114,7 +116,7 @@ pub struct Start<'a> {
 }
 
 impl World {
-    /// Starts an action and returns its ID. The function `effect` is called at the end of the action.
+    /// Starts an action and returns its ID. At the end of the action, the function `effect` makes the action's changes.
     pub fn start_action(
         &mut self,
         start: Start,

@@ -17,8 +17,8 @@ pub struct Circumstances {
     /// The simulated Robot, which knows the dedicated servers of one customer. The number is the ID of the Cloud
     /// project that belongs to the same customer. `None` when no simulated Robot belongs to this cloud.
     pub robot: Option<(u64, Arc<Robot>)>,
-    /// Simulates the programs that listen on the ports of servers, e.g. kube-proxy, as far as health checks see them.
-    /// `None` when no such programs are simulated.
+    /// Simulates how programs that listen on the ports of servers, e.g. kube-proxy, answer health checks of load
+    /// balancers. `None` when no such programs are simulated.
     pub port_checks: Option<Weak<dyn PortChecks>>,
     /// Whether Hetzner Cloud cannot reach Robot. The Cloud API then refuses new load balancer targets of type `ip`.
     pub robot_unavailable: bool,
@@ -43,21 +43,23 @@ pub struct Circumstances {
 }
 
 impl Circumstances {
-    /// Whether `ip` is a public address of a dedicated server that belongs to the owner of this Cloud project.
+    /// Whether `ip` is a public address of a dedicated server whose owner also owns the Hetzner Cloud project with the
+    /// ID `project`.
     pub fn owns(&self, project: u64, ip: IpAddr) -> bool {
         self.dedicated.get(&ip) == Some(&project)
             || self.robot.as_ref().is_some_and(|(owner, robot)| *owner == project && robot.owns(ip))
     }
 
-    /// Returns the result of a health check of this port on a server that runs. Returns `None` when no program on the
-    /// port is simulated.
+    /// Returns the result of a health check of this port on a server that runs. Returns `None` when the sandbox
+    /// simulates no program that listens on this port.
     pub fn check(&self, machine: Machine, port: u16, protocol: &str) -> Option<Health> {
         self.port_checks.as_ref()?.upgrade()?.check(machine, port, protocol)
     }
 
     /// Returns the time at which the dedicated server with this address was switched on, or `None` when it is off. A
-    /// test can make an address that of a dedicated server without simulating the server. Such a server counts as
-    /// switched on since the time `always`.
+    /// test can say that an address belongs to a dedicated server although the simulated Robot has no such server. The
+    /// result is then `always`, because this server is never off. The result is also `always` when there is no
+    /// simulated Robot.
     pub fn answers_since(&self, ip: IpAddr, always: Instant) -> Option<Instant> {
         match &self.robot {
             Some((_, robot)) if !self.dedicated.contains_key(&ip) => robot.answers_since(ip),

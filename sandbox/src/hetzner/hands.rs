@@ -1,5 +1,5 @@
-//! Methods of [`Cloud`] with which tests change load balancers, certificates, Primary IPs and routes. Other methods set
-//! facts that no request to the API can change, e.g. which types are sold out. All changes take effect at once, and the
+//! Methods of [`Cloud`] for tests. Some change load balancers, certificates, Primary IPs and routes. Others set facts
+//! that no request to the API can change, e.g. which types are sold out. All changes take effect at once, and the
 //! methods panic when they get impossible values.
 
 use std::net::IpAddr;
@@ -165,15 +165,15 @@ impl Cloud {
         self.lock().circumstances.dedicated.insert(ip, project);
     }
 
-    /// Makes the owner of a Cloud project also the owner of all dedicated servers in the simulated Robot `robot`. The
-    /// project's load balancers can then have the servers' addresses as targets, and such a target is healthy while its
-    /// server runs.
+    /// Makes all dedicated servers of the simulated Robot `robot` belong to the customer who owns the Cloud project
+    /// `project`. The project's load balancers can then have the servers' addresses as targets, and such a target is
+    /// healthy while its server runs.
     pub fn set_robot(&self, project: u64, robot: Arc<Robot>) {
         self.lock().circumstances.robot = Some((project, robot));
     }
 
-    /// Sets the object that answers the health checks of load balancers. The cloud calls it while the lock of the cloud
-    /// is held, so it must not call the cloud. The cloud keeps only a weak reference to it.
+    /// Sets the object that answers the health checks of load balancers. The simulated cloud calls the object while it
+    /// holds its own lock, so the object must not call the cloud. The cloud keeps only a weak reference to the object.
     pub(crate) fn set_port_checks(&self, checks: Weak<dyn PortChecks>) {
         self.lock().circumstances.port_checks = Some(checks);
     }

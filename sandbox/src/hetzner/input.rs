@@ -13,7 +13,7 @@ use crate::exchange::percent_encode;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
-/// The query parameters of a request. All of them are parameters that the path supports.
+/// The query parameters of a request, after the check that the path supports all of them.
 pub struct Query<'a> {
     pairs: &'a [(String, String)],
 }

@@ -117,8 +117,8 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Returns a call by which a test changes this project directly, without an HTTP request. The call is handled like
-    /// a `POST` request with this body.
+    /// Returns a `Call`, as if an HTTP client had sent a `POST` request with this body for this project. Tests change
+    /// the project by such calls, without a request.
     fn by_hand(world: &'a mut World, project: u64, body: &'a [u8]) -> Call<'a> {
         Call { world, project, method: "POST", query: &[], body }
     }
@@ -236,8 +236,8 @@ impl Cloud {
             .collect()
     }
 
-    /// Returns the most important facts about all servers of a project. This is about 50 times faster than
-    /// [`servers`](Cloud::servers).
+    /// Returns the ID, the name and the labels of all servers of a project, and whether each server runs. This is about
+    /// 50 times faster than [`servers`](Cloud::servers), which returns all fields.
     pub fn server_summaries(&self, project: u64) -> Vec<ServerSummary> {
         let world = self.lock();
         let summary = |server: &Server| ServerSummary {
@@ -249,8 +249,8 @@ impl Cloud {
         world.servers_of(project).map(summary).collect()
     }
 
-    /// Parses the JSON text of the resource with this ID. When the text is the same as at the last call for this ID,
-    /// the value from that call is returned again.
+    /// Parses the JSON text of the resource with this ID. The parsed value is kept for the next call with this ID, and
+    /// is returned again when the text has not changed since then.
     fn document(&self, id: u64, text: Text) -> Value {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         match shown.get(&id) {
@@ -266,8 +266,8 @@ impl Cloud {
         }
     }
 
-    /// Returns the facts about a server that the simulated kubelet on it needs. Returns `None` when the project has no
-    /// such server.
+    /// Returns the facts that the simulated kubelet on a server needs about its server. Returns `None` when the project
+    /// has no server with this ID.
     pub(crate) fn seen_by_its_kubelet(&self, project: u64, id: u64) -> Option<SeenServer> {
         let world = self.lock();
         let server = world.servers.get(&id);
@@ -350,8 +350,8 @@ impl Cloud {
 
     /// Locks the state of the cloud, and ends the actions whose time has come.
     fn lock(&self) -> MutexGuard<'_, World> {
-        // A test that panics while it holds the lock makes the lock poisoned. The lock is used all the same, because
-        // other tests with this cloud must go on.
+        // When a test panics while it holds the lock, Rust marks the lock as poisoned. This mark is ignored, so that
+        // other tests can still use this cloud.
         let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
         let now = world.clock.now();
         world.advance(now);

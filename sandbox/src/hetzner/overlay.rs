@@ -1,4 +1,5 @@
-//! Stores the fields of a resource's JSON that a test has changed to values which the simulation itself would not show.
+//! Stores the values that the API shows in the JSON of a resource because a test wants them there, in the place of the
+//! values that the simulation computes.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,8 @@ impl Overlay {
         self.0.remove(field);
     }
 
-    /// Returns the JSON `plain` with the values that a test has set.
+    /// Returns a copy of the JSON `plain`, which the simulation has computed. In the copy, the fields that a test has
+    /// changed have the values that the test has set.
     pub fn over(&self, plain: Text) -> Text {
         if self.0.is_empty() {
             return plain;

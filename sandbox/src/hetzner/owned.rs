@@ -119,8 +119,8 @@ pub fn read_name<T: Owned>(call: &Call, fields: &mut Fields) -> Result<String, A
     check_name::<T>(call, fields, fields.required("name", name)?, None)
 }
 
-/// Reads the new name and the new labels of a resource from a `PUT` request. When the request leaves out the name or
-/// the labels, the resource keeps its name or labels, and these are returned.
+/// Returns the name and the labels that a resource has after a `PUT` request. When the request leaves out one of the
+/// two, the present name or the present labels are returned.
 pub fn read_changes<T: Owned>(
     call: &Call,
     fields: &mut Fields,

@@ -124,7 +124,7 @@ impl World {
         owned::of_project(self, project)
     }
 
-    /// Does all work that is due at `now`, such as the end of actions, in the order in which it is due.
+    /// Does all work whose time has come at `now`, e.g. ends actions. The work with the earliest time is done first.
     pub fn advance(&mut self, now: Instant) {
         while let Some(due) = self.actions.take_due(now) {
             due.run(self);

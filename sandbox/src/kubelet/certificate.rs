@@ -12,16 +12,18 @@ use serde_json::{Value, json};
 
 use crate::kubernetes::Cluster;
 
-/// A request for a certificate. Honest kubelets change only `node` and `names`.
+/// A kubelet's request for a serving certificate. A test can change every field, to make a request that a real kubelet
+/// never makes.
 #[derive(Clone, Debug)]
 pub struct CertificateAsk {
-    /// The node whose kubelet asks. The user is `system:node:NODE`.
+    /// The name of the node whose kubelet requests the certificate. The request is sent by the user `system:node:NODE`.
     pub node: String,
     /// The DNS names and IP addresses that the certificate shall have.
     pub names: Vec<String>,
     pub signer: String,
     pub usages: Vec<String>,
-    /// The common name in the request, which is usually the user.
+    /// The common name in the request. A real kubelet writes its user name, `system:node:NODE`, while a test can set
+    /// any other text.
     pub common_name: String,
     pub organisation: String,
 }
@@ -39,7 +41,8 @@ const KEY: [u8; 48] = {
 };
 
 impl CertificateAsk {
-    /// Returns the request of an honest kubelet for these names.
+    /// Returns the request that a kubelet makes for its own serving certificate. `node` is the name of its Node, and
+    /// `names` are the DNS names and IP addresses of the Node.
     pub fn of(node: &str, names: &[&str]) -> CertificateAsk {
         CertificateAsk {
             node: node.into(),
@@ -77,7 +80,8 @@ impl CertificateAsk {
         request.pem().expect("PEM").replace("\r\n", "\n")
     }
 
-    /// Returns the object that the API server stores for this request. The server itself sets user and groups.
+    /// Returns the CertificateSigningRequest that contains this request. Its `username` and `groups` are those of the
+    /// node's kubelet. A real API server does not read these two fields from a client, but fills them in itself.
     pub fn object(&self) -> Value {
         let user = format!("system:node:{}", self.node);
         json!({
@@ -92,15 +96,15 @@ impl CertificateAsk {
         })
     }
 
-    /// Creates the request, and returns its name.
+    /// Creates the CertificateSigningRequest in the cluster, and returns its name.
     pub fn create(&self, cluster: &Cluster) -> String {
         let created = cluster.create("certificatesigningrequests", None, self.object());
         created["metadata"]["name"].as_str().unwrap_or_default().to_owned()
     }
 }
 
-/// Signs all approved requests, as the signer of kube-controller-manager does. The certificate is only a text that
-/// stands for one.
+/// Signs all approved certificate requests, as the signer of kube-controller-manager does. Instead of a real
+/// certificate, `status.certificate` only gets the text `a certificate`.
 pub fn sign_approved(cluster: &Cluster) {
     for request in cluster.list("certificatesigningrequests", None) {
         let conditions = request["status"]["conditions"].as_array();

@@ -38,10 +38,11 @@ use crate::time;
 /// The time between two reports of a kubelet when nothing has changed. A real kubelet calls it
 /// `nodeStatusReportFrequency`.
 pub const REPORT_PERIOD: Duration = Duration::from_secs(5 * 60);
-/// The time between two checks whether a server runs. A real kubelet calls it `nodeStatusUpdateFrequency`.
+/// How often a simulated kubelet checks whether its server runs. A real kubelet checks the state of its Node after the
+/// same time, which is called `nodeStatusUpdateFrequency`.
 pub const UPDATE_PERIOD: Duration = Duration::from_secs(10);
-/// How long a kubelet can be silent before the conditions of its Node become `Unknown`. The node controller's flag for
-/// it is `--node-monitor-grace-period`.
+/// How long a kubelet can be silent before the conditions of its Node become `Unknown`. In kube-controller-manager, the
+/// flag `--node-monitor-grace-period` sets this time.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(50);
 
 /// The shortest time between two checks by which the simulated kubelets find out which servers run. Even with a small
@@ -55,8 +56,8 @@ const REST: u32 = 9;
 pub struct Kubelets {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// The time at which [`catch_up`](Kubelets::catch_up) checks again which servers run. `None` when `catch_up` makes
-    /// no checks, because a thread makes them or because the regular reports were not started.
+    /// The time at which [`catch_up`](Kubelets::catch_up) checks again which servers run. With `None`, `catch_up` does
+    /// nothing: a thread makes these checks, or [`run`](Kubelets::run) was never called.
     next_look: Mutex<Option<Instant>>,
 }
 
@@ -88,9 +89,8 @@ struct Kubelet {
     hangs: bool,
 }
 
-/// How the simulated kubelets are checked. Each check goes through all of them. A kubelet whose report is due reports
-/// the conditions of its Node. When a kubelet was silent for the whole [`GRACE_PERIOD`], the conditions of its Node
-/// become `Unknown`. The kinds `Report` and `Expire` do more than this.
+/// The three kinds of checks of the simulated kubelets. A check decides for each kubelet whether it reports the
+/// conditions of its Node now, and whether the conditions become `Unknown` because the kubelet has been silent.
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
     /// Only the kubelets whose report is due report. The conditions of a Node become `Unknown` only after its kubelet
@@ -99,14 +99,15 @@ enum Pass {
     /// Every kubelet reports the conditions of its Node now, even if its report is not due. The only exceptions are
     /// kubelets that hang or whose server does not run.
     Report,
-    /// All kubelets that do not report are treated as if they had been silent for the whole [`GRACE_PERIOD`]: the
-    /// conditions of their Nodes become `Unknown` at once. The other kubelets report if their report is due.
+    /// A test calls [`Kubelets::expire`]. Each kubelet that hangs, or whose server does not run, is treated as if it
+    /// had been silent for the whole [`GRACE_PERIOD`], so the conditions of its Node become `Unknown` at once. All
+    /// other kubelets report if their report is due.
     Expire,
 }
 
 impl Kubelets {
-    /// Creates an empty list of simulated kubelets. They will run on cloud servers of `project` and on dedicated
-    /// servers. All their durations are multiplied by `scale`.
+    /// Creates an object that manages simulated kubelets, and has none at first. The kubelets that are added later run
+    /// on cloud servers of `project` and on dedicated servers. All their durations are multiplied by `scale`.
     pub(crate) fn new(
         cloud: Arc<Cloud>,
         project: u64,
@@ -122,8 +123,8 @@ impl Kubelets {
     }
 
     /// Starts the regular reports of the kubelets, in which they write the conditions of their Nodes. When
-    /// `with_thread` is true, a thread makes the reports. Otherwise each call of [`catch_up`](Kubelets::catch_up) makes
-    /// the reports that are due.
+    /// `with_thread` is true, a thread makes the reports. When it is false, each call of
+    /// [`catch_up`](Kubelets::catch_up) makes the reports that are due.
     pub(crate) fn run(&mut self, with_thread: bool) -> std::io::Result<()> {
         if !with_thread {
             self.next_look = Mutex::new(Some(time::now() + self.shared.period()));

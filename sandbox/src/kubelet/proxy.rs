@@ -26,7 +26,8 @@ impl PortChecks for Shared {
 }
 
 impl Shared {
-    /// Returns the name of the Node on a machine. `None` means that the machine has no kubelet.
+    /// Returns the name of the Node on a cloud server or a dedicated server. `None` means that the server has no
+    /// kubelet.
     fn node_on(&self, machine: Machine) -> Option<String> {
         let dedicated = match machine {
             Machine::Ip(ip) => self.robot.machine_with(ip),
@@ -44,9 +45,9 @@ impl Shared {
     }
 }
 
-/// Whether the kubelet has this address, either from its flag `--node-ip` or as its internal address. The target of a
-/// load balancer can be an address whose server the simulated Robot does not know. The Node behind such a target is the
-/// one whose kubelet has the address.
+/// Whether the kubelet has this address, either from its flag `--node-ip` or as its internal address. A load balancer
+/// can have an IP target that belongs to no server of the simulated Robot. The Node behind this target is then the one
+/// whose kubelet has the target's address.
 fn has_address(spec: &NodeSpec, ip: IpAddr) -> bool {
     let given = spec.node_ip.iter().flat_map(|ips| ips.split(','));
     let mut all = given.chain(spec.internal_ip.as_deref());

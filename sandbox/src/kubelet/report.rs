@@ -23,8 +23,8 @@ const CONDITIONS: [[&str; 4]; 4] = [
     ["Ready", "True", "KubeletReady", "kubelet is posting ready status"],
 ];
 
-/// Changes a Node as when its kubelet reports that everything is well. The conditions become healthy, and the taints
-/// `not-ready` and `unreachable` are removed.
+/// Changes a Node as the kubelet and the node controller do when the node is healthy: all conditions become healthy,
+/// and the taints `not-ready` and `unreachable` are removed.
 pub(super) fn ready(node: &mut Value) {
     for [kind, status, reason, message] in CONDITIONS {
         set_condition(node, kind, status, reason, message, true);

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 const LABELS: usize = 12;
 const ANNOTATIONS: usize = 6;
 
-/// Adds labels, annotations and managed fields to a Node, and then images until its JSON has at least this many bytes.
-/// With 0 the Node stays as it is. A Node of 12,000 bytes has 45 images.
+/// Adds labels, annotations and managed fields to a Node, and then container images to its `status.images`, until its
+/// JSON has at least this many bytes. With 0 the Node stays as it is. A Node of 12,000 bytes has 45 images.
 pub(super) fn pad(node: &mut Value, bytes: usize) {
     if bytes == 0 {
         return;

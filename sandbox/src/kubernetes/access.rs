@@ -130,8 +130,8 @@ impl Directory {
         grants.flat_map(|grant| grant.rules.clone()).collect()
     }
 
-    /// Returns the user of a request. A known certificate takes precedence over a token. A wrong token is an error, and
-    /// does not make the request anonymous.
+    /// Returns the user of a request. The user of a known certificate is returned even if the request also has a token.
+    /// A wrong token or password gets the error 401, while a request without any of these is anonymous.
     pub fn authenticate(&self, request: &Request) -> Result<Identity, Refusal> {
         let by_certificate = request.client_certificate.as_ref().and_then(|certificate| {
             self.users.iter().find(|user| user.certificates.contains(certificate))
@@ -223,7 +223,8 @@ impl Identity {
         Identity { name: "system:anonymous".into(), groups: vec!["system:unauthenticated".into()] }
     }
 
-    /// Returns the identity of a user with this name, whose only group is `system:authenticated`.
+    /// Returns the identity of a user with this name. The user is in the group `system:authenticated` and in no other
+    /// group.
     pub fn named(name: &str) -> Identity {
         Identity { name: name.into(), groups: vec!["system:authenticated".into()] }
     }

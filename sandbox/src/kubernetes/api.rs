@@ -152,8 +152,8 @@ fn serves(row: &Resource, asked: &ResourceRequest) -> bool {
     }
 }
 
-/// Refuses the approval when the caller has no right to approve for the signer of the request, as the admission plugin
-/// CertificateApproval does.
+/// Checks that the caller has the right to approve a CertificateSigningRequest for its signer. If not, returns the
+/// error of kube-apiserver's admission plugin CertificateApproval.
 fn check_may_approve(
     cluster: &Cluster,
     identity: &Identity,
@@ -179,7 +179,7 @@ fn check_may_approve(
     Err(Refusal::forbidden(row.group, row.plural, target.name, &why))
 }
 
-/// Answers a SelfSubjectAccessReview, by which a caller asks whether it has a certain right.
+/// Answers a SelfSubjectAccessReview, an object that a client creates to ask whether it has a certain right.
 fn access_review(
     cluster: &Cluster,
     identity: &Identity,

@@ -1,4 +1,5 @@
-//! Reads the object in the body of a request: JSON, YAML or protobuf, of the right kind, with the right fields.
+//! Reads the object in the body of a request, which is in JSON, YAML or protobuf. Checks that the object has the kind
+//! of the request's path, and that its fields have the right types.
 
 use serde_json::Value;
 
@@ -37,8 +38,8 @@ pub fn read_value(resource: &Resource, given: &Value) -> Result<Read, Refusal> {
     decode(resource, given, FieldValidation::Warn)
 }
 
-/// Reads the object that results from a patch. An error in one of its fields gets the status 422, and the message says
-/// that the field `patch` is invalid.
+/// Reads the object that results from a patch. When one of its fields has a wrong type, the answer has the status 422
+/// and says that the field `patch` is invalid, as in kube-apiserver.
 pub fn read_patched(
     resource: &Resource,
     patched: &Value,

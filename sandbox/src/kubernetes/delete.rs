@@ -24,7 +24,7 @@ pub struct DeleteRequest<'a> {
 
 pub enum Deleted {
     Gone(Value),
-    /// The object is marked for deletion, but finalizers keep it.
+    /// The object has a `deletionTimestamp`, but still exists, because it has finalizers.
     Terminating(Value),
 }
 
@@ -98,8 +98,8 @@ pub fn delete_object(state: &mut State, asked: &DeleteRequest) -> Result<Deleted
     Ok(Deleted::Terminating(marked))
 }
 
-/// Whether an object can be removed now, because it is marked for deletion and has no finalizers. Returns false for
-/// each namespace in the phase `Terminating`, because it can still contain objects.
+/// Whether an object that is marked for deletion can be removed from the store now, because it has no finalizers. For a
+/// namespace in the phase `Terminating` the result is false, because objects can still be in it.
 pub fn is_finished(object: &Value) -> bool {
     let metadata = &object["metadata"];
     let finalizers = metadata["finalizers"].as_array().map_or(0, Vec::len);
@@ -149,8 +149,8 @@ fn check_preconditions(asked: &DeleteRequest, metadata: &Value) -> Result<(), Re
     Ok(())
 }
 
-/// Deletes a namespace as the namespace controller does. The objects inside are deleted first, and the namespace waits
-/// for objects that finalizers keep.
+/// Deletes a namespace as the namespace controller does. The objects inside are deleted first. When finalizers keep
+/// some of them, the namespace stays in the phase `Terminating` until these objects are gone too.
 fn delete_namespace(
     state: &mut State,
     namespaces: &'static Resource,

@@ -90,8 +90,8 @@ impl Handler for Cluster {
     fn handle(&self, request: &Request) -> Response {
         let answer = match &self.corner {
             Some(corner) => {
-                // The request is sent to a real API server, whose answer can take long. The users are cloned first, so
-                // that the lock on the state is not held while the request waits for the answer.
+                // In this case a real API server answers the request, which can take long. The users are cloned first,
+                // so that the lock on the state is not held during this time.
                 let directory = self.state().directory.clone();
                 corner.answer(&directory, request, directory.authenticate(request))
             }
@@ -137,8 +137,8 @@ impl Cluster {
         Ok(Arc::new(cluster))
     }
 
-    /// Deletes the objects that were created in a real cluster through this `Cluster`. A simulated cluster is not
-    /// changed.
+    /// Deletes the objects that tests have created in a real cluster by means of this `Cluster`. When the cluster is
+    /// only simulated, the function does nothing.
     pub fn clear(&self) {
         if let Some(corner) = &self.corner {
             corner.clear();
@@ -191,7 +191,7 @@ impl Cluster {
         self.state().directory.add_certificate(user, der);
     }
 
-    /// Lets an existing user log in with its name and this password, too.
+    /// Lets an existing user also log in with its name and this password. Earlier credentials of the user stay valid.
     pub fn add_password(&self, user: &str, password: &str) {
         self.state().directory.add_password(user, password);
     }
@@ -201,8 +201,8 @@ impl Cluster {
         self.state().directory.remove_token(token);
     }
 
-    /// Gives the RBAC rules of a ClusterRole to an existing user, in addition to the user's earlier rules. The rules apply
-    /// in the whole cluster.
+    /// Gives RBAC rules to an existing user, in addition to the user's earlier rules. The rules apply in the whole
+    /// cluster, like the rules of a ClusterRole.
     ///
     /// # Panics
     /// Panics when there is no such user.
@@ -214,8 +214,8 @@ impl Cluster {
         }
     }
 
-    /// Gives the RBAC rules of a Role to a user, in addition to the user's earlier rules. The rules apply only in this
-    /// namespace.
+    /// Gives RBAC rules to a user, in addition to the user's earlier rules. The rules apply only in this namespace,
+    /// like the rules of a Role.
     pub fn grant_in_namespace(&self, user: &str, namespace: &str, rules: Vec<PolicyRule>) {
         if let Some(corner) = &self.corner {
             let mut directory = self.state().directory.clone();

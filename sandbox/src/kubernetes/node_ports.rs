@@ -14,13 +14,16 @@ use super::store::{Object, Store};
 /// The label of an EndpointSlice that contains the name of its Service.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// A port that is the same on every node, and the endpoints behind this port.
+/// A port on which kube-proxy listens on every node, and the nodes with endpoints to which kube-proxy sends the
+/// connections.
 #[derive(Debug, Default)]
 pub struct NodePort {
     purpose: Purpose,
-    /// The nodes with an endpoint that is ready. The name is empty for an endpoint without a node.
+    /// The names of the nodes on which there is an endpoint that is ready. The set contains an empty name when a ready
+    /// endpoint is on no node.
     ready: HashSet<String>,
-    /// The nodes with an endpoint that is terminating but still serves.
+    /// The nodes with an endpoint whose pod is terminating but still accepts connections. The name is empty for an
+    /// endpoint without a node.
     draining: HashSet<String>,
 }
 
@@ -38,12 +41,12 @@ enum Purpose {
 /// What happens when a client connects to a port of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortAnswer {
-    /// A pod accepts the connection.
+    /// kube-proxy passes the connection on to a pod of the Service, which accepts it.
     Pod,
     /// kube-proxy refuses the connection, because the Service has no endpoint at all.
     Refused,
-    /// kube-proxy drops the packets. The Service has `externalTrafficPolicy: Local`, and all of its endpoints are on
-    /// other nodes.
+    /// kube-proxy drops the packets. The Service has `externalTrafficPolicy: Local`, and it has endpoints on other
+    /// nodes but none on the node to which the client connects.
     Dropped,
     /// The port is a health check node port, on which kube-proxy answers each HTTP request with this status.
     Status(u16),

@@ -17,7 +17,7 @@ pub enum Pod {
     Ready,
     /// The pod runs, but its readiness probe fails.
     NotReady,
-    /// The pod is about to end, and still serves.
+    /// The pod is about to end, and still accepts connections.
     Terminating,
     /// The pod is about to end, and its readiness probe fails.
     TerminatingNotReady,
@@ -48,11 +48,11 @@ impl Cluster {
         self.write_slices(namespace, service, Family::IPv4, pods);
     }
 
-    /// Sets the pods in the EndpointSlices of type IPv6 that a dual-stack Service has as well. The slices of type IPv4
-    /// do not change.
+    /// Sets the pods of a dual-stack Service in its EndpointSlices of type IPv6. Such a Service also has slices of type
+    /// IPv4, which [`set_endpoints`](Cluster::set_endpoints) writes and which do not change here.
     ///
     /// # Panics
-    /// See [`set_endpoints`](Cluster::set_endpoints).
+    /// Panics when there is no such Service.
     pub fn set_ipv6_endpoints(&self, namespace: &str, service: &str, pods: &[(&str, Pod)]) {
         self.write_slices(namespace, service, Family::IPv6, pods);
     }
@@ -76,8 +76,8 @@ impl Cluster {
         if parts.is_empty() {
             parts.push(Vec::new());
         }
-        // A slice that has no endpoints is deleted. When the Service has no endpoints at all, its first slice stays,
-        // with an empty list of endpoints.
+        // A slice that has no endpoints any more is deleted. When no endpoints are left in any slice of the Service,
+        // its first slice stays and has an empty list of endpoints.
         let has_endpoints = parts.iter().any(|part| !part.is_empty());
         for (index, part) in parts.iter().enumerate() {
             let is_needed = if has_endpoints { !part.is_empty() } else { index == 0 };
@@ -103,8 +103,8 @@ impl Cluster {
         all.into_iter().filter(|slice| is_own(&slice)).collect()
     }
 
-    /// Writes the labels, endpoints and ports of `wanted` into a slice. Nothing is written when the slice already has
-    /// them.
+    /// Writes the labels, endpoints and ports of `wanted` into the EndpointSlice `before`. Nothing is written when
+    /// `before` already has them.
     fn update_slice(&self, namespace: &str, before: &Value, wanted: &Value) {
         let has_same_labels = before["metadata"]["labels"] == wanted["metadata"]["labels"];
         if has_same_labels
@@ -178,8 +178,9 @@ impl Pod {
     }
 }
 
-/// Distributes endpoints to slices: first to the slices that exist, then to new ones. The endpoint of a pod stays in its
-/// slice. Other endpoints fill the first slices that have room.
+/// Distributes the endpoints of a Service to its slices. An endpoint whose pod already has an endpoint in a slice stays
+/// in that slice. Each of the remaining endpoints goes to the first slice that has room, or to a new slice when all are
+/// full.
 fn distribute(present: &[Value], endpoints: Vec<Value>) -> Vec<Vec<Value>> {
     let pod = |endpoint: &Value| endpoint["targetRef"]["name"].as_str().map(str::to_owned);
     let mut homes = HashMap::new();
@@ -221,8 +222,8 @@ fn slice_of(service: &Value, family: Family, endpoints: &[Value]) -> Value {
         "metadata": {"generateName": format!("{name}-"), "labels": labels, "ownerReferences": [owner]},
         "addressType": family.name(), "endpoints": null, "ports": null,
     });
-    // A slice without endpoints has no ports, as in a real cluster. There, the endpointslice controller takes the port
-    // numbers from the pods, so it knows no numbers when there are no pods.
+    // A slice without endpoints has no ports, as in a real cluster. The endpointslice controller of a real cluster
+    // takes the port numbers from the pods, so it knows no numbers when there are no pods.
     if !endpoints.is_empty() {
         slice["endpoints"] = endpoints.into();
         slice["ports"] = ports_of(service);

@@ -24,7 +24,7 @@ impl Random {
         format!("{}-{}-{}-{}-{}", &high[..8], &high[8..12], &high[12..], &low[..4], &low[4..])
     }
 
-    /// Returns the suffix that is appended to a `generateName`.
+    /// Returns the random suffix that the API server appends to the `generateName` of an object to make its name.
     pub fn suffix(&mut self) -> String {
         (0..SUFFIX_LENGTH)
             .map(|_| char::from(ALPHABET[self.next() as usize % ALPHABET.len()]))

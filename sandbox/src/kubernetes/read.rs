@@ -1,4 +1,5 @@
-//! Answers GET and LIST, which have parameters for resource versions, selectors and pages.
+//! Answers requests for single objects and for lists of objects, with their parameters for resource versions, selectors
+//! and pages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,9 +38,9 @@ struct Snapshot {
 /// are then answered with 410, as after a compaction of etcd.
 const MOST_SNAPSHOTS: usize = 64;
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
-/// The revision in a `continue` token that a client gets together with the error 410, when the list that it was reading
-/// has expired. With this token the client can read the rest of the list as the objects are now, and not as they were
-/// when the first page was read.
+/// The value of the field `rv` in the `continue` token of an answer with 410. A client gets this token when the list
+/// that it was reading has expired. With the token it can read the rest of the list, but as the objects are now, and
+/// not as they were when the first page was read.
 const INCONSISTENT: i64 = -1;
 const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start \
     a new list without the continue parameter, or use the continue token in this response to retrieve the remainder \
@@ -133,7 +134,8 @@ pub fn list(
 }
 
 impl Pages {
-    /// Removes all snapshots. `continue` tokens that belong to them are then answered with 410.
+    /// Removes the snapshots of all lists that clients are reading page by page. A `continue` token that belongs to one
+    /// of these lists is then answered with 410.
     pub fn expire(&mut self) {
         self.snapshots.clear();
     }
@@ -237,8 +239,8 @@ impl Token {
     }
 }
 
-/// Returns all objects of a list, before the selectors of the request are applied to them. Also returns the revision
-/// that the answer contains as the list's `resourceVersion`.
+/// Returns the objects that a LIST reads, before its selectors choose among them. Also returns the revision that the
+/// answer contains as the list's `resourceVersion`.
 fn pick(
     state: &mut State,
     resource: &'static Resource,
@@ -292,7 +294,8 @@ fn resource_version(request: &Request) -> Result<Option<u64>, Refusal> {
     })
 }
 
-/// Returns a key in the form that a `continue` token contains. For a list of one namespace, the key has no namespace.
+/// Returns the key of an object as a `continue` token contains it. When the list is of one namespace, the key is only
+/// the object's name, without the namespace.
 fn relative_key<'a>(resource: &Resource, namespace: &str, key: &'a str) -> &'a str {
     if resource.namespaced && !namespace.is_empty() {
         key.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('/')).unwrap_or(key)

@@ -15,15 +15,16 @@ pub struct ResourceRequest {
     pub verb: String,
     pub group: String,
     pub version: String,
-    /// The namespace of the request. It is empty when the path contains no namespace.
+    /// The namespace in the path. It is empty when the path contains no namespace. For a request about a Namespace it
+    /// is the Namespace's own name.
     pub namespace: String,
     pub resource: String,
     pub subresource: String,
-    /// The name of the object. For a list it is the name to which the field selector `metadata.name=NAME` limits the
-    /// list.
+    /// The name of the object. For a request for a list it is the name in the field selector `metadata.name=NAME`, or
+    /// empty when there is no such selector.
     pub name: String,
-    /// Whether the URL path contains the object's name. Otherwise the field `name` is empty, or its value comes from a
-    /// field selector.
+    /// Whether the URL path contains the object's name. When the path contains no name, the field `name` is empty, or
+    /// contains the name in a field selector `metadata.name=NAME`.
     pub named: bool,
 }
 
@@ -97,8 +98,8 @@ fn verb(request: &Request, named: bool) -> Option<&'static str> {
     })
 }
 
-/// Returns the name to which a field selector limits a list, or `None` when it is not limited to one name. For a
-/// limited list, the client only needs the right to list the object with that name.
+/// Returns the name that the field selector of a list requires, as in `metadata.name=a`, or `None` when it requires
+/// none. A client that lists only this object needs the right `list` for this name alone.
 fn selected_name(request: &Request) -> Option<String> {
     let selector = request.query("fieldSelector")?;
     let name = selector.split(',').find_map(|term| term.strip_prefix("metadata.name="))?;

@@ -21,9 +21,9 @@ pub struct Resource {
     pub status: bool,
     /// Whether the resource has an `approval` subresource.
     pub approval: bool,
-    /// The schema of the objects. `None` means that no such object can be created, so that lists are always empty. A
-    /// resource can have a schema although its `verbs` allow only reading. Then clients cannot create objects, but a
-    /// test can add them to the store without a request.
+    /// The schema of the objects. `None` means that objects of this resource cannot be created, so lists of them are
+    /// always empty. A resource can have a schema although its `verbs` allow only reading. Clients can then not create
+    /// objects of it, but a test can add them to the store without a request.
     pub schema: Option<&'static Object>,
     pub rules: &'static dyn Rules,
     /// The prefix of the resource's keys in the etcd of kube-apiserver. The error for a PUT with a wrong UID shows this

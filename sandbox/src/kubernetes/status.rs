@@ -199,8 +199,9 @@ impl Refusal {
         )
     }
 
-    /// Returns the conflict (409) for a failed precondition. Its message names the kind, e.g. `Node`, while all other
-    /// conflicts name the resource, e.g. `nodes`.
+    /// Returns the conflict (409) for a DELETE whose preconditions, a UID or a `resourceVersion`, are not those of the
+    /// stored object. The message names the kind, e.g. `Node`, while all other conflicts name the resource, e.g.
+    /// `nodes`.
     pub fn precondition(resource: &Resource, name: &str, why: &str) -> Refusal {
         let details = details(resource.group, resource.kind, name);
         Refusal::conflict(&qualified(resource.kind, resource.group), details, name, why)
@@ -224,9 +225,9 @@ impl Refusal {
         Refusal::invalid_as(resource.group, resource.kind, name, errors)
     }
 
-    /// Returns a 422 with the message `KIND "NAME" is invalid: …`. The caller chooses `kind`, because kube-apiserver
-    /// sometimes writes the name of the resource there, e.g. `nodes`. `kind` and `name` are empty when the object could
-    /// not be read.
+    /// Returns a 422 with the message `KIND "NAME" is invalid: …`. The caller chooses the text for KIND, because
+    /// kube-apiserver sometimes writes the plural name of the resource there, e.g. `nodes`. `kind` and `name` are empty
+    /// when the object could not be read.
     pub fn invalid_as(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Refusal {
         let mut details = details(group, kind, name);
         details["causes"] = errors.iter().map(FieldError::cause).collect();
@@ -241,8 +242,8 @@ impl Refusal {
         Refusal::new(422, "Invalid", message, Some(json!({})))
     }
 
-    /// Returns a 500 with this message and no reason. kube-apiserver answers so for an internal error that it does not
-    /// classify.
+    /// Returns a 500 with this message and no reason. kube-apiserver returns such an answer for an internal error to
+    /// which it gives no reason.
     pub fn unclassified(message: &str) -> Refusal {
         Refusal::new(500, "", message, None)
     }
@@ -273,7 +274,7 @@ pub fn qualified(name: &str, group: &str) -> String {
     if group.is_empty() { name.into() } else { format!("{name}.{group}") }
 }
 
-/// Returns the `details` of a `Status`. Empty parts are left out.
+/// Returns the `details` of a `Status`. It has no field for `group`, `kind` or `name` when this argument is empty.
 pub fn details(group: &str, kind: &str, name: &str) -> Value {
     let parts = [("name", name), ("group", group), ("kind", kind)];
     let shown = parts.into_iter().filter(|(_, value)| !value.is_empty());

@@ -1,7 +1,8 @@
 //! The objects of the cluster. The store has the role of etcd.
 //!
-//! One counter, the revision, is raised by every write of every resource, and gives objects and lists their
-//! `resourceVersion`. A stored object is never changed in place, so lists and snapshots can share it without copies.
+//! Every write of any resource raises one counter, the revision. The `resourceVersion`s of objects and lists are values
+//! of this counter. A stored object is never changed in place, so answers that are being read page by page can keep it
+//! without a copy.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -27,7 +28,8 @@ pub struct Store {
     /// The objects by plural name of the resource, and then by key. The keys are sorted as in etcd, so lists have the
     /// order of kube-apiserver.
     collections: BTreeMap<&'static str, BTreeMap<String, Arc<Object>>>,
-    /// The revision of the last write of each resource, by plural name.
+    /// For each resource, the revision of the last write of one of its objects. The key is the plural name of the
+    /// resource.
     changed: BTreeMap<&'static str, u64>,
 }
 
@@ -102,7 +104,8 @@ impl Store {
             .collect()
     }
 
-    /// Stores the next version of an object and returns it.
+    /// Stores an object under its key with a new `resourceVersion`, and returns the stored object. It replaces an
+    /// earlier version of the object.
     pub fn put(&mut self, resource: &Resource, key: &str, mut value: Value) -> Arc<Object> {
         self.revision += 1;
         self.changed.insert(resource.plural, self.revision);

@@ -85,8 +85,8 @@ impl View {
         }
     }
 
-    /// Returns the answer that contains an object that was just written or removed. `value` does not contain
-    /// `kind` and `apiVersion`.
+    /// Returns the answer to a request that has written or removed one object. The answer contains this object, which
+    /// is `value`. `value` does not contain `kind` and `apiVersion`.
     pub fn object(self, resource: &Resource, value: &Value, request: &Request) -> Response {
         let revision =
             value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
@@ -104,7 +104,8 @@ impl View {
         }
     }
 
-    /// Returns the answer that contains a stored object.
+    /// Returns the answer with one object of the store. `self` says in which form the client wants the object: as a
+    /// whole, as a row of a table, or with its metadata only.
     pub fn stored(self, resource: &Resource, object: &Object, request: &Request) -> Response {
         match self {
             View::Whole => text_response(object.text_with_kind(resource)),

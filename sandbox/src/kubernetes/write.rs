@@ -127,8 +127,8 @@ impl Target<'_> {
     }
 }
 
-/// Stores a new object, which was decoded before. First sets the fields that only the server decides, e.g. the UID and
-/// allocated addresses, and checks the object. A dry run does all this except the storing.
+/// Stores a new object that a client or a test wants to create. First sets the fields that only the server decides,
+/// e.g. the UID and allocated addresses, and checks the object. With `dry_run` the object is not stored.
 fn insert(
     state: &mut State,
     resource: &'static Resource,

@@ -18,8 +18,8 @@ pub struct Schemas<'d> {
 struct ObjectRules<'d> {
     properties: BTreeMap<&'d str, &'d Value>,
     required: Vec<&'d str>,
-    /// The schema of properties that `properties` does not list. `None` means that such properties are refused, unless
-    /// `properties` is empty.
+    /// The schema of each property that `properties` does not list. With `None`, a property that is not listed is an
+    /// error. But an object schema that lists no properties at all accepts every property.
     additional: Option<&'d Value>,
 }
 
@@ -28,7 +28,8 @@ impl<'d> Schemas<'d> {
         Schemas { document }
     }
 
-    /// Returns the schema of the elements when `schema` is an array, or else `schema` itself.
+    /// Returns the schema of the elements when `schema` describes an array, or else `schema` itself. A `$ref` is
+    /// replaced by the schema to which it refers.
     pub fn element(&self, schema: &'d Value) -> &'d Value {
         let schema = self.resolve(schema);
         if schema["type"] == "array" { self.resolve(&schema["items"]) } else { schema }
@@ -62,7 +63,8 @@ impl<'d> Schemas<'d> {
                     self.check(items, element, &format!("{at}[{index}]"))
                 }));
             }
-            // Objects and arrays are handled above. Every other value is checked against each part of `allOf`.
+            // A text, a number or a truth value is checked here, against each schema in `allOf`. Objects and arrays are
+            // checked by the cases above.
             _ => {
                 let parts = schema["allOf"].as_array().into_iter().flatten();
                 problems.extend(parts.flat_map(|part| self.check(part, value, at)));
@@ -87,7 +89,8 @@ impl<'d> Schemas<'d> {
         Vec::new()
     }
 
-    /// Reports the missing and the unknown fields of an object.
+    /// Returns the fields that the schema requires and that are missing, and the fields that the schema does not have.
+    /// Each is returned with a text that says what is wrong.
     fn check_fields(
         &self,
         schema: &'d Value,
@@ -229,8 +232,8 @@ fn check_limits(schema: &Value, value: &Value, at: &str) -> Vec<String> {
     problems
 }
 
-/// Whether a string has the `format` that its schema demands. Only timestamps (`date-time`) and decimal numbers
-/// (`decimal`) are checked. Every string is accepted for another format.
+/// Whether a string has the `format` that its schema demands. Only the formats `date-time` (a timestamp) and `decimal`
+/// (a number) are checked. For any other format, every string is accepted.
 fn has_format(format: Option<&str>, text: &str) -> bool {
     match format {
         Some("date-time") => text.parse::<jiff::Timestamp>().is_ok(),

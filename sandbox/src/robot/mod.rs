@@ -26,8 +26,8 @@ const FAILURES: usize = 3;
 const BLOCK: Duration = Duration::from_secs(600);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The Robot account for which clients of the sandbox get a login. The addresses of its servers can be targets of load
-/// balancers.
+/// The number of the Robot account that belongs to the user of the sandbox. Clients of the sandbox get a login for this
+/// account, and the addresses of its servers can be targets of load balancers.
 pub const OWN_ACCOUNT: u32 = 0;
 
 /// The simulated Robot web service with all its accounts. Its methods for tests do what a customer can do in Robot's
@@ -71,7 +71,7 @@ pub struct DedicatedServer {
     pub private_ip: Option<Ipv4Addr>,
     /// A number that identifies the physical machine. It stays the same when a test changes the server's number.
     machine: u64,
-    /// The time at which the machine was switched on. `None` while the machine is off.
+    /// The time at which the dedicated server was switched on. `None` while the server is off.
     on: Option<Instant>,
 }
 
@@ -84,7 +84,7 @@ pub enum Sees {
     Server(u64),
 }
 
-/// One of the two rate limits of Robot. All requests to a group of paths share one limit.
+/// The two rate limits of Robot. One counts all requests to `/server`, and the other counts all requests to `/reset`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     /// The limit of requests to `/server` and to paths below it: 200 an hour.
@@ -93,7 +93,8 @@ pub enum Limit {
     Reset,
 }
 
-/// How many requests Robot has received, by the result of the login.
+/// The numbers of requests that Robot has received: with a right login, with a wrong login, and from a blocked IP
+/// address.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Logins {
     pub good: usize,
@@ -130,8 +131,8 @@ struct Budget {
 }
 
 impl Robot {
-    /// Creates a simulated Robot without servers. `scale` multiplies its durations: the hour of the rate limits and the
-    /// ten minutes of a block.
+    /// Creates a simulated Robot without servers. `scale` multiplies two durations: the hour in which a client can make
+    /// a limited number of requests, and the ten minutes for which Robot blocks an IP address after failed logins.
     pub fn new(scale: f64) -> Arc<Robot> {
         let budget = |max_request| Budget {
             max_request,

@@ -50,8 +50,9 @@ impl Robot {
         number
     }
 
-    /// Lets a test change a dedicated server. When `edit` changes the server's number, another server with the new
-    /// number is removed. Nothing happens when there is no such server.
+    /// Calls `edit` with the dedicated server that has this number, so that a test can change the server. When `edit`
+    /// changes the number to that of another server, the other server is removed. Nothing happens when no server has
+    /// this number.
     pub fn edit(&self, number: u64, edit: impl FnOnce(&mut DedicatedServer)) {
         let mut state = self.lock();
         if let Some(mut server) = state.servers.remove(&number) {
@@ -139,7 +140,8 @@ impl Robot {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Ends the block of the IP address that all clients share, and forgets the failed logins.
+    /// Ends the block of the IP address that all clients of the sandbox share. Also sets the number of failed logins to
+    /// zero, so that the next failed login does not block the address again.
     pub fn end_block(&self) {
         let mut state = self.lock();
         state.blocked_until = None;
@@ -151,7 +153,7 @@ impl Robot {
     }
 
     /// Returns the numbers of the physical machines that are switched on. Simulated kubelets call this function often,
-    /// so the function copies nothing else.
+    /// so it does not copy the other facts about the servers.
     pub(crate) fn running_machines(&self) -> HashSet<u64> {
         let state = self.lock();
         let running = state.servers.values().filter(|server| server.on.is_some());
@@ -171,7 +173,8 @@ impl Robot {
         self.at_address(ip, |server| server.on)?
     }
 
-    /// Returns the number of the physical machine that has this public or private address.
+    /// Returns the field `machine` of the dedicated server that has this public or private address. This number
+    /// identifies the computer, and stays the same when a test changes the server's number.
     pub(crate) fn machine_with(&self, ip: IpAddr) -> Option<u64> {
         self.at_address(ip, |server| server.machine)
     }

@@ -72,8 +72,9 @@ pub struct DedicatedEntry {
     pub cancelled: bool,
     #[serde(deserialize_with = "given")]
     pub ip: Option<Option<String>>,
-    /// The server's IPv6 network without `/64` at its end. With `None` the server keeps the network that every new
-    /// server gets, and with `Some(None)` Robot shows null.
+    /// The server's IPv6 network without `/64` at its end. `None` means that the scenario file does not set the field,
+    /// and the server then gets a network like every new server. `Some(None)` means that the file sets null, and Robot
+    /// then shows null.
     #[serde(deserialize_with = "given")]
     pub ipv6_net: Option<Option<String>>,
     /// The ways in which the server can be reset, e.g. `power`. An empty list means that the server cannot be reset.

@@ -8,7 +8,7 @@ use crate::exchange::{Request, Response};
 use crate::faults::Delivery;
 use crate::time;
 
-/// What happens to the connection after the answer.
+/// Whether the connection stays open for another request after the answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Next {
     KeepAlive,
@@ -17,8 +17,8 @@ pub(super) enum Next {
 
 /// The size of the chunks of an answer with `Transfer-Encoding: chunked`, in bytes.
 const CHUNK_BYTES: usize = 8 << 10;
-/// How many bytes of the body are written together with the head, in one buffer. The rest of a larger body is not
-/// copied into this buffer.
+/// How many bytes of the body are written together with the status line and the headers, from one buffer. The rest of a
+/// larger body is written without being copied into this buffer.
 const FIRST_BYTES: usize = 256 << 10;
 
 /// Writes an answer in the way that `delivery` says. `pause` is called to wait between the parts of an answer with

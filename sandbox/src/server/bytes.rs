@@ -5,7 +5,7 @@ use std::time::Instant;
 
 /// Reads the bytes of requests through a buffer, and writes the bytes of answers.
 pub(super) trait Bytes {
-    /// Returns the bytes in the buffer that no request has used yet.
+    /// Returns the bytes in the buffer, which the server has received but not yet read as a part of a request.
     fn buffered(&self) -> &[u8];
 
     /// Removes the first `bytes` bytes from the buffer, because they were used.
@@ -24,7 +24,7 @@ pub(super) trait Bytes {
 
 /// A request whose bytes are all in memory, and the bytes of its answer.
 pub(super) struct Memory<'a> {
-    /// The bytes of the request that were not used yet.
+    /// The part of the request that the server has not read yet.
     request: &'a [u8],
     pub answer: Vec<u8>,
 }

@@ -1,5 +1,5 @@
-//! Serves one connection. For each request, it chooses the faults, lets the simulated API handle the request, and
-//! writes the answer.
+//! Serves one connection. For each request, it finds out which simulated faults apply, lets the simulated API handle
+//! the request, and writes the answer.
 
 use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -110,8 +110,8 @@ fn exchange<B: Bytes>(
     }
 }
 
-/// Lets the simulated API handle the request. When the API panics, which is a bug, the answer has status 500 and the
-/// server runs on.
+/// Lets the simulated API handle the request. A panic in the code of the simulated API is answered with status 500, and
+/// the HTTP server continues to run.
 fn handle(config: &Config, request: &Request) -> Response {
     catch_unwind(AssertUnwindSafe(|| config.handler.handle(request))).unwrap_or_else(|_| Response {
         status: 500,

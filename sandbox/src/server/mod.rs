@@ -80,8 +80,8 @@ pub struct Limits {
     /// the 90 s after which Go's HTTP client closes an idle connection itself. Such a client therefore never sends a
     /// request just when the server closes the connection.
     pub idle: Duration,
-    /// How long a request can take from its first byte to its last. A slower request gets the status 408. A TLS
-    /// handshake has this limit, too.
+    /// How long a request can take from its first byte to its last. A slower request gets the status 408. This is also
+    /// the longest time of a TLS handshake.
     pub request: Duration,
     /// How long the server waits for a client that does not read the answer.
     pub write: Duration,
@@ -100,7 +100,8 @@ impl Default for Limits {
     }
 }
 
-/// The answer to one request that did not come over a socket, and what a server would then do with the connection.
+/// The answer to one request that came by a function call and not over a socket. Also says whether a server with
+/// sockets would keep the connection open, close it or reset it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exchanged {
     /// All bytes of the answer that a client would read. It is empty when no answer is sent. When the answer is cut
@@ -293,8 +294,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     while shared.wait_for_room() {
         let socket = match listener.accept() {
             Ok((socket, _)) => socket,
-            // accept() fails when the process has no file descriptors left, and when a client has left before it was
-            // accepted. The server goes on in both cases.
+            // accept() fails when the process has no file descriptors left, and when a client has closed its connection
+            // before the connection was accepted. In both cases the HTTP server continues to accept connections.
             Err(_) => {
                 shared.pause(Duration::from_millis(10));
                 continue;

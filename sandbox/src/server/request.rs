@@ -14,7 +14,8 @@ pub(super) struct Received {
     pub keep_alive: bool,
 }
 
-/// The result when the server could not read a request: either the client is gone, or the client gets an error answer.
+/// Why the server could not read a request: the client has not sent all of it and no longer waits for an answer, or the
+/// request is wrong and gets an error answer.
 pub(super) enum Refusal {
     /// The client has closed the connection, has sent nothing for too long, or has stopped in the middle of a request.
     /// No answer is sent, because no client waits for it.
@@ -44,7 +45,7 @@ pub(super) fn receive(stream: &mut impl Bytes, limits: &Limits) -> Result<Receiv
     Ok(received)
 }
 
-/// Reads more bytes of a request whose first bytes were already read.
+/// Waits until `deadline` for more bytes of a request whose first bytes have already arrived.
 fn fill(stream: &mut impl Bytes, deadline: Instant) -> Result<(), Refusal> {
     match stream.fill(deadline) {
         Ok(0) => Err(Refusal::Gone),

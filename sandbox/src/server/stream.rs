@@ -17,12 +17,12 @@ enum Transport {
     Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
 }
 
-/// A connection with a buffer of bytes that were read but not used yet.
+/// A connection with a buffer of bytes that were received, but not yet parsed as parts of a request.
 pub(super) struct Stream {
     transport: Transport,
     buffer: Vec<u8>,
-    /// How many bytes at the start of `buffer` are no longer needed, because the request that they belong to was
-    /// already parsed that far.
+    /// How many bytes at the start of `buffer` were already parsed as parts of a request, so that they are no longer
+    /// needed.
     used: usize,
     client_certificate: Option<Vec<u8>>,
     /// The server's TLS certificates at the time when the connection began. `None` without TLS.

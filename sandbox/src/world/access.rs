@@ -13,8 +13,9 @@ use crate::credentials::Identity;
 use crate::faults::SplitMix64;
 use crate::kubernetes::PolicyRule;
 
-/// A user of the simulated Kubernetes API with the user's credentials. A sandbox without sockets (`Builder::in_memory`)
-/// has no client certificates, and `identity` is then empty.
+/// A user of the simulated Kubernetes API with the user's credentials: a token, and in `identity` a client certificate
+/// with its key. In a sandbox without sockets (`Builder::in_memory`), the fields of `identity` are empty, because there
+/// are no client certificates.
 #[derive(Clone)]
 pub struct Account {
     pub name: String,
@@ -22,7 +23,7 @@ pub struct Account {
     pub identity: Identity,
 }
 
-/// The users of the Kubernetes API, by name.
+/// The accounts of the users of the Kubernetes API. The key is the user's name.
 pub(super) type Accounts = BTreeMap<String, Account>;
 
 /// Returns RBAC rules that allow everything.
@@ -54,9 +55,9 @@ pub fn official_rules() -> Vec<PolicyRule> {
 /// hcloud-cloud-controller-manager.
 const ROLE: &str = "CCM_TEST_ROLE";
 
-/// Returns RBAC rules for the namespace `kube-system`, which allow to list Deployments and DaemonSets. Commands of
-/// `ccm` that a person runs read the daemon's settings there. Tests run these commands as the user `ccm`, who therefore
-/// needs these rules.
+/// Returns RBAC rules for the namespace `kube-system`, which allow to list Deployments and DaemonSets. Some commands of
+/// `ccm`, which a person runs, read there how the running `ccm` is configured. Tests run these commands as the user
+/// `ccm`, who therefore needs these rules.
 fn workload_rules() -> Vec<PolicyRule> {
     vec![rule(&["apps"], &["deployments", "daemonsets"], &["list"])]
 }

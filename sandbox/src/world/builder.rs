@@ -67,10 +67,11 @@ impl Builder {
     }
 
     /// Sets the number of dedicated servers that exist at the start. They are called `metal-1`, `metal-2` and so on,
-    /// and each has a Node. When the number is 0, the sandbox has no Robot web service, except after
-    /// [`serve_robot`](Builder::serve_robot).
+    /// and each has a Node. When the number is 0, the sandbox has a Robot web service only if
+    /// [`serve_robot`](Builder::serve_robot) is called.
     ///
-    /// When the sandbox has a Network, the dedicated servers are in its subnet of type `vswitch`.
+    /// When the sandbox has a Hetzner Cloud Network, the dedicated servers are in the Network's subnet of type
+    /// `vswitch`.
     pub fn robot(mut self, servers: usize) -> Builder {
         self.robot = servers;
         self
@@ -114,7 +115,8 @@ impl Builder {
         self
     }
 
-    /// Pads each Node so that its JSON has at least `bytes` bytes.
+    /// Makes the JSON of each Node at least `bytes` bytes long, by adding labels, annotations and container images to
+    /// the Node. With 0 nothing is added.
     pub fn node_bytes(mut self, bytes: usize) -> Builder {
         self.node_bytes = bytes;
         self
@@ -137,8 +139,9 @@ impl Builder {
         self
     }
 
-    /// Makes the sandbox use a part of a real Kubernetes cluster instead of a simulated one, as [`Cluster::real`]
-    /// describes. `kubeconfig` is the file with which the cluster is reached.
+    /// Makes the sandbox use a real Kubernetes cluster instead of a simulated one. Clients see and change only the
+    /// objects that this sandbox has created there. `kubeconfig` is the path of a kubeconfig whose user has all rights
+    /// in the cluster. [`Cluster::real`] describes the details.
     pub fn real_cluster(mut self, kubeconfig: impl Into<PathBuf>) -> Builder {
         self.real_cluster = Some(kubeconfig.into());
         self

@@ -278,8 +278,8 @@ impl Sandbox {
         self.served().contains_key(&half)
     }
 
-    /// Answers one HTTP/1.1 request in the caller's thread, as [`server::exchange`] describes. When the API is stopped,
-    /// the connection is reset.
+    /// Answers one HTTP/1.1 request in the caller's thread and without a socket. `pause` is called where a server would
+    /// wait. When the API is stopped, there is no answer and the connection ends with a TCP reset.
     pub fn exchange(&self, half: Half, request: &[u8], pause: &dyn Fn(Duration)) -> Exchanged {
         if !self.is_served(half) {
             return Exchanged { answer: Vec::new(), ending: Ending::Reset };
@@ -341,16 +341,17 @@ impl Sandbox {
         number
     }
 
-    /// Creates the Node of a dedicated server that already exists. If the Network has a subnet for dedicated servers,
-    /// the server gets a free address of this subnet, and its kubelet uses the address as with the flag `--node-ip`. If
-    /// there is no free address or no such subnet, the kubelet uses the server's public IPv4 address, if there is one.
+    /// Creates the Node of a dedicated server that already exists. A server without a private address gets a free
+    /// address of the Network's subnet for dedicated servers. The kubelet uses the private address as with the flag
+    /// `--node-ip`. When the Network has no such subnet, or the subnet has no free address, the kubelet uses the
+    /// server's public IPv4 address, or no address when the server has none.
     ///
     /// # Panics
-    /// Panics when [`Kubelets::register`] does.
+    /// Panics when a Node of that name exists, or when the API server refuses the Node.
     pub fn register_dedicated_node(&self, number: u64) {
         let others = self.robot.servers().into_iter();
         let used: HashSet<_> = others.filter_map(|server| server.private_ip).collect();
-        // The first host address of the range is the gateway of the vSwitch, so no server gets it.
+        // The first host address of the subnet is the address of the vSwitch's gateway, so no server can have it.
         let free = self.vswitch.and_then(|range| {
             let mut hosts = range.hosts().skip(1);
             hosts.find(|ip| !used.contains(ip))
@@ -372,11 +373,11 @@ impl Sandbox {
         });
     }
 
-    /// Creates a Node with its simulated kubelet, but no server. When `spec` names a server, this server must already
-    /// exist.
+    /// Creates a Node and starts its simulated kubelet, but creates no server. When `spec` names a server, this server
+    /// must already exist.
     ///
     /// # Panics
-    /// Panics when [`Kubelets::register`] does.
+    /// Panics when a Node of that name exists, or when the API server refuses the Node.
     pub fn register_node(&self, spec: NodeSpec) {
         self.kubelets.register(spec);
     }
@@ -445,8 +446,8 @@ impl Sandbox {
         self.env_with(self.folder().join(KUBECONFIG))
     }
 
-    /// Returns the environment variables with which a client reaches the APIs of the sandbox. `KUBECONFIG` is a file
-    /// that is written for `user`, a user of the Kubernetes API.
+    /// Returns the environment variables with which a client reaches the APIs of the sandbox. `KUBECONFIG` names a file
+    /// that this function writes for `user`, a user of the Kubernetes API.
     ///
     /// # Panics
     /// Panics when there is no such user, or when the kubeconfig cannot be written.
@@ -545,8 +546,9 @@ impl Ports {
     }
 }
 
-/// Returns the pod CIDR of the node with this number, counted from 1. It is 10.244.n.0/24, a part of the usual cluster
-/// CIDR 10.244.0.0/16. This range has no room for the 256th node and later nodes, whose pod CIDRs begin at 10.129.0.0.
+/// Returns the pod CIDR of the node with this number, counted from 1. For node n it is 10.244.n.0/24, a part of the
+/// usual cluster CIDR 10.244.0.0/16. That range only has room for 255 nodes. The pod CIDRs of the nodes after them are
+/// in ranges from 10.129.0.0 on.
 fn pod_cidr(number: usize) -> String {
     let second = if number < 256 { 244 } else { 128 + number / 256 };
     format!("10.{second}.{}.0/24", number % 256)

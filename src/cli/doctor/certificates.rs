@@ -12,14 +12,15 @@ use crate::provider::order;
 use crate::provider::variables::HCLOUD_INSTANCES_INTERNAL_IP_FROM;
 use crate::text::{self, duration::shown_duration};
 
-/// How long a kubelet waits until its certificate request is approved or denied, in seconds.
+/// How long a kubelet waits for the approval or denial of its certificate request, in seconds. After this time it makes
+/// a new request.
 const KUBELET_WAITS: u64 = 15 * 60;
 
 /// How long another program may need to approve a certificate request or to issue the certificate, in seconds.
 const PROGRAM_NEEDS: u64 = 60;
 
-/// Returns the newest requests of the kubelets that have waited for a decision for so long that they do not wait for
-/// their first request any more.
+/// Returns the newest pending certificate request of each kubelet that has waited for a decision for 15 minutes or
+/// longer. In this time, a kubelet gives up its first request and makes a new one.
 pub(in crate::cli) fn waiting((observed, _): &PlannedRequests) -> Vec<NewestPending<'_>> {
     longer_than(KUBELET_WAITS, observed)
 }
@@ -30,7 +31,9 @@ fn longer_than(seconds: u64, observed: &ObservedRequests) -> Vec<NewestPending<'
     newest
 }
 
-/// Returns a warning when kubelets wait although the daemon approves no request, and no other program does.
+/// Returns a warning when kubelets have waited for more than a minute for the approval of their certificate requests.
+/// This function is for settings with which the daemon approves no requests. The wait then shows that no other program
+/// approves them either.
 fn without_approver(observed: &ObservedRequests) -> Option<CheckOutcome> {
     let mut waiting = longer_than(PROGRAM_NEEDS, observed);
     order::sort_by_key(&mut waiting, |it| (it.first.created, it.node));

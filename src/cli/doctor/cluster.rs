@@ -146,8 +146,8 @@ pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
     or_ok(others, format!("no other cloud-controller-manager in {namespace}"))
 }
 
-/// Returns the command that ends the workload's pods. A Deployment is scaled to 0
-/// replicas. A DaemonSet can't be scaled, so it is deleted.
+/// Returns the kubectl command that ends the workload's pods. A Deployment is scaled to 0 replicas. A DaemonSet can't
+/// be scaled, so it is deleted.
 fn stop(namespace: &str, workload: &Workload) -> String {
     let name = &workload.name;
     if name.starts_with("deployment/") {

@@ -134,8 +134,8 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
         Reason::InvalidServerLabel,
         Reason::ServerClaimedTwice,
         Reason::UnknownProviderID,
-        // Among these reasons for a warning, `PossibleNodeDeletion` means that the node's dedicated server has another
-        // name than the node. hcloud-cloud-controller-manager would delete such a node.
+        // This reason for a warning means that the node's dedicated server has another name than the node.
+        // hcloud-cloud-controller-manager would delete such a node.
         Reason::PossibleNodeDeletion,
     ];
     let decide = |plan: &NodePlan| {
@@ -162,8 +162,8 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
     each(nodes, decide, format!("{count}, each with its server"))
 }
 
-/// Reports how many initialised nodes have another zone label than a new node would get. Labels that `ccm node relabel`
-/// would not change, e.g. because a person set them, are no problem.
+/// Reports how many initialised nodes have a zone label that `ccm node relabel` would change, because a new node would
+/// get another one. Other differing labels, e.g. those that a person has set, are not reported.
 pub(super) fn zone_labels(view: &DoctorView) -> CheckResult {
     let nodes = view.nodes.as_ref()?;
     need(&view.cloud.servers, "api")?;

@@ -23,10 +23,11 @@ struct ReadStage {
     check: &'static str,
     /// The names of the reads that must have succeeded before this read is made.
     needs: &'static [&'static str],
-    /// The credentials that are sent to an API when this row's data is read. When an API has refused one of them
-    /// before, the data is not read.
+    /// The credentials that this read sends to an API. When an API has refused one of them in an earlier read, this
+    /// read is skipped.
     sends: &'static [Credential],
-    /// Whether data of the cloud is read, and not of Kubernetes. With `--watch`, such data is read only once a minute.
+    /// Whether this read gets data from the cloud, and not from Kubernetes. With `--watch`, the cloud is read only once
+    /// a minute.
     is_of_cloud: bool,
     /// Reads the data, stores it in the `DoctorView`, and returns whether the read succeeded. When the read must be
     /// skipped, the second argument is an error that says why. Then nothing is read, and this error is stored and
@@ -162,7 +163,8 @@ pub(in crate::cli) struct Observer<'a> {
     /// How long the data of one read of the cloud is used before the cloud is read again. Zero means that each call of
     /// [`Observer::observe`] reads the cloud.
     keep: Duration,
-    /// The data that was last read from the cloud, and the result of each of these reads.
+    /// The data that was last read from the cloud, and for each read whether it succeeded. `None` when the cloud was
+    /// not read yet.
     cloud: Option<(CloudView, EndedStages)>,
 }
 

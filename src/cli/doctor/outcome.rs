@@ -40,7 +40,7 @@ pub(in crate::cli) struct CheckOutcome {
     /// The object, e.g. `node/worker-1` or `service/default/web`. Null when the outcome is not about a single object.
     pub(in crate::cli) object: Option<String>,
     pub(super) status: CheckStatus,
-    /// The text that says what was found, and what that means.
+    /// What the check has found, and what this means for the cluster.
     pub(super) message: String,
     /// What the user can do about the problem. The text is empty when nothing is wrong, or when the message itself says
     /// what to do.
@@ -80,10 +80,10 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// Returns the error of a check, or of another read, that could not be made because the data that it needs could
-    /// not be read. `self` is the error of the failed read, and `check` is the name of the check that reports this
-    /// error. So the new error usually only refers to `check`. But when the data does not exist, or the user has no
-    /// right to read it, the new error is a copy of `self`.
+    /// Returns the error of a check or read that is skipped, because it needs data that was not read. `self` is the
+    /// reason why that data was not read. Usually the new error only names `check`, which is the check that shows this
+    /// reason to the user. When the data does not exist, or the user has no right to read it, the new error is a copy
+    /// of `self`.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),
@@ -136,8 +136,8 @@ impl CheckOutcome {
         }
     }
 
-    /// Returns a failure when `is_grave` is true, and otherwise a warning. The caller decides which problems are grave,
-    /// e.g. those that every object has.
+    /// Returns a failure when `is_grave` is true, and otherwise a warning. The caller decides how grave a problem is,
+    /// e.g. it is a failure when every object has it.
     pub(super) fn bad(
         is_grave: bool,
         message: impl Into<String>,

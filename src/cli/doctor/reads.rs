@@ -60,7 +60,7 @@ const NEEDS: &[Need] = &[
     ("update", LEASES),
 ];
 
-/// The rights of the controller that approves the certificates of kubelets.
+/// The rights that the daemon needs to approve the certificate requests of kubelets.
 pub(super) const CERTIFICATE_NEEDS: &[Need] = &[
     ("list", "certificatesigningrequests"),
     ("update", "certificatesigningrequests/approval"),
@@ -377,8 +377,9 @@ fn robot_gap(error: provider::ProviderError) -> Gap {
     Gap::Failed(error.message, Some(fix))
 }
 
-/// Returns the reason why objects could not be listed. When the API server refused the credentials, the reason counts
-/// as a problem. When the user has no right to list the objects, it does not, because not every user has this right.
+/// Returns the reason why objects could not be listed, with a [`Gap`] that says whether `ccm doctor` reports it as a
+/// problem. Refused credentials are a problem. A missing right to list the objects is none, because not every user has
+/// this right. All other errors are treated like the missing right.
 fn unlisted(error: kube::KubeError, what: &str) -> Gap {
     if error.is_unauthorized() {
         Gap::Refused(Credential::Kubernetes, error.to_string(), None)

@@ -55,8 +55,8 @@ fn in_order(plan: &RoutePlan) -> String {
     parts.join("; ")
 }
 
-/// Reports nodes that get no route, whatever the daemon does. Nodes whose server does not exist are left out, because
-/// the check `nodes` reports them.
+/// Reports the nodes for which the route controller can't make a route. The plan of such a node contains the reason.
+/// Nodes whose server does not exist are left out, because the check `nodes` reports them.
 fn blocked<'a>(
     view: &'a DoctorView,
     plan: &'a RoutePlan,
@@ -71,7 +71,8 @@ fn blocked<'a>(
     })
 }
 
-/// Reports initialised nodes without `spec.podCIDR`. Nodes on dedicated servers are left out.
+/// Reports initialised nodes on cloud servers that have no `spec.podCIDR`, so that no route can lead to their pods.
+/// Nodes on dedicated servers never get routes, so they are left out.
 fn without_pod_cidr<'a>(view: &'a DoctorView) -> impl Iterator<Item = CheckOutcome> + 'a {
     let without = |plan: &&node::NodePlan| {
         matches!(&plan.server, ServerMatch::Matched(server, _) if server.id.cloud().is_some())
@@ -90,8 +91,8 @@ fn without_pod_cidr<'a>(view: &'a DoctorView) -> impl Iterator<Item = CheckOutco
     })
 }
 
-/// Reports the routes that the next run of the route controller will add, change or delete. Also reports the routes
-/// that will stay because it is not certain that the Network belongs to this cluster.
+/// Reports the routes that the next run of the route controller will add, change or delete. Also reports unneeded
+/// routes that the controller does not delete, because it is not certain that the Network belongs to this cluster.
 fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
     plan.rows.iter().filter_map(|row| {
         let state = row.state.name();

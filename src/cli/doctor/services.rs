@@ -187,7 +187,8 @@ fn history(view: &DoctorView, service: &KubeService) -> Option<String> {
     Some(format!("; the event of the last try, {when}, says {reason}: {}", quoted(&event.message)))
 }
 
-/// Reports a Service that lacks something, e.g. its address, and says what the daemon still has to do for the Service.
+/// Reports a Service whose sync is not finished, e.g. because the Service has no address yet or its load balancer does
+/// not exist. The report says what is missing, and what the user can do.
 fn lacking(view: &DoctorView, plan: &ServicePlan) -> Option<CheckOutcome> {
     let (lack, remedy) = lacks(plan)?;
     let failed = history(view, &plan.service);
@@ -213,8 +214,8 @@ fn is_late(plan: &ServicePlan) -> bool {
     plan.has_writes() && since.is_some_and(is_over)
 }
 
-/// Returns what the user can do about a Service that is not in sync. The text says that the daemon will do the rest. It
-/// names one command that shows what is left to do, and another that does it at once.
+/// Returns what the user can do about a Service whose sync is not finished. The text says that the daemon will finish
+/// it. It also names the command that shows the remaining changes, and the command that makes them at once.
 fn left_to_do(service: &KubeService) -> String {
     let name = &service.full_name();
     format!(
@@ -225,9 +226,9 @@ fn left_to_do(service: &KubeService) -> String {
     )
 }
 
-/// Returns what the user can do about a Service whose last sync failed, and whose next sync will fail too until the
-/// cause is removed. The text does not repeat the message of the event, because anybody may have written the event. It
-/// names a command that tries again and prints the error itself.
+/// Returns what the user can do about a Service whose last sync failed, and whose next sync will also fail until the
+/// cause is removed. The text names a command that tries the sync again and prints the error. It does not repeat the
+/// message of the event about the failure, because anybody may have written this event.
 fn tries_again(service: &KubeService) -> String {
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     format!(
@@ -247,8 +248,9 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
-            // The second text of the result usually says what the user can do. Here it is empty, because `ccm doctor`
-            // also shows a message about each port that can't be used, and that message says what to do.
+            // This function returns two texts: what is missing, and what the user can do about it. The second text is
+            // empty here, because `ccm doctor` also shows a message about each port that can't be used, and that
+            // message says what to do.
             let (name, id) = (&found.name, found.id);
             let lack = format!(
                 "the Service has no address, because none of its ports can be used on load balancer {name:?} ({id})"

@@ -83,7 +83,7 @@ pub(in crate::cli) struct ServicesView {
     pub(in crate::cli) failed_tries: Seen<HashMap<Involved, Arc<PastEvent>>>,
     pub(in crate::cli) orphans: Seen<Vec<Orphan>>,
     /// The load balancers and certificates whose Service does not exist any more, and which stay in the cloud because
-    /// that Service had asked to keep them.
+    /// an annotation of that Service asked to keep them.
     pub(in crate::cli) kept: Seen<Vec<KeptObject>>,
 }
 

@@ -170,8 +170,8 @@ fn usage(found: &Balancer) -> String {
     section("\nUSAGE", &lines.collect::<String>(), "not known")
 }
 
-/// Returns what the load balancer must have room for, and a cheaper type that would be large enough. The text is empty
-/// unless ccm chooses the type.
+/// Returns how many targets, ports and certificates the load balancer must have room for, and a cheaper type, if one
+/// would be large enough. The text is empty unless ccm chooses the type.
 fn room(plan: &ServicePlan) -> String {
     let Some(sizing) = &plan.cloud.sizing else {
         return String::new();
@@ -334,16 +334,17 @@ fn health(plan: &ServicePlan) -> String {
     table_of(&["TARGET", "PORT", "HEALTH", "DETAIL"], rows)
 }
 
-/// Returns a table of the nodes that are no targets, or will not be targets much longer. For example, the type of the
-/// load balancer allows no more targets, or the node will stop soon.
+/// Returns a table of the nodes that the Services want as targets, but that are not targets of the load balancer, or
+/// will not stay its targets for long. For example, the type of the load balancer allows no more targets, or the node
+/// will stop soon.
 fn left_out(plan: &ServicePlan) -> String {
     let rows = plan.cloud.left_out.iter().map(|left| vec![left.node.clone(), left.state.text()]);
     table_of(&["NODE", "AS A TARGET"], rows)
 }
 
-/// Returns a table of the nodes that run pods of the Services on this load balancer, and says which of them are
-/// targets. The table is empty unless nodes with pods are preferred, and more nodes are wanted than the load balancer
-/// can have as targets.
+/// Returns a table of the nodes that run pods of the Services on this load balancer, and says which of these nodes are
+/// targets. The table is empty unless a Service asks by its annotation or by a setting for `prefer-nodes-with-pods`,
+/// and there are more nodes than the load balancer can have as targets.
 fn with_pods(plan: &ServicePlan) -> String {
     let rows = plan.cloud.with_pods.iter().map(|node| {
         let pods = if node.is_ready { "ready" } else { "about to end" };
@@ -376,8 +377,9 @@ fn failed_lines(failed: &PastEvent) -> String {
 }
 
 /// Returns a line for the unhealthy targets of each port and cause. These lines are shown among the problems at the
-/// beginning, because unhealthy targets are what most users look for. A target without a pod of the Service is
-/// unhealthy on purpose, and is left out while another target of the port is healthy.
+/// beginning, because unhealthy targets are what most users look for. With `externalTrafficPolicy: Local`, a node
+/// without a pod of the Service is unhealthy on purpose. Such a target gets no line while another target of the port is
+/// healthy.
 fn unhealthy(plan: &ServicePlan) -> Vec<String> {
     let is_served = |port: u16| {
         let mut others = checks(plan).filter(|(_, health)| health.port == port);

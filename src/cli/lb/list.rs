@@ -41,8 +41,9 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
             let such: HashSet<&str> = such.iter().map(|service| &*service.metadata.uid).collect();
             list.plans.retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
         }
-        // A deleted Service can have asked to keep its load balancer and certificates. They have neither a namespace
-        // nor the Service's labels, so they are not listed when a namespace or a selector limits the list.
+        // A deleted Service can have asked, by an annotation, to keep its load balancer and certificates. These have
+        // neither a namespace nor the Service's labels, so they are not listed when a namespace or a selector limits
+        // the list.
         let is_part = settings.namespace.value.is_some() || selector.is_some();
         let is_left_out = is_part || settings.watch.value || sides != Sides::Both;
         let kept = (!is_left_out).then(|| services.controller.kept(&context.apis));
@@ -137,7 +138,8 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     ]
 }
 
-/// How many warnings are named in a cell of the column `DIFF`. The others are only counted.
+/// How many warnings are named in a cell of the column `DIFF`. When a Service has more warnings, the cell only says how
+/// many more.
 const WARNINGS_SHOWN: usize = 2;
 
 /// Returns the text of the column `DIFF`: a short word for each thing that a sync would change, and for each warning.
@@ -157,8 +159,8 @@ fn diff(plan: &ServicePlan) -> String {
         // deletion.
         (Want::Remove, _) if plan.changes_now().next().is_none() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
-        // A sync does not delete this load balancer, and only removes from it what belongs to this Service, e.g. its
-        // ports. The cases above are for a load balancer that a sync deletes or that does not exist any more.
+        // For a load balancer that a sync does not delete: the sync only removes from it what belongs to this Service,
+        // e.g. its ports. The cases above are for a load balancer that a sync deletes or that does not exist any more.
         (Want::Remove, _) => vec!["release".into()],
         (Want::Ensure, None) => vec!["create".into()],
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],

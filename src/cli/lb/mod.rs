@@ -74,7 +74,7 @@ fn deletable(orphan: &ServicePlan) -> Option<u64> {
     orphan.cloud.found.as_ref().filter(|_| orphan.has_writes()).map(|found| found.id)
 }
 
-/// Gives an existing load balancer to a Service.
+/// Runs `ccm lb adopt`: ccm takes over an existing load balancer, and manages it for a Service from then on.
 pub(super) fn adopt(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut services = Services::start(Command::LbAdopt, words)?;
     // Parsing can't fail here, because the check of the command line has accepted the first word as an ID.
@@ -83,7 +83,8 @@ pub(super) fn adopt(words: Vec<OsString>) -> Result<Exit, Exit> {
     plan_and_ask(services, Management::Begins(id), &question)
 }
 
-/// Ends the management of a Service's load balancer. The load balancer keeps running unchanged.
+/// Runs `ccm lb release`: after it, ccm does not change or delete the load balancer of this Service any more. The load
+/// balancer keeps running as it is.
 pub(super) fn release(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbRelease, words)?;
     let question = "End the management of this load balancer?";

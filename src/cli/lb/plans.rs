@@ -155,8 +155,9 @@ impl Services {
         for text in &self.context.names {
             let word = word(text, namespace);
             for name in word.readings() {
-                // The user may have typed the name of a Service that does not have the type LoadBalancer any more. Its
-                // load balancer still has to be removed, so the Service is added to the known objects.
+                // The list `known` has the Services that a user can name. A Service that does not have the type
+                // LoadBalancer any more is not in this list yet. When its load balancer still has to be removed, it is
+                // added here.
                 if !known.iter().any(|known| known.name == name) && self.is_ours(&name)? {
                     known.push(KnownObject::new(&name));
                 }
@@ -324,8 +325,8 @@ impl Serialize for ServiceJson<'_> {
     }
 }
 
-/// Whether the load balancer that this Service will use has ports, but none of this Service yet, and the status of this
-/// Service has no address. The load balancer then serves only other Services, or the person who made it.
+/// Whether the status of this Service has no address, and the load balancer that the Service will use has ports, but no
+/// port of this Service yet. The load balancer then serves only other Services, or the person who made it.
 pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let found = plan.cloud.found.as_ref();

@@ -2,7 +2,7 @@
 //! request. It never denies a request: a kubelet whose request is denied asks again and again, and a person may still
 //! approve a pending request.
 //!
-//! `observe` reads the table of requests, and for the newest pending request of each node the request itself, the node
+//! `observe` lists all requests, and reads the newest pending request of each node completely. It also reads the nodes
 //! and the servers. `plan` decides. `approve` reads the request once more, decides again, and writes.
 
 mod plan;
@@ -35,8 +35,8 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// How many certificate requests are read as whole objects, and how many are approved, at most in one sync pass.
 const AT_ONCE: usize = 20;
 
-/// How old complete Node objects and the list of servers may be when a certificate request of a kubelet is first
-/// examined. Before a request is approved, newer ones are read.
+/// How old complete Node objects and the list of servers may be for the first check of a kubelet's certificate request.
+/// If this check would approve the request, a newer node and newer servers are read, and the request is checked again.
 const RECHECK: Duration = Duration::from_secs(300);
 
 /// The shortest time between two lists of servers when dedicated servers are used, because each list then also calls
@@ -46,10 +46,12 @@ const PERIOD_WITH_ROBOT: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct KubeletCertificates {
     server_cache_max_age: Duration,
-    /// The newest pending request of each node, by the UID of the request: the moment when the first table with this
-    /// request had come, and what the request asks for. `None` until the request was read.
+    /// The newest pending request of each node. The key is the UID of the request. The value is the time when this
+    /// controller first saw the request in a table of requests, and what the request asks for. What it asks for is
+    /// `None` until the complete request was read.
     seen: HashMap<String, (Instant, Option<Asked>)>,
-    /// When this controller last asked for a new list of servers. `None` means that it is allowed to ask at once.
+    /// The time at which this controller last requested a new list of servers. This limits how often it requests one.
+    /// `None` means that no list was requested yet, or that a command of a person must not wait.
     listed: Option<Instant>,
 }
 
@@ -64,8 +66,8 @@ pub struct ObservedRequests {
     servers: Option<AllServers>,
 }
 
-/// All requests, and the plans for the newest pending request of each selected node. When no request can be approved,
-/// e.g. because a right is missing, the only plan is about no single request and says why.
+/// All requests, and the plans for the newest pending request of each selected node. When nothing can be approved at
+/// all, e.g. because a right is missing, there is a single plan. It says why, and belongs to no request.
 pub type PlannedRequests = (ObservedRequests, Vec<RequestPlan>);
 
 impl Controller for KubeletCertificates {
@@ -120,8 +122,8 @@ impl KubeletCertificates {
         (report, plans)
     }
 
-    /// Reads all requests, and decides. The servers and nodes are read again when a request would be approved and what
-    /// is known of them is too old for that.
+    /// Reads all requests, and decides about them. When a request would be approved, the servers and the node are read
+    /// again, if the cached data are too old for an approval.
     fn plan(&mut self, apis: &Apis, selection: &Selection) -> Result<PlannedRequests, CacheError> {
         let rows = match apis.kube.signing_requests() {
             Err(error) if error.is_forbidden() => return Ok(blocked(signing_error(&error))),
@@ -171,7 +173,8 @@ impl KubeletCertificates {
             return Ok(ObservedRequests::undecided(rows));
         }
         let nodes = selection.nodes(apis, INTERVAL / 2, RECHECK)?;
-        // A certificate request for a node that does not exist is left out here, so that its whole object is not read.
+        // A certificate request for a node that does not exist is dropped here, because reading the complete request
+        // would be a useless API call.
         let names: HashSet<&str> = nodes.value.iter().map(|node| node.name()).collect();
         newest.retain(|it| names.contains(it.node));
         let (mut candidates, mut reads) = (Vec::new(), 0);
@@ -225,7 +228,8 @@ impl KubeletCertificates {
     }
 }
 
-/// The newest request of a node, which is pending. The node's kubelet waits for no other request.
+/// The newest request of a node, when this request is pending. The older requests of the node do not matter, because
+/// its kubelet waits only for the newest one.
 pub struct NewestPending<'a> {
     pub node: &'a str,
     pub row: &'a SigningRow,
@@ -237,12 +241,14 @@ pub struct NewestPending<'a> {
 }
 
 impl ObservedRequests {
-    /// Returns all requests without the data that a decision about them needs.
+    /// Returns the requests alone. The nodes and servers, which are needed for decisions about the requests, are
+    /// missing.
     pub fn undecided(rows: Vec<SigningRow>) -> ObservedRequests {
         ObservedRequests { rows, ..ObservedRequests::default() }
     }
 
-    /// Returns the newest request of this node. A pending request comes first.
+    /// Returns the newest pending request of this node. When no request of the node is pending, returns its newest
+    /// request.
     pub fn newest_of(&self, node: &str) -> Option<&SigningRow> {
         let of_node = self.rows.iter().filter(|row| row.node.as_deref() == Some(node));
         of_node.max_by_key(|row| (row.state == SigningState::Pending, row.created))
@@ -253,9 +259,9 @@ impl ObservedRequests {
         Some(MatchIndex::new(&*apis.provider, nodes.value.as_slice(), servers.servers()))
     }
 
-    /// Makes the plan for a certificate request. Such a plan changes nothing, and the request waits for a new list of
-    /// servers, in two cases: the present list was requested before this program first saw the request, or the request
-    /// would be approved and the list is older than `max_age`.
+    /// Makes the plan for a certificate request. In two cases the plan changes nothing, and the request waits for a new
+    /// list of servers: when the present list was requested before this program first saw the request, and when the
+    /// request would be approved but the list is older than `max_age`.
     fn plan_one(
         &self,
         candidate: &PendingRequest,
@@ -369,7 +375,7 @@ pub fn newest(rows: &[SigningRow]) -> Vec<NewestPending<'_>> {
     newest
 }
 
-/// Returns the plan that no request can be approved.
+/// Returns a single plan, which says with `why` that no request can be approved.
 fn blocked(why: String) -> PlannedRequests {
     let object = ObjectReference::without_namespace(SIGNING_REQUEST, "", "");
     let mut plan = RequestPlan::new(object, "", RequestFacts::default());

@@ -17,14 +17,15 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// How many requests of one node are approved in an hour. The API server deletes a request one hour after its approval,
-/// so the approved requests that still exist are counted.
+/// The greatest number of requests of one node that are approved in an hour. The API server deletes a request one hour
+/// after its approval, so the approved requests that still exist are counted.
 pub const APPROVALS_OF_NODE: usize = 10;
 
 /// The plan for one certificate request.
 pub type RequestPlan = Plan<CertificateApproval, RequestFacts>;
 
-/// What a kubelet asks for in its certificate request, or why its request is not one that this program approves.
+/// What a kubelet asks for in its certificate request. The error says why this program does not approve such a request,
+/// e.g. because it does not come from the kubelet of the node.
 pub type Asked = Result<ServingRequest, String>;
 
 /// The write that approves the certificate request `request`. `server` is the cloud server that proves the request,
@@ -145,8 +146,9 @@ pub fn plan(candidate: &PendingRequest, index: &MatchIndex) -> RequestPlan {
 }
 
 /// Returns the reason why the certificate request must not be approved because of this name (a DNS name or an IP
-/// address). `None` when the cloud proves that the name belongs to the node. `proven` are the addresses of the node's
-/// server. The first address of an IPv6 network is not accepted, because it belongs to no machine.
+/// address). `None` when the cloud proves that the name belongs to the node. `proven` are the addresses and networks of
+/// the node's server. The address of an IPv6 network itself (with only zeros after the prefix) is not accepted, because
+/// it belongs to no machine.
 fn why_not(name: &AltName, node: &str, proven: &[IpNet]) -> Option<&'static str> {
     match name {
         AltName::Dns(dns) if is_of_api_server(dns) => Some("it is a name of the API server"),

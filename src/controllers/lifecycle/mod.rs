@@ -68,8 +68,7 @@ pub struct LifecycleController {
     settings: LifecycleSettings,
     /// The pauses between two reads of the server of a node that is not ready.
     pauses: Backoff,
-    /// A ready node can still have a taint that must be removed. When this write fails, it is tried again after a
-    /// pause. These are the pauses.
+    /// The pauses between tries to remove a taint from a ready node, after such a write has failed.
     backoff: Backoff,
     off: OffServers,
 }
@@ -210,9 +209,9 @@ impl LifecycleController {
     }
 
     /// Returns the nodes that need work now: nodes that are not ready, and ready nodes from which a taint must be
-    /// removed. A node that must still wait for its next try is left out, unless a person asked for it by a command.
-    /// When several nodes name the same server in their provider IDs, only the node to which the server belongs is
-    /// returned. The other nodes must be neither tainted nor deleted.
+    /// removed. After a failed try, a node is left out until the pause before its next try is over. A person's command
+    /// does not wait for the end of this pause. When the provider IDs of several nodes name the same server, only the
+    /// node to which the server belongs is returned, because the other nodes must be neither tainted nor deleted.
     fn due(
         &self,
         apis: &Apis,
@@ -271,9 +270,9 @@ impl LifecycleController {
         applied.note_in(report, object, finding.map(|finding| finding.reason));
     }
 
-    /// Drops what is no longer needed. The pauses between reads of a server are dropped when its node is ready again or
-    /// does not exist any more. When such a node becomes not ready later, its server is read at once. The pauses after
-    /// failed writes are dropped when the node has no taint to remove any more.
+    /// Removes the records that are not needed any more. When a node is ready again or does not exist any more, the
+    /// pauses between reads of its server are removed. So if it becomes not ready again, its server is read at once.
+    /// When a node has no taint to remove any more, the pauses after failed writes are removed.
     fn forget(&mut self, apis: &Apis) {
         let Some(nodes) = apis.nodes.last() else {
             return;
@@ -300,9 +299,9 @@ fn is_deletion(plan: &LifecyclePlan) -> bool {
     matches!(plan.changes.first(), Some(NodeChange::DeleteNode { .. }))
 }
 
-/// Returns the finding (a message for the operator) about a change that could not be made. A conflict with another
-/// program's write to the node gives no finding, unless the change was a deletion. Such conflicts are common and are
-/// solved by the next try.
+/// Returns the finding (a message for the operator) about a change that could not be made. `None` when this process was
+/// not allowed to make the change. Also `None` when another program has written to the node at the same time, unless
+/// the change was the deletion of the node. Such conflicts are common, and the next try solves them.
 fn not_written(change: &NodeChange, error: &kube::KubeError) -> Option<Finding> {
     let (reason, message) = match change {
         _ if error.is_refused() => return None,

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When more nodes than this are not ready, their servers are read by a list and not one by one, unless the list would
-/// take more API calls.
+/// When more nodes than this are not ready, their servers are read by one list, and not by a call for each server. If
+/// the list takes more API calls than there are such servers, it is not used.
 const READ_AT_MOST: usize = 20;
 
 /// How many dedicated servers a list must contain before a server that is missing in it counts as deleted. A list with
@@ -25,9 +25,9 @@ const SEEN_AT_LEAST: usize = 2;
 /// answering, and no more of its servers are read.
 const FAILURES_AT_MOST: usize = 3;
 
-/// Returns what the cloud says about the servers of the nodes that are not ready and must be checked now. `due` are the
-/// nodes that must be checked now, and `nodes` are all nodes of the cluster. When one of the two APIs (Cloud, Robot)
-/// does not answer, its error is returned beside the facts from the other API.
+/// Returns what the cloud says about the servers of the nodes in `due`, which are not ready and must be checked now.
+/// `nodes` are all nodes of the cluster. When one of the two APIs (Cloud, Robot) does not answer, its error is returned
+/// beside the facts from the other API.
 pub(super) fn facts(
     apis: &Apis,
     nodes: &[Arc<KubeNode>],
@@ -146,13 +146,13 @@ impl Observation<'_> {
         Ok(facts)
     }
 
-    /// Decides whether the servers in `missing`, which a read by their IDs did not find, are deleted. A server counts
-    /// as deleted when it is also missing from a list of servers that was requested in this sync pass.
+    /// Decides whether the servers in `missing` are deleted. The API has not found them by their IDs. A server counts
+    /// as deleted when a list of servers that was requested in this sync pass does not contain it either.
     ///
-    /// In a project with many servers, the first read is only of those pages of the list on which the missing servers
-    /// would be. `around` contains these pages when this sync pass has already read them. Afterwards the whole list is
-    /// read in two cases. In the first case, these pages contain one of the missing servers after all. In the second
-    /// case, they contain no server of any other node, so they do not prove that the token is one of the right project.
+    /// In a project with many servers, only those pages of the list are read on which the missing servers would be.
+    /// `around` contains these pages when this sync pass has already read them. These pages are enough when they
+    /// contain none of the missing servers, but a server of another node, which proves that the token belongs to the
+    /// right project. Otherwise the whole list is read.
     fn cloud_witness(
         &self,
         missing: Vec<InstanceId>,
@@ -221,8 +221,8 @@ impl Observation<'_> {
 
     /// Decides whether the servers in `missing`, which the API (Cloud or Robot) did not find by their IDs, are deleted.
     /// `list` is a list of servers from the same API. A server counts as deleted when `list` does not contain it
-    /// either. When `list` has fewer than `at_least` servers, or none of another node, the credentials may not show all
-    /// servers. The result then has `others_are_visible: false`.
+    /// either. When `list` has fewer than `at_least` servers, or no server of another node, the credentials may not
+    /// show all servers. The result then has `others_are_visible: false`.
     fn second_witness(
         &self,
         missing: Vec<InstanceId>,

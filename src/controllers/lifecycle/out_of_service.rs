@@ -27,8 +27,8 @@ const OWN_VALUE: &str = "ccm-from-scratch";
 /// the server is not locked. Within this time, no other node may have got the taint `out-of-service`.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
-/// How old the last read of the server can be when the taint `out-of-service` is planned. An older read does not count,
-/// because the server may have been switched on since. The request that then sets the taint also ends within 8 seconds.
+/// The greatest age of the last read of the server when the taint `out-of-service` is planned. After an older read,
+/// somebody may have switched the server on. The request that sets the taint has a time limit of 8 seconds of its own.
 const LAST_READ_MAX_AGE: Duration = Duration::from_secs(8);
 
 /// The texts of the rules that must be fulfilled before a node gets the taint `out-of-service`.
@@ -47,8 +47,8 @@ pub struct TaintRule {
     pub text: &'static str,
     /// Whether this condition for the taint `out-of-service` is fulfilled. `None` when it is not known yet.
     pub is_fulfilled: Option<bool>,
-    /// What was found when the rule was checked. It is a text such as `3 of 4 are` for the rule that at least half of
-    /// the nodes must be ready. The text is empty when there is nothing to add to the text of the rule.
+    /// The fact that the check of this rule has found, e.g. `3 of 4 are` for the rule `at least half of the nodes must
+    /// be ready`. The text is empty when there is nothing to add to the text of the rule.
     pub found: String,
 }
 
@@ -61,8 +61,8 @@ impl fmt::Display for TaintRule {
 }
 
 /// What this process knows about servers that are off, and about the number of ready nodes. From these facts it decides
-/// which nodes get the taint `out-of-service`. They are kept in memory only, so that the reads of servers are not known
-/// any more after a restart.
+/// which nodes get the taint `out-of-service`. The facts are kept in memory only, so after a restart the time for which
+/// a server has been off is measured anew.
 #[derive(Clone, Debug)]
 pub struct OffServers {
     /// The setting `--node-out-of-service-after`, which is how long a server must be off before its node gets the taint
@@ -184,12 +184,12 @@ impl OffServers {
         OffServers { after, nodes: 0, ready: 0, now, last_taint: None, reads: Arc::default() }
     }
 
-    /// Stores the result of the last read of a server. `uid` is the UID of the server's node. When the read has said
-    /// that the server is off, `is_locked` says whether the server is locked. `is_locked` is `None` when the read has
-    /// said something else, has failed, or was put off because of the rate limit.
+    /// Stores the result of the last read of a server. `uid` is the UID of the server's node. When the server is off,
+    /// `is_locked` says whether it is locked. `None` means that the server is not off, or that the read has failed or
+    /// was not sent because of the rate limit.
     ///
-    /// With `None`, the time for which the server has been off begins anew at the next read. It also begins anew when
-    /// there was no read for longer than `longest_gap`.
+    /// The time for which the server has been off begins anew after a read with `None`, and after a gap of more than
+    /// `longest_gap` between two reads.
     pub(super) fn note(&mut self, uid: &str, is_locked: Option<bool>, longest_gap: Duration) {
         let all = Arc::make_mut(&mut self.reads);
         let known = all.remove(uid).filter(|reads| clock::since(reads.last) <= longest_gap);

@@ -117,8 +117,9 @@ pub fn plan(
     plan
 }
 
-/// Returns the node's taints as they should be. When `is_off` is true, these are its present taints and the shutdown
-/// taint. Otherwise, the shutdown taint and our taint `out-of-service` are left out.
+/// Returns the taints that the node should have. When `is_off` is true, these are its present taints and the taint
+/// `shutdown`. When it is false, these are its present taints without the taint `shutdown` and without a taint
+/// `out-of-service` that this program has set.
 fn taints(node: &KubeNode, is_off: bool) -> Vec<Taint> {
     let is_kept = |taint: &&Taint| taint.key != SHUTDOWN && (is_off || !is_own(taint));
     let others = node.spec.taints.iter().filter(is_kept);

@@ -1,8 +1,9 @@
 //! Decides which addresses and labels a node should have.
 //!
-//! The addresses are those of the node's server. An annotation can contain the IP that the kubelet was started with
-//! (`--node-ip`). That IP must be an IP of the server. It comes first, and other addresses of the same type are left
-//! out. The addresses of other types follow. These are the rules of k8s.io/cloud-provider's node helpers.
+//! The addresses are those of the node's server. When the kubelet was started with `--node-ip`, an annotation of the
+//! node contains this IP, which must be an IP of the server. This IP is then the first address of the node and the only
+//! one of its type. The addresses of the other types follow. These are the rules of k8s.io/cloud-provider's node
+//! helpers.
 
 use crate::kube::{KubeNode, Taint};
 use crate::provider::order;
@@ -17,7 +18,7 @@ use crate::text::{self, is_label_key, is_label_value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// How many labels a node can get from the labels of its server.
+/// The greatest number of labels that a node can get from the labels of its server.
 const SERVER_LABELS_AT_MOST: usize = 16;
 
 /// The greatest total size, in bytes, of the labels that a node gets from its server. An annotation of the node also
@@ -155,14 +156,13 @@ pub(super) struct FromServer {
     pub findings: Vec<Finding>,
 }
 
-/// Returns the labels and taints that the labels of the server request for its node. An annotation of the node lists
-/// the labels that came from the server. A label of the node that has the same key and value in this annotation still
-/// counts as coming from the server, and can be changed or removed. All other labels of the node belong to people and
-/// stay.
+/// Returns the labels and taints that the labels of the server request for its node. An annotation of the node lists,
+/// with their values, the labels that this program has copied from the server. A label that still has the value in this
+/// list is changed or removed when the label of the server is. Any other label of the node belongs to people and stays.
 ///
 /// `allows` says whether a label of a server is allowed to become a label of its node. A label that Kubernetes protects
-/// from kubelets is removed only if `allows` accepts it. Otherwise anybody who can write the annotation could make this
-/// program remove such a label.
+/// from kubelets is removed only if `allows` accepts it. Without this check, anybody who can write the annotation could
+/// make this program remove such a label.
 pub(super) fn from_server(
     node: &KubeNode,
     instance: &Instance,

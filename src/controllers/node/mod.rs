@@ -42,8 +42,8 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "cloud-node-controller";
 
-/// A write can always be planned from a list of servers that is younger than this, even if
-/// `HCLOUD_SERVER_CACHE_MAX_AGE` is shorter. Otherwise even the list that the sync pass has just read would be too old.
+/// The greatest age of a list of servers for writes is never less than this, even if `HCLOUD_SERVER_CACHE_MAX_AGE` is
+/// less. With a lower limit, even the list that the sync pass has just read would be too old for every write.
 const YOUNGEST: Duration = Duration::from_secs(1);
 
 /// Nodes are planned and written in batches. The size of a batch is this number for each thread that writes. Small
@@ -170,9 +170,10 @@ impl NodeController {
         selection.nodes(apis, self.settings.sync_interval / 2, whole_max_age)
     }
 
-    /// Reads the nodes. Also reads the servers, if a node needs a check, if a person asked for nodes by a command, or
-    /// if the regular comparison of all nodes with their servers is due. Also returns the nodes that get a plan for one
-    /// of these reasons. The list of servers is new enough to plan writes to these nodes.
+    /// Reads the nodes, and returns them with those nodes that get a plan in this sync pass: nodes that need a check,
+    /// and the nodes that a person named in a command. When the regular comparison of nodes with their servers is due,
+    /// all nodes get a plan. If any node gets a plan, the servers are also read, so that the list of servers is new
+    /// enough for writes to these nodes.
     fn observe(
         &self,
         apis: &Apis,
@@ -216,8 +217,8 @@ impl NodeController {
         };
         let wanted: Vec<Arc<KubeNode>> = nodes.value.iter().filter(is_wanted).cloned().collect();
         let mut observed = ObservedNodes { nodes, servers: Some(servers.clone()), begun: now };
-        // The plans that are made here only show whether the list of servers is too old for their writes, and are then
-        // dropped. The plans that are carried out are made later.
+        // These plans are not carried out. They only show whether the list of servers is new enough for the writes of
+        // such plans. Other plans are made just before the writes.
         let index = observed.index(&*apis.provider);
         let plans = wanted.iter().map(|node| plan_node(node, &index, self.overdue()));
         let needs = plans.map(|plan| needs_of(&plan, apis, self.young(), now));
@@ -230,10 +231,10 @@ impl NodeController {
         Ok((observed, wanted))
     }
 
-    /// Reads the servers of these new nodes by their names, and adds them to the last list of all servers. Returns
-    /// `None` when all servers must be listed instead. This is so when the whole list takes few calls, or fewer calls
-    /// than the single reads. It is also so when one of the nodes has failed before, because its name then probably
-    /// differs from that of its server.
+    /// Reads the servers of these new nodes by their names, one API call for each node, and adds them to the last list
+    /// of all servers. Returns `None` when it is better to read the whole list. This is so when the list takes only a
+    /// few calls, or fewer than one for each node. It is also so when an earlier try for one of the nodes has failed,
+    /// because its server then probably has another name than the node.
     fn read_by_name(
         &self,
         apis: &Apis,
@@ -281,9 +282,10 @@ impl NodeController {
         report
     }
 
-    /// Plans and writes nodes until the list of servers is too old for the next plan. Then returns the conditions for a
-    /// newer list, e.g. its greatest age. Returns `None` when no newer list is needed. Each plan is made just before
-    /// its writes, because thousands of plans at once would need too much memory.
+    /// Plans and writes one batch of nodes after the other. Stops before a plan that needs a newer list of servers, and
+    /// returns the conditions for this list, e.g. its greatest age. Returns `None` when it ends for another reason,
+    /// e.g. because all nodes are done. Each plan is made just before its writes, because thousands of plans at once
+    /// would need too much memory.
     fn write_while_satisfied(
         &mut self,
         apis: &Apis,
@@ -346,9 +348,8 @@ impl NodeController {
         let is_made = applied.is_made();
         let last = applied.plan.as_ref();
         let is_blocked = last.is_some_and(|plan| plan.obstacle.is_some());
-        // An obstacle (a reason why the plan of a node can't be carried out) is a reason to try the node again soon
-        // only if the node is new, i.e. not initialised yet. An initialised node waits until all nodes are next
-        // compared with their servers.
+        // A plan with an obstacle can't be carried out. A new node, i.e. one that is not initialised yet, is then tried
+        // again soon. An initialised node waits until all nodes are next compared with their servers.
         let is_new = last.is_some_and(|plan| is_uninitialized(&plan.node));
         let is_tried_again = !is_made || (is_blocked && is_new);
         if is_tried_again || !is_blocked {
@@ -389,9 +390,8 @@ impl NodeController {
     }
 
     /// Returns how old the list of complete Node objects may be. All nodes are compared with their servers once in each
-    /// period of `--node-status-update-frequency`. Until the next comparison is due, the list may be as old as this
-    /// period. From then on, it must be newer: it must have been read at most one sync interval before the moment at
-    /// which the comparison became due.
+    /// period of `--node-status-update-frequency`. While no comparison is due, the list may be as old as this period.
+    /// When a comparison is due, the list must have been read after it became due, or at most one sync interval before.
     fn whole_max_age(&self, now: Instant) -> Duration {
         let frequency = self.settings.status_update_frequency;
         let since_last = self.schedule.compared.map(|last| now.duration_since(last));
@@ -399,8 +399,8 @@ impl NodeController {
         overdue.map_or(frequency, |time| frequency.min(time + self.settings.sync_interval))
     }
 
-    /// Whether a new node must be initialised now, or a failed node must be tried again now. A new node that is being
-    /// deleted, or that belongs to another cloud, is left alone, so that no call is made for it.
+    /// Whether work on this node is due: a new node must be initialised, or a node whose last try has failed must be
+    /// tried again. Nothing is due for a new node that is being deleted or has the provider ID of another cloud.
     fn is_due(&self, node: &KubeNode, apis: &Apis, now: Instant) -> bool {
         let uid = &node.metadata.uid;
         let is_new = is_uninitialized(node)

@@ -36,7 +36,8 @@ pub struct NodeFacts {
     pub server: ServerMatch,
     /// Whether the node is of another provider and would be a target with `HCLOUD_LOAD_BALANCERS_FOREIGN_NODES=match`.
     pub would_match: bool,
-    /// The addresses, each with its present value, its desired value, and where the desired value comes from.
+    /// The addresses of the node, each with its present value, its desired value, and where the desired value comes
+    /// from.
     pub address_fields: Vec<Field>,
     /// The labels, the provider ID and the taints, each with its present value, its desired value, and where the
     /// desired value comes from.
@@ -65,7 +66,8 @@ impl ServerMatch {
         matches!(self, ServerMatch::Matched(instance, _) if instance.is_off)
     }
 
-    /// Returns what connects the node with a server, when this program only uses the node as a target.
+    /// Returns what was found about the server of a node of another provider, when such nodes can be targets of load
+    /// balancers. `None` for any other node.
     pub fn foreign(&self) -> Option<&ForeignMatch> {
         match self {
             ServerMatch::TargetOnly(found) => Some(found),
@@ -79,9 +81,8 @@ impl ServerMatch {
     }
 }
 
-/// Makes the plans for all nodes. `servers` are all servers. A new node can have no matching server and not be ready.
-/// When it has been so since before the time `overdue`, its plan says that the machine of the node probably does not
-/// exist any more.
+/// Makes the plans for all nodes. `servers` are all servers. Some new nodes have no matching server and have not been
+/// ready since a time before `overdue`. The plan of such a node says that its machine probably does not exist any more.
 pub fn plan<'a, N: Borrow<KubeNode>>(
     nodes: &'a [N],
     servers: impl Into<Servers<'a>>,
@@ -135,7 +136,8 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
             plan.server = ServerMatch::Matched(Box::new(instance.clone()), by);
             plan.note_match(instance, by);
             if let Some(finding) = index.claimed_twice(instance, node) {
-                // Another node names the same server, so nothing is changed on this node.
+                // Another node claims the same server, by its provider ID or by its name. This node does not get the
+                // server, so nothing is changed on this node.
                 plan.block_if_new(finding);
             } else if let Some(instances) = provider.instances() {
                 plan.note_other_name(instance, by);
@@ -176,9 +178,9 @@ impl NodePlan {
         self.fields().filter(|field| field.have != field.want)
     }
 
-    /// Returns what the lists of servers must fulfil before this plan is carried out, e.g. how old they may be. `young`
-    /// is how old the list may be when the plan has writes. `begun` is the start of the sync pass, and `first_seen` is
-    /// the time when this program first saw the node.
+    /// Returns the conditions that the lists of servers must fulfil before this plan is carried out, e.g. their
+    /// greatest age. If the plan has writes, `young` is the greatest age. `begun` is the start of the sync pass, and
+    /// `first_seen` is the time when this program first saw the node.
     pub(super) fn needs(
         &self,
         young: Duration,
@@ -230,8 +232,9 @@ impl NodePlan {
         needs
     }
 
-    /// Makes the plan for a node of another provider whose server was found by name and address. The server can be a
-    /// target of load balancers, and nothing is written to the node.
+    /// Makes the plan for a node of another provider, when the settings allow such nodes as targets of load balancers.
+    /// `found` says which server has the name and an address of the node, or why the node can't be a target. Nothing is
+    /// written to the node.
     fn target_only(&mut self, found: ForeignMatch) {
         let finding = found.obstacle.clone().unwrap_or_else(|| {
             let server = found.named.first().map(|it| format!("{} ({})", it.name, it.id));
@@ -337,8 +340,8 @@ impl NodePlan {
         Finding::warning(Reason::PossibleNodeDeletion, message)
     }
 
-    /// Adds a finding (a message for the operator) to the plan. When the node is not initialised yet, the finding
-    /// becomes the obstacle of the plan instead, i.e. the reason why nothing is written to the node.
+    /// Adds a finding (a message for the operator) to the plan of an initialised node. In the plan of a node that is
+    /// not initialised yet, the finding becomes the `obstacle`, i.e. the reason why nothing is written to the node.
     fn block_if_new(&mut self, finding: Finding) {
         if is_uninitialized(&self.node) {
             self.obstacle = Some(finding);
@@ -361,8 +364,8 @@ impl NodePlan {
 
     /// Adds a finding (a message for the operator) when the provider ID of a new node names a cloud server that has
     /// another name than the node. The operator should know this, because whoever registers a node can write the
-    /// provider ID of any server. Dedicated servers are left out here, because their names are compared with those of
-    /// the nodes elsewhere.
+    /// provider ID of any server. For a dedicated server, the provider (the code for one cloud) reports a different
+    /// name.
     fn note_other_name(&mut self, instance: &Instance, by: MatchedBy) {
         let (name, id) = (&instance.name, instance.id);
         let is_other = by == MatchedBy::ProviderId && name != self.node.name();
@@ -480,8 +483,9 @@ impl NodePlan {
         self.follow_labels(from_server);
     }
 
-    /// Plans the labels of an initialised node. Its provider ID and taints are not changed any more. When `from_server`
-    /// is empty, the labels that came from the server earlier stay as they are.
+    /// Plans the labels of an initialised node, whose provider ID and taints do not change any more. `from_server`
+    /// contains the changes of labels that the labels of the server request. When it is empty, the labels that were
+    /// copied from the server earlier stay as they are.
     fn follow_labels(&mut self, from_server: FromServer) {
         if is_uninitialized(&self.node) || self.node.spec.provider_id.is_empty() {
             return;
@@ -561,7 +565,8 @@ impl NodePlan {
             }
         }
         if taints.is_some() {
-            // In the output of commands, this text explains why the taint is removed. Its removal is the last write.
+            // This text is the reason for the change in the output of commands. The taint is removed by the last write
+            // to the node.
             let source = Source::Rule("removed when everything else is set");
             other_fields.push(Field::new(UNINITIALIZED_TAINT, Some("set".into()), None, source));
         }

@@ -74,9 +74,9 @@ impl Relabelling {
     }
 }
 
-/// Turns the plan of a sync into the plan of `ccm node relabel`, which changes only the zone labels. When it is not
-/// known which zone labels the node should have, the messages of the sync's plan stay in the result, because they say
-/// why.
+/// Turns the plan of a sync into the plan of `ccm node relabel`, which changes only the zone labels. When the sync's
+/// plan does not know which zone labels the node should have, its messages are kept, because they say why. Otherwise
+/// the only message in the result is about the zone labels.
 fn relabelled(mut plan: NodePlan) -> NodePlan {
     plan.changes.clear();
     plan.address_fields.clear();
@@ -103,9 +103,9 @@ fn relabelled(mut plan: NodePlan) -> NodePlan {
     plan
 }
 
-/// Another program has changed the node after `plan` was made. Returns the same plan for the node as it is now. Returns
-/// an error when a label of the node has changed, because the objects that depend on the labels (e.g. pods and volumes)
-/// were searched for the earlier labels.
+/// Returns the plan for the version of the node that exists now, after another program has changed the node. Returns an
+/// error when a label of the node has changed. The search for pods and volumes that depend on the node's labels used
+/// the previous labels, so its result may be wrong.
 fn with_version_of(plan: &NodePlan, node: &KubeNode) -> Result<NodePlan, &'static str> {
     let (before, now) = (&plan.node.metadata, &node.metadata);
     let is_same = before.labels == now.labels && now.deletion_timestamp.is_none();

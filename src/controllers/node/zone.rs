@@ -3,7 +3,8 @@
 use crate::kube::KubeNode;
 use crate::provider::{Field, TopologyLabel, ZoneValues};
 
-/// The two keys of the zone label. Controllers give the stable key the value of the beta key.
+/// The beta key and the stable key of the zone label. In Kubernetes, the cloud-node controller copies the value of the
+/// beta label to the stable label.
 pub(super) const ZONE_KEYS: [&str; 2] =
     [TopologyLabel::Zone.beta_key(), TopologyLabel::Zone.stable_key()];
 

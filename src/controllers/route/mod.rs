@@ -6,7 +6,7 @@
 //! | `observe` | reads Kubernetes and the cloud, remembers routes, and decides when they are compared with the nodes |
 //! | `plan` | decides which routes each node needs and which changes must be made, as a pure function |
 //! | `types` | holds the types of a plan and its texts, and decides nothing |
-//! | `sync` | reads and plans again, makes the changes, and sets the conditions of nodes |
+//! | `sync` | makes a new plan from newer data, makes the changes of this plan, and sets the conditions of nodes |
 //!
 //! Other clusters or programs may need routes in the same Network, or the kubeconfig may belong to another cluster by
 //! mistake. Therefore `plan` has rules by which it keeps routes that may be needed.
@@ -164,8 +164,8 @@ fn report_findings(apis: &Apis, synced: &Synced) {
         }
     }
     publish(apis, plan.object.seen_by(component), &plan.findings);
-    // An empty UID in the plan means that nothing was read and planned, so the state of the Network is not known. The
-    // metrics then keep their last values.
+    // The UID of the Network is empty in the plan when nothing could be read. The state of the routes is then not
+    // known, so the metrics keep their previous values.
     if !plan.object.uid.is_empty() {
         measure(synced);
     }

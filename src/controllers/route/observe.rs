@@ -1,6 +1,7 @@
 //! Reads the APIs of Kubernetes and the cloud, and makes plans from these data and from the routes that nodes needed
 //! earlier. The routes of the Network are compared with the routes that the nodes need in three cases: when nodes or
-//! the addresses of their servers have changed, when the last try failed, and otherwise once in each period.
+//! the addresses of their servers have changed, when the last comparison or its changes have failed, and when five
+//! minutes have passed since the last comparison.
 
 use super::plan::{Inputs, plan};
 use super::types::{RoutePlan, RouteRow, RouteStep, State};
@@ -19,21 +20,21 @@ use std::time::{Duration, Instant};
 /// The time after which the routes of the Network are compared with the nodes again, even when no node has changed.
 const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 
-/// How many routes are remembered at most. A Network can have only 100 routes. The routes that nodes of this cluster
-/// have needed are remembered, because nothing else shows later that this program has made them. When no node needs a
-/// route any more and it leads to a server without a node, it is deleted only if it is remembered. Otherwise it is only
-/// reported.
+/// The greatest number of routes that are remembered, which is more than the 100 routes that a Network can have. The
+/// controller remembers the routes that nodes of this cluster have needed. When such a node and its server are deleted,
+/// another server can get the address to which the route leads. Only this memory then shows that the route belongs to
+/// this cluster and can be deleted.
 const REMEMBERED_AT_MOST: usize = 1000;
 
 /// How often the list of nodes is checked for changes. All controllers share the reads of this list.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How old the metadata of nodes may be when the controller uses it. A node that was deleted and created again with the
-/// same name is noticed within this time.
+/// The longest time that may have passed since the metadata of all nodes were last read. So within this time, this
+/// controller notices that a node was deleted and created again with the same name.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// How many nodes without pod CIDRs are read again each time before the routes are compared with the nodes. When there
-/// are more such nodes, the rest is not read again.
+/// The greatest number of nodes without pod CIDRs that are read again before the routes are compared with the nodes.
+/// Each of these nodes takes an API call.
 const UNASSIGNED_AT_MOST: usize = 10;
 
 /// How long after its creation a node without a pod CIDR is read again and again. In this time, kube-controller-manager
@@ -69,8 +70,9 @@ pub struct RouteController {
     /// comparison.
     compared: Option<u64>,
     begun: Option<Instant>,
-    /// Whether the last sync deleted a route and could not add its replacement. Then the next try does not have to wait
-    /// for `reconciliation_period`.
+    /// Whether the last sync deleted a route, but failed before it added the replacement of this route. When this is
+    /// so, the next sync may begin before the time `reconciliation_period` (the shortest time between two syncs) has
+    /// passed.
     pub(super) is_interrupted: bool,
 }
 
@@ -83,8 +85,8 @@ pub(super) struct ObservedRoutes {
     pub(super) complete: Instant,
 }
 
-/// The greatest age of each answer of an API from which a plan is made, and how urgent the calls are that replace older
-/// answers.
+/// How old the data may be from which a plan is made. Data that are older are read again, with the urgency that is
+/// given here.
 pub(super) struct Ages {
     pub(super) network: Duration,
     pub(super) instances: Duration,
@@ -135,9 +137,9 @@ impl RouteController {
         if !observed.plan.needs_all_servers() {
             return Ok(observed);
         }
-        // The servers are listed again, but the network is not read again. A route is deleted when no listed server has
-        // the address of its gateway. So the list of servers must be newer than the network: an older list could lack a
-        // server that was created, with its route, after the list.
+        // The servers are listed again, but the network is not read again. A route is deleted when no server in the
+        // list has the address of its gateway. If the list of servers were older than the list of routes, it could lack
+        // a new server whose route exists already, and this route could be deleted.
         ages.network = Duration::MAX;
         ages.instances = observed.network.time_in_use();
         self.observe(apis, &nodes, &ages)
@@ -188,8 +190,9 @@ impl RouteController {
         let now = clock::now();
         let poll = Poll {
             table_max_age: self.interval() / 2,
-            // The node controller reads complete Node objects more often than `COMPARE_PERIOD * 2`. While it runs, its
-            // Node objects are used, and none are read for the routes alone.
+            // The node controller reads complete Node objects at least this often, so the route controller can use its
+            // list. The route controller reads complete Node objects by itself only when the node controller does not
+            // run.
             whole_max_age: COMPARE_PERIOD * 2,
             metadata_max_age: Some(METADATA_MAX_AGE),
         };

@@ -43,8 +43,9 @@ struct DesiredRoutes {
     /// The plan for the node. When a route of the node can't be made, the field `obstacle` of the plan says why.
     plan: NodeRoutePlan,
     server: InstanceId,
-    /// The name of another node whose provider ID names the same server, if the server belongs to that node. No new
-    /// route is then added for this node. `None` when the server belongs to this node.
+    /// The name of another node that has the server of this node: the provider IDs of both nodes name the server, and
+    /// it belongs to the other node. No new route is then added for this node. `None` when the server belongs to this
+    /// node.
     kept_by: Option<String>,
     /// Whether the node's server is in the list of servers.
     has_server: bool,
@@ -126,13 +127,15 @@ struct Planner<'a> {
     /// the route.
     accepted: BTreeMap<Ipv4Net, (Route, usize)>,
     /// Whether the server of at least one node that needs a route is attached to the network. This shows that the nodes
-    /// and the network belong together. Otherwise all routes may belong to another cluster, and none is deleted.
+    /// and the network belong together. When it is `false`, all routes may belong to another cluster, and none is
+    /// deleted.
     is_anchored: bool,
     /// Whether a needed route is blocked by a route that may belong to another cluster in the same Network.
     is_in_doubt: bool,
     /// Whether the next plan will probably be allowed to replace the routes that block needed routes and may belong to
-    /// another cluster. This is so when all these routes have the same gateway, and when this plan adds at least one
-    /// other route that nothing blocks. After that route was added, it proves that the Network belongs to this cluster.
+    /// another cluster. This is so when all these routes lead to one server, so that they are probably left from an
+    /// earlier cluster, and when this plan adds a route that nothing blocks. After its addition, the new route proves
+    /// that the Network belongs to this cluster.
     may_become_clear: bool,
 }
 
@@ -312,13 +315,15 @@ impl<'a> Planner<'a> {
         all.find(|desired| desired.kept_by.is_none()).or(first)
     }
 
-    /// Drops the needed routes that are blocked by routes which may belong to another cluster. Two clusters may share a
-    /// Network by mistake, or the kubeconfig may belong to another cluster. The data alone do not show which routes
-    /// belong to which cluster.
+    /// Handles routes in the Network that may belong to another cluster. Two clusters may share a Network by mistake,
+    /// or the kubeconfig may belong to another cluster. When such a route overlaps a route that a node needs, it blocks
+    /// the needed route.
     ///
-    /// A needed route that nothing blocks is still added, because an addition does no harm. A blocking route is
-    /// replaced only when it is certain that the Network belongs to this cluster. A needed route that exists in the
-    /// Network is no proof of that, because this program may have added the route itself.
+    /// This function drops the blocked routes from the plan, unless there is a proof that the Network belongs to this
+    /// cluster. The needed routes that nothing blocks are still added, because an addition does no harm. An existing
+    /// route that a node needs is the proof, if the node's condition `NetworkUnavailable` says that the route was made
+    /// earlier. Without this condition it is a proof only if all the routes that may belong to another cluster lead to
+    /// one server, because this program may have added the route itself by mistake.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
         // `ours` are the routes for which this controller is responsible. `theirs` are those of them that may belong to
@@ -420,8 +425,8 @@ impl<'a> Planner<'a> {
             _ if is_wanted_elsewhere => State::Unwanted,
             Some(node) if node.is_settled => State::Unwanted,
             Some(_) => State::LeftAlone,
-            // A node needed this route in an earlier plan, and no node needs it now. It is not wanted, even if its
-            // gateway is now the address of another server.
+            // A node needed this route in an earlier plan, and no node needs it now. So the route belongs to this
+            // cluster and can be deleted, even if its gateway is now the address of another server.
             None if self.inputs.remembered.contains(route) => State::Unwanted,
             None => State::Stale,
         }
@@ -488,19 +493,19 @@ impl<'a> Planner<'a> {
         let says = desired.plan.node.condition(NETWORK_UNAVAILABLE);
         match desired.plan.obstacle {
             _ if desired.cidrs.is_empty() => None,
-            // While a needed route in the Network is blocked by a route that may belong to another cluster, the
-            // condition `NetworkUnavailable` is not written as `False`. It stays as it is if it is missing or `False`.
-            // Otherwise the next plan would take the value `False` as proof that the Network belongs to this cluster.
+            // A route that may belong to another cluster blocks a needed route. In this state, a condition
+            // `NetworkUnavailable` that is missing or `False` is left as it is. If this plan wrote the value `False`,
+            // the next plan would take it as proof that the Network belongs to this cluster.
             None if self.is_in_doubt && matches!(says, None | Some("False")) => None,
             None => Some(false),
             // The list of servers does not contain the node's server. The lifecycle controller decides whether the node
             // is deleted, so the node's condition `NetworkUnavailable` stays as it is.
             Some(_) if !desired.has_server => None,
-            // The node's route is blocked by a route that may belong to another cluster. The condition
-            // `NetworkUnavailable` gets the value `True` in two cases. In the first, the route has been blocked for
-            // some time. In the second, the node had its route before, and this plan adds no route that could prove
-            // that the Network belongs to this cluster. Otherwise the condition stays as it is, so that a short run
-            // with the kubeconfig of another cluster marks no node.
+            // A route that may belong to another cluster blocks the node's route. The condition `NetworkUnavailable` of
+            // the node becomes `True` when the route has been blocked for some minutes. It becomes `True` at once when
+            // the node had its route before, and this plan adds no route that could prove that the Network belongs to
+            // this cluster. In all other cases the condition stays as it is, so that a short run with the kubeconfig of
+            // another cluster does not change the nodes of that cluster.
             Some(_) if desired.plan.is_in_doubt => {
                 let is_marked = says == Some("True")
                     || self.inputs.is_in_doubt_for_long
@@ -632,8 +637,8 @@ fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
     changes
 }
 
-/// Whether the condition `NetworkUnavailable` of the node says that a route controller has made the node's route.
-/// Network plugins write other reasons into this condition.
+/// Whether the condition `NetworkUnavailable` of the node says that a route controller has made the node's route. A
+/// network plugin that writes this condition gives it another `reason`, which does not count.
 fn had_its_route(node: &KubeNode) -> bool {
     node.status.conditions.iter().any(|condition| {
         condition.kind == NETWORK_UNAVAILABLE

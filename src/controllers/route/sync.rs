@@ -183,8 +183,8 @@ impl<'a> RouteSync<'a> {
         is_complete
     }
 
-    /// Records which changes of the routes to one destination (a range of pod addresses) were made. When one of the
-    /// changes failed, the changes after it were not made.
+    /// Records which changes of the routes to one destination (a range of pod addresses) were made, and the error of
+    /// the first change that failed. The changes after a failed change were not made.
     fn ended(&mut self, over: Execution<Vec<RouteChange>>) {
         let (made, left) = over.subject.split_at(over.result.made.len());
         for change in made {
@@ -215,8 +215,8 @@ impl<'a> RouteSync<'a> {
     }
 
     /// Sets the condition `NetworkUnavailable` of nodes, at most once for each node in a sync. `False` is set when all
-    /// routes of the node exist. `True` means that a route can't be made. When the next plan of this sync may still
-    /// make the route, `True` is set only if `is_end` says that no other plan follows.
+    /// routes of the node exist. `True` is set when a route of the node can't be made. If the next plan of this sync
+    /// may still make the route, `True` is set only at the end of the sync (`is_end`).
     fn set_conditions(&mut self, is_end: bool) {
         if self.mute.is_some() {
             return;
@@ -289,8 +289,9 @@ impl<'a> RouteSync<'a> {
             made.push((object, change.json()));
         }
         for (change, error) in self.refused {
-            // When the cloud has refused to add a node's route, the field `obstacle` of the node's plan has this error.
-            // The loop over the nodes below reports it. It must not be reported twice, so it is left out here.
+            // When the cloud has refused to add a node's route, the field `obstacle` of the node's plan has the error.
+            // The loop over the nodes below reports this error, so it is not also reported here as the error of the
+            // change.
             let mut nodes = plan.nodes.iter().filter(|node| node.obstacle.is_some());
             if change.is_deletion || !nodes.any(|node| node.name() == change.object()) {
                 report.fail(change.object(), error.message, None);
@@ -327,8 +328,8 @@ impl Synced {
     }
 }
 
-/// Adds each node of the plan to the report as `Unchanged`, and then each node and each destination that was changed as
-/// `Changed`.
+/// Adds the results to the report: `Changed` for each node and each destination with a change, and `Unchanged` for the
+/// other nodes of the plan.
 fn note_outcomes(report: &mut Report, plan: &RoutePlan) {
     for node in &plan.nodes {
         report.note(node.object.for_people(), Progress::Unchanged);

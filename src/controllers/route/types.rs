@@ -24,9 +24,9 @@ pub struct RouteFacts {
     /// The plans for the nodes that need a route, or about which there is a message for the operator, sorted by the
     /// name of the node.
     pub nodes: Vec<NodeRoutePlan>,
-    /// Whether an existing route, which may belong to another cluster, has the place of a route that a node needs. This
-    /// plan then only adds the needed routes that nothing blocks. The next plan decides whether the blocking route is
-    /// replaced.
+    /// Whether a route that may belong to another cluster blocks a route that a node needs, because their destinations
+    /// overlap. This plan then only adds the needed routes that nothing blocks. The next plan decides whether the
+    /// blocking route is replaced.
     pub is_in_doubt: bool,
 }
 
@@ -80,7 +80,8 @@ named! {
         /// No node needs the route, and ccm is allowed to delete it, because it belongs to this cluster: the route
         /// leads to the server of a node, or overlaps a needed route, or a node has needed it before.
         Unwanted = "unwanted",
-        /// The route leads to a server that belongs to no node. It is only reported.
+        /// The route leads to a server that belongs to no node. This program only reports the route, and never deletes
+        /// it.
         Stale = "stale",
         /// The route is not changed, because a node whose server or pod CIDR is not known may need it.
         LeftAlone = "left alone",
@@ -204,8 +205,8 @@ mod tests {
         let (has_old, wants_new) = (Some(old), Some(new));
         let [ok, missing] = [State::Ok, State::Missing].map(Some);
         // Each case begins with a plan for one destination: the state of the route, the route that exists, and the
-        // route that the node needs. After that, the Network changes. The array has the expected states when it then
-        // contains only the old route, no route, or only the new route.
+        // route that the node needs. The array has the states that are expected when the Network changes after that, so
+        // that it contains only the old route, no route, or only the new route.
         let cases = [
             (State::WrongGateway, has_old, wants_new, [Some(State::WrongGateway), missing, ok]),
             (State::Blackhole, has_old, None, [Some(State::Blackhole), None, None]),

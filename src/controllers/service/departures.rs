@@ -184,7 +184,8 @@ fn is_to_be_deleted(node: &KubeNode) -> bool {
 }
 
 /// Returns for how long Services keep a departing node (one that will stop soon) as a target: all different values of
-/// the annotation `departing-delay`, or of the setting `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY` for Services without it.
+/// the annotation `departing-delay`. Services without it have the default of their Namespace, or else the setting
+/// `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`.
 pub(super) fn delays(
     provider: &dyn Provider,
     services: &[Arc<KubeService>],

@@ -43,7 +43,7 @@ pub struct HealthSettings {
     pub has_metrics: bool,
 }
 
-/// The data that the answers to probes are made from.
+/// What the health server needs to answer probes, e.g. the threads that must show signs of life.
 pub struct DaemonHealth {
     settings: HealthSettings,
     apis: &'static Apis,
@@ -61,7 +61,8 @@ struct Watched {
 }
 
 impl DaemonHealth {
-    /// Starts the health server if the settings have an address. The returned object exists until the process ends.
+    /// Starts the health server if the settings have an address. Returns the object that answers the probes, which
+    /// exists until the process ends.
     pub fn start(
         settings: HealthSettings,
         apis: &'static Apis,

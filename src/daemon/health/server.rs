@@ -69,7 +69,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) {
 }
 
 /// Opens the listeners for the address. When this fails, tries again and again. Returns an empty list when the daemon
-/// ends before it has succeeded.
+/// ends before the listeners were opened.
 fn bind_in_the_end(address: SocketAddr, stop: &Stop) -> Vec<TcpListener> {
     let mut is_logged = false;
     loop {
@@ -354,12 +354,13 @@ mod tests {
             (b"GET /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found", "Not Found\n"),
             (b"GET /livez/ HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found", "Not Found\n"),
             (b"GET /livez HTTP/1.1\r\n\r\nGET /readyz HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK", "ok\n"),
-            // The following requests are not complete.
+            // The requests of the following cases are not complete. They get no answer yet, so the two expected texts
+            // are empty.
             (b"", "", ""),
             (b"G", "", ""),
             (b"GET /livez HTTP/1.1\r\n", "", ""),
             (b"GET /livez HTTP/1.1\r\nHost: x\r\n", "", ""),
-            // The following requests are not valid HTTP/1.
+            // The requests of the following cases are not valid HTTP/1. They get the status 400.
             (b"\x16\x03\x01\x02\x00", "HTTP/1.1 400 Bad Request", "Bad Request\n"),
             (b"\r\n", "HTTP/1.1 400 Bad Request", "Bad Request\n"),
             (b"PRI * HTTP/2.0\r\n\r\n", "HTTP/1.1 400 Bad Request", "Bad Request\n"),

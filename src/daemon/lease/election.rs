@@ -43,7 +43,7 @@ pub(super) enum LeaseStep {
     /// Wait, because another process holds the Lease, and the Lease has not expired.
     Wait {
         holder: String,
-        /// Whether the Lease has changed while this process waited. A change shows that the holder is alive.
+        /// Whether the Lease has changed while this process waited for it. A change shows that the holder is alive.
         renewed: bool,
     },
     /// Give up, because this process was the leader and does not hold the Lease any more. `holder` is empty when no
@@ -113,8 +113,8 @@ impl Election {
     }
 
     fn record(&self, transitions: u32, acquired: Option<&str>, now: Moment) -> LeaseSpec {
-        // If the clock shows a time that a `Timestamp` can't represent, the start of 1970 is written. This does no
-        // harm, because no process decides anything by this time.
+        // If the wall clock shows a time that a `Timestamp` can't represent, the start of 1970 is written into the
+        // Lease instead. This does no harm, because no process decides anything by the times in a Lease.
         let now = micro_time(Timestamp::try_from(now.wall).unwrap_or_default());
         LeaseSpec {
             holder: self.identity.clone(),

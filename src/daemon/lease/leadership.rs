@@ -41,7 +41,7 @@ pub struct LeaseSettings {
 /// How the wait of this process for the Lease has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// This process holds the Lease and is the leader.
+    /// The wait has ended because this process holds the Lease and is the leader now.
     Lease,
     /// The process was asked to end while it waited for the Lease.
     Stopped,
@@ -81,8 +81,8 @@ pub struct LeaderElection {
 pub(super) enum Leadership {
     Waiting,
     Leading {
-        /// The time just before the request of the last successful renewal was sent. The leadership is counted from
-        /// this time.
+        /// The time just before the request of the last successful renewal was sent. This process is the leader for the
+        /// lease duration, and that duration begins at this time.
         renewed: Moment,
     },
     Lost,
@@ -152,9 +152,9 @@ impl LeaderElection {
         }
     }
 
-    /// Returns the Lease with two more facts, which the next leader reads: the time of a login that Robot refused, and
-    /// all UIDs that the Service `default/kubernetes` has had over time. By these UIDs in labels, the next leader
-    /// recognizes what belongs to this cluster in the cloud.
+    /// Returns the Lease with two more facts for the next leader. The first is the time of a login that Robot refused.
+    /// The second is all UIDs that the Service `default/kubernetes` has had over time. The labels of this cluster's
+    /// objects in the cloud contain one of these UIDs, so that the next leader recognizes these objects.
     pub(super) fn noted(&self, read: kube::Lease) -> kube::Lease {
         let read = match self.dedicated.get() {
             Some(dedicated) => read.noting(dedicated.login_refused()),
@@ -349,8 +349,8 @@ mod tests {
         let lease = lease(&clock, stop);
         let now = || *clock.lock().unwrap();
         assert_eq!(lease.answer(), MayWrite::Never);
-        // Each case has a name, the seconds that pass by the monotonic clock and by the wall clock, and whether a write
-        // may start then.
+        // Each case has a name, the seconds that pass after a renewal of the Lease by the monotonic clock and by the
+        // wall clock, and whether a write may start after these seconds.
         for (name, monotonic_s, wall_s, expected) in [
             ("at once", 0, 0, MayWrite::Pass),
             ("in time", 6, 6, MayWrite::Pass),
@@ -366,9 +366,9 @@ mod tests {
             let sent = now();
             pass_time(&clock, monotonic_s, wall_s);
             assert_eq!(lease.answer(), expected, "{name}");
-            // `sent` is the moment at which the leader requested a renewal of the Lease. After it, this case moved the
-            // monotonic clock and the wall clock, and the answer to the request arrives only now. Such a late answer
-            // must not change whether a write may start.
+            // `sent` is the moment just after the renewal of the Lease at the beginning of this case. Since then, both
+            // clocks (monotonic and wall) have moved. Now the answer to a renewal arrives whose request was sent at
+            // `sent`. Such a late answer must not change whether a write may start.
             lease.renewed(sent);
             assert_eq!(lease.answer(), expected, "{name}");
             assert!(!lease.is_lost(), "{name}: leadership does not end with it");

@@ -36,8 +36,9 @@ pub enum WaitPolicy {
 }
 
 impl LeaderElection {
-    /// Waits until this process is the leader, and returns how the wait ended. A thread then renews the Lease. When the
-    /// Lease is lost later, that thread sets `stop`, so that the process ends.
+    /// Waits until this process is the leader, or until it must not wait any longer, and returns which of the two has
+    /// happened. When this process is the leader, a thread renews the Lease. If the Lease is lost later, that thread
+    /// sets `stop`, so that the process ends.
     pub fn acquire(self: &Arc<Self>, policy: WaitPolicy) -> Acquired {
         self.begin(policy);
         self.stop.wait_until_set_or(|| *lock(&self.leadership) != Leadership::Waiting);
@@ -137,7 +138,8 @@ pub struct Renewer {
 }
 
 impl Renewer {
-    /// Tries once to acquire or renew the Lease. Returns `false` when this process must not try again.
+    /// Tries once to acquire or renew the Lease. Returns `false` when this process must not try again, because it has
+    /// to end, has lost the Lease, or gives up waiting for the Lease.
     pub fn renew(&mut self) -> bool {
         let outcome = self.try_once();
         !self.lease.stop.is_set() && self.continues(outcome)

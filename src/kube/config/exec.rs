@@ -381,8 +381,8 @@ fn end_group(child: &Child) {
     let Ok(group) = libc::pid_t::try_from(child.id()) else {
         return;
     };
-    // Safety: `kill` has no preconditions. Nobody has waited for the program yet, so the kernel cannot have given its
-    // process ID, which is also the ID of its group, to another process.
+    // Safety: `kill` has no preconditions. The program has not been reaped yet (by the system call `wait`). So the
+    // kernel cannot have given its process ID, which is also the ID of its group, to another process.
     unsafe {
         libc::kill(-group, libc::SIGKILL);
     }

@@ -159,7 +159,8 @@ mod tests {
             std::sync::Arc::new(crate::provider::OpenGate),
         );
         assert_eq!(client.nodes(ReadFrom::Latest).unwrap().len(), 1);
-        // The token changes, and the server gets a certificate of another authority.
+        // Now the token of the service account changes, and the server gets a certificate of another authority. The
+        // client must read both from their files again.
         let authority = Authority::new("another").unwrap();
         let server = authority.server(&[&host], Validity::Now).unwrap();
         sandbox.cluster().add_token("ccm", "another-token");

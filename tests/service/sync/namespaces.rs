@@ -230,6 +230,7 @@ fn about_a_group_only_its_own_namespace_counts_after_all_services_that_decide() 
     world.set_default("shop", "type", Some("lb31"));
     world.set_default("shop", "algorithm-type", Some("fastest"));
     world.set_default("shop", "uses-proxyprotocol", Some("true"));
+    world.set_default("shop", "labels", Some("team=shop"));
     let share = ("share", "edge");
     world.create("first", &[share, ("share-namespaces", "shop")], &[80]);
     world.create("second", &[share, ("type", "lb21")], &[81]);
@@ -245,6 +246,7 @@ fn about_a_group_only_its_own_namespace_counts_after_all_services_that_decide() 
     );
     assert_eq!(balancer["algorithm"]["type"], "least_connections");
     assert_eq!(balancer["location"]["name"], "nbg1");
+    assert!(balancer["labels"]["team"].is_null(), "{}", balancer["labels"]);
     let of = |port: u64| {
         let mut ports = balancer["services"].as_array().unwrap().iter();
         ports.find(|one| one["listen_port"] == port).unwrap()["proxyprotocol"].clone()

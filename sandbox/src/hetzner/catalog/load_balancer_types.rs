@@ -83,8 +83,7 @@ impl Entry for LoadBalancerType {
         self.name
     }
 
-    /// Whether the load balancer type is still sold. The API lists only load balancer types and server types that are
-    /// sold.
+    /// Whether the API shows this load balancer type in its list of types. It shows only the types that are still sold.
     fn is_offered(&self, world: &World) -> bool {
         self.is_sold(world)
     }

@@ -1,5 +1,5 @@
-//! The offers of the simulated provider, which are the same for every project and cannot be changed: locations, types
-//! of servers and load balancers, and images.
+//! What Hetzner offers in the simulated cloud: locations, types of servers and load balancers, and images. The offers
+//! are the same for every project, and no request can change them.
 //!
 //! The offers and their prices are data in `hetzner/catalog.json`. Each file in this module contains one kind of offer,
 //! with its query parameters and its JSON.
@@ -52,10 +52,11 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
         .expect("the catalog is a part of the program")
 });
 
-/// A kind of offer in the provider's catalog, such as the locations or the server types.
+/// One kind of read-only resource that the provider defines for all projects: a location, a server type, a load
+/// balancer type or an image.
 pub trait Entry: Sized + 'static {
-    /// The name of the kind in errors and answers, e.g. `location`. With an `s` at the end it is the name of the list
-    /// and of its path.
+    /// The name of the kind in errors and answers, e.g. `location`. Its plural, e.g. `locations`, is formed with an
+    /// `s`, and is the name of the list in answers and in the path.
     const KIND: &'static str;
     /// The query parameters that a list accepts. The API's documentation has `sort` only for locations and images. Here
     /// all lists accept it, because the program `hcloud` sends it for all lists.
@@ -67,8 +68,8 @@ pub trait Entry: Sized + 'static {
     fn id(&self) -> u64;
     fn name(&self) -> &'static str;
 
-    /// Whether the list of all entries of this kind contains this entry. When it does not, the entry is also missing in
-    /// a list that a request limits to the entry's name.
+    /// Whether the API's list of all entries of this kind contains this entry. An entry that is not in this list is not
+    /// in an answer to a request with the query parameter `name` either.
     fn is_offered(&self, _world: &World) -> bool {
         true
     }
@@ -89,7 +90,8 @@ pub trait Entry: Sized + 'static {
     }
 }
 
-/// Answers requests for the list of one kind of catalog entries, and for a single entry.
+/// Answers a `GET` request for all entries of one kind, e.g. all locations, or for the one entry whose ID is in the
+/// path.
 pub fn route<T: Entry>(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match rest {
         [] => read_only(call.method, || list::<T>(call)),

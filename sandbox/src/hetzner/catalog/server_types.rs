@@ -27,7 +27,7 @@ pub struct ServerType {
     pub offers: Vec<Offer>,
 }
 
-/// The offer of a server type in one location, with its price.
+/// One location in which a server type is sold, with the price there.
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Offer {

@@ -1,5 +1,5 @@
 //! Answers requests to `/certificates`, the certificates with which load balancers serve HTTPS. A certificate is either
-//! uploaded, or managed and issued by the provider.
+//! uploaded by the customer, or managed, which means that Hetzner obtains and renews it.
 
 mod content;
 mod create;

@@ -77,8 +77,8 @@ fn begin(call: &Call) -> Result<Fields, ApiError> {
     }
 }
 
-/// Checks that no action is running on the load balancer or on the network. Returns both of them, as the resources that
-/// the new action will lock.
+/// Checks that no action is running on the load balancer or on the network. Returns the load balancer and the network
+/// as the resources that the new action will lock.
 fn check_idle(call: &Call, one: &LoadBalancer, network: u64) -> Result<[Resource; 2], ApiError> {
     check_unlocked(call, one)?;
     let network = networks::find(call, network)?.resource();

@@ -1,5 +1,5 @@
-//! Creates load balancers. One request contains all services and targets of the new load balancer. Tests can create
-//! load balancers, too.
+//! Creates load balancers, for a request or for a test. One request contains all services and targets of the new load
+//! balancer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,8 +23,8 @@ use crate::time;
 
 const TAKES: Duration = Duration::from_millis(2000);
 
-/// A checked request for a new load balancer. `planned` is the new load balancer, which gets its public addresses
-/// later.
+/// A checked request for a new load balancer. `planned` is the new load balancer. It has no public addresses until
+/// [`build`] gives it its Primary IPs.
 struct Order {
     planned: LoadBalancer,
     /// The ID of the Primary IP that the request wants as the public IPv4 address. `None` means that a new Primary IP
@@ -118,7 +118,7 @@ fn read(call: &Call) -> Result<Order, ApiError> {
 }
 
 impl LoadBalancer {
-    /// Returns a load balancer without services and targets. It has no ID and no public addresses yet.
+    /// Returns a load balancer without services and targets. Its ID is 0, and it has no public addresses.
     pub fn new(
         project: u64,
         location: &'static Location,

@@ -73,8 +73,8 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
 }
 
 impl LoadBalancer {
-    /// Sets the fields of this load balancer, e.g. the name and the services, from JSON that a test has edited. Fields
-    /// of the JSON that the simulation does not understand are ignored.
+    /// Sets the fields of this load balancer, e.g. the name and the services, from JSON that a test has edited. A field
+    /// of the JSON that has no counterpart in this struct changes nothing here.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         let flag = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_bool);
@@ -104,8 +104,8 @@ impl LoadBalancer {
         self.understand_targets(&wanted["targets"]);
     }
 
-    /// Replaces the services by those in the JSON that a test has edited. A service whose listen port existed before
-    /// keeps the start time of its health checks.
+    /// Replaces the services of the load balancer by the services in the JSON that a test has edited. A service keeps
+    /// the start time of its health checks when its listen port existed before.
     fn understand_services(&mut self, wanted: &Value) {
         let before = std::mem::take(&mut self.services);
         let services = wanted.as_array().into_iter().flatten();
@@ -121,8 +121,8 @@ impl LoadBalancer {
     fn understand_targets(&mut self, wanted: &Value) {
         let before = std::mem::take(&mut self.targets);
         for entry in wanted.as_array().into_iter().flatten() {
-            // These are the fields of a target that a request can contain. Only they are copied, because the function
-            // that reads targets from requests also reads this target, and it accepts no other fields.
+            // A request can contain these fields of a target. The edited JSON can contain more, e.g. the health. Only
+            // these fields are copied, because the function that reads targets from requests accepts no others.
             let names = ["type", "server", "ip", "label_selector", "use_private_ip"];
             let asked: Value = names.iter().fold(json!({}), |mut asked, name| {
                 if let Some(value) = entry.get(*name) {

@@ -22,10 +22,12 @@ pub enum Machine {
     Ip(IpAddr),
 }
 
-/// Simulates the programs that listen on the ports of servers, e.g. kube-proxy, as far as health checks see them.
+/// Simulates the programs that listen on the ports of servers, e.g. kube-proxy. Only their answers to health checks of
+/// load balancers are simulated.
 pub trait PortChecks: Send + Sync {
     /// Returns the result of a health check of a port on a server that runs. `protocol` is `tcp` or `http`. Returns
-    /// `None` when no program on the port is simulated. The health check then succeeds, because the server runs.
+    /// `None` when no program on the port is simulated. In this case the caller assumes that the health check succeeds,
+    /// because the server runs.
     fn check(&self, machine: Machine, port: u16, protocol: &str) -> Option<Health>;
 }
 
@@ -62,8 +64,8 @@ impl Health {
         Health::new("unhealthy", Some(detail))
     }
 
-    /// Whether the field `detail`, which says why a health check has failed, is absent or has a value that the API can
-    /// show.
+    /// Whether the field `detail`, which says why a health check has failed, is absent or has one of the values that
+    /// the API can show.
     pub fn is_a_word_of_the_api(&self) -> bool {
         let detail = self.detail.as_deref();
         detail.is_none_or(|detail| DETAILS.contains(&detail))

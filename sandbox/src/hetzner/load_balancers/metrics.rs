@@ -20,7 +20,8 @@ const TYPES: [(&str, &[&str]); 4] = [
 
 /// The approximate number of samples in an answer when the request does not specify the time between two samples.
 const USUAL_SAMPLES: i64 = 200;
-/// The largest number of samples in an answer.
+/// Limits the number of samples in a time series of an answer. The time between two samples is at least the length of
+/// the requested period divided by this number, rounded down to whole seconds.
 const MOST_SAMPLES: i64 = 500;
 
 /// Whether the API has a metric with a time series of this name.

@@ -21,7 +21,7 @@ const TYPES: [&str; 3] = ["server", "label_selector", "ip"];
 pub struct Target {
     pub kind: Kind,
     pub use_private_ip: bool,
-    /// The time at which the health checks of the target began.
+    /// The time at which the target was added to the load balancer, and its health checks began.
     pub since: Instant,
 }
 
@@ -173,9 +173,9 @@ impl Target {
         }
     }
 
-    /// Checks that the server has the interface that the target needs. With `use_private_ip` the server must be in the
-    /// load balancer's network. Otherwise it must have a public IPv4 address. Health checks call this function too,
-    /// because a server can lose its interface after it has become a target.
+    /// Checks that the server has the interface that the target needs. A target with `use_private_ip` needs a server in
+    /// the load balancer's network, and any other target needs a server with a public IPv4 address. Health checks also
+    /// call this function, because a server can lose its interface after it has become a target.
     pub fn check_server(&self, one: &LoadBalancer, server: &Server) -> Result<(), ApiError> {
         let network = one.private_net.map(|net| net.network);
         if !self.use_private_ip && server.ipv4.is_none() {

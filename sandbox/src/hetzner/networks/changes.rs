@@ -12,8 +12,8 @@ use crate::hetzner::{Call, Reply};
 const TAKES: Duration = Duration::from_millis(1000);
 
 type Change = Box<dyn FnOnce(&mut Network) + Send>;
-/// A function that checks whether a requested change of a network is possible, and returns the change. The request
-/// starts an action, which makes the change when it ends.
+/// A function that checks whether a requested change of a network is possible. It returns a second function, which
+/// makes the change at the end of the action that the request starts.
 type Read = fn(Fields, &Network) -> Result<Change, ApiError>;
 
 /// Checks a requested change, and starts the action that makes the change.

@@ -12,8 +12,8 @@ use ipnet::Ipv4Net;
 
 /// The largest number of subnets in one network.
 const MAX_SUBNETS: usize = 50;
-/// The longest prefix length that a subnet can have. `DEFAULT_PREFIX` is the prefix length of a subnet whose range is
-/// not in the request.
+/// The longest prefix length that a subnet can have. The constant `DEFAULT_PREFIX` is the prefix length of a new subnet
+/// when the request does not contain the subnet's range.
 const MAX_PREFIX: u8 = 30;
 const DEFAULT_PREFIX: u8 = 24;
 

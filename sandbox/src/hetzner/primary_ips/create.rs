@@ -100,8 +100,8 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
     Ok(())
 }
 
-/// Reads a request for a new Primary IP, and creates it. Returns its ID, and the ID of the server to which the request
-/// assigns it. The second ID is `None` when the request assigns it to no server.
+/// Reads a request for a new Primary IP, and creates the Primary IP. Returns its ID, and the ID of the server to which
+/// the request assigns it. The second ID is `None` when the request assigns the Primary IP to no server.
 fn read(call: &mut Call) -> Result<(u64, Option<u64>), ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let name = owned::read_name::<PrimaryIp>(call, &mut fields)?;

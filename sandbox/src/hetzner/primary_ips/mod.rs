@@ -121,7 +121,8 @@ impl PrimaryIp {
         })
     }
 
-    /// Returns the JSON of the Primary IP as a load balancer that uses it shows it in the field `public_net`.
+    /// Returns the JSON that describes the Primary IP in the field `public_net` of the load balancer to which the
+    /// Primary IP is assigned.
     pub fn json_of_holder(&self) -> Text {
         let ip = self.address.of_holder();
         text!({

@@ -76,7 +76,7 @@ struct Order {
 enum Public {
     None,
     New,
-    /// The ID of an existing Primary IP.
+    /// The server gets the address of the existing Primary IP with this ID.
     Existing(u64),
 }
 
@@ -336,8 +336,8 @@ fn read_public_net(
     Ok(found)
 }
 
-/// Assigns a new or an existing Primary IP to a new server. Returns the ID and the address of the Primary IP, or `None`
-/// when the request wants none.
+/// Assigns a new or an existing Primary IP to a new server. Returns the ID and the address of the Primary IP. Returns
+/// `None` when the request says that the server gets no public address of this IP version.
 fn obtain(
     world: &mut World,
     project: u64,

@@ -245,7 +245,8 @@ fn route_server(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiErr
     }
 }
 
-/// Answers `POST /servers/{id}/actions/{command}`.
+/// Answers `POST /servers/{id}/actions/{command}`, which starts the action `command` on the server. An unknown command
+/// gets the error for an unknown path.
 fn start(call: &mut Call, server: &Server, command: &str) -> Result<Reply, ApiError> {
     let begin: fn(&mut Call, &Server) -> Result<Reply, ApiError> = match command {
         "poweron" => power::on,

@@ -107,7 +107,8 @@ pub fn start_after(world: &mut World, project: u64, server: Resource, create: u6
     })
 }
 
-/// An action that changes the power state of a server, with the server's status during the action and afterwards.
+/// An action that changes the power state of a server: its name in the API, its duration, and the server's status
+/// during the action and afterwards.
 struct Switch {
     command: &'static str,
     takes: Duration,
@@ -135,8 +136,8 @@ fn switch(call: &mut Call, server: &Server, switch: Switch) -> Result<Reply, Api
     Ok(call.world.action_reply(201, action))
 }
 
-/// Switches a server off because its operating system has received a shutdown request. Nothing happens when the server
-/// was switched on or off after the request.
+/// Switches off a server whose operating system was asked to shut down. Nothing happens unless the server still has the
+/// status `stopping`, because it may have been switched on or off since the request.
 fn obey(world: &mut World, id: u64) {
     if world.servers.get(&id).is_some_and(|server| server.status == Status::Stopping) {
         set_status(world, id, Status::Off);

@@ -60,7 +60,7 @@ pub fn attach(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     Ok(call.world.action_reply(201, action))
 }
 
-/// Answers requests with the action `detach_from_network`.
+/// Answers `POST /servers/{id}/actions/detach_from_network`.
 pub fn detach(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
     let network = read_network(call, &mut fields)?;
@@ -120,7 +120,8 @@ pub fn change_alias_ips(call: &mut Call, server: &Server) -> Result<Reply, ApiEr
     Ok(call.world.action_reply(201, action))
 }
 
-/// Chooses the addresses of a server in a network, and reserves them. The server itself is not changed.
+/// Chooses the addresses that a server will get in a network, and reserves them in the network. The server gets the
+/// addresses only when it is attached.
 pub fn reserve(
     world: &mut World,
     server: &Server,
@@ -173,8 +174,8 @@ pub fn connect(world: &mut World, server: u64, attachment: Attachment) {
     server.edited.forget("private_net");
 }
 
-/// Makes the reserved addresses of all networks agree with the server's private interfaces. First releases all private
-/// addresses of the server, and then reserves the addresses of its present interfaces.
+/// Corrects which private addresses the networks reserve for the server `id`. First releases all private addresses of
+/// the server, and then reserves the addresses that its private interfaces have now.
 pub fn hold_what_is_shown(world: &mut World, id: u64) {
     let Some(server) = world.servers.get(&id) else {
         return;
@@ -200,8 +201,8 @@ fn disconnect(world: &mut World, server: u64, network: u64) {
 }
 
 /// Checks that new alias addresses are free, and that each is in a subnet for servers in the server's network zone.
-/// `fresh` contains the aliases that the server does not have yet, and `count` is the number of aliases that the server
-/// will have.
+/// Also checks that a server does not get too many of them. `fresh` contains the aliases that the server does not have
+/// yet, and `count` is the number of aliases that it will have.
 fn check_aliases(
     network: &Network,
     server: &Server,
@@ -238,8 +239,8 @@ fn read_network(call: &Call, fields: &mut Fields) -> Result<u64, ApiError> {
     networks::find(call, fields.required("network", id)?).map(|network| network.id)
 }
 
-/// Checks that no action is running on the server or on the network. Returns both of them, as the resources that the
-/// new action will lock.
+/// Checks that no action is running on the server or on the network. Returns both of them for the new action. While
+/// that action is running, the API refuses other changes of the two.
 fn check_idle(call: &Call, server: &Server, network: u64) -> Result<[Resource; 2], ApiError> {
     check_unlocked(call, server)?;
     let network = networks::find(call, network)?.resource();

@@ -15,8 +15,8 @@ pub fn since(timestamp: Option<&str>) -> String {
     }
 }
 
-/// Returns a duration as `kubectl` shows it: a longer duration is shown in larger units. For example, only durations
-/// below two minutes are shown in seconds alone. The limits are those of `HumanDuration` in `apimachinery`.
+/// Returns a duration as `kubectl` shows the age of an object. A longer duration is shown in larger units, e.g. `90s`,
+/// `3h5m` or `12d`. The durations at which the unit changes are those of `HumanDuration` in `apimachinery`.
 fn human(seconds: i64) -> String {
     match seconds {
         ..-1 => "<invalid>".into(),

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::exchange::{Request, Response};
 use crate::kubernetes::resource::{RESOURCES, Resource, VERSION};
 
-/// Answers `/api`, `/api/v1`, `/apis`, `/apis/GROUP` and `/apis/GROUP/VERSION`. Returns `None` for other paths.
+/// Answers `/api`, `/api/v1`, `/apis`, `/apis/GROUP` and `/apis/GROUP/VERSION`, which list the groups and resources of
+/// the API. Returns `None` for other paths.
 pub fn document(request: &Request, path: &str) -> Option<Response> {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let document = match parts.as_slice() {

@@ -36,7 +36,8 @@ pub fn apply(current: &Value, patch: &Value) -> Result<Value, Refusal> {
     Ok(patched)
 }
 
-/// Applies one operation. Returns `None` when the operation does not fit the object.
+/// Applies one operation of a JSON patch. Returns `None` when the operation is impossible, e.g. because the object has
+/// no value at the operation's path.
 fn step(object: &mut Value, operation: Operation) -> Option<()> {
     match operation {
         Operation::Add { path, value } => add(object, &path, value),

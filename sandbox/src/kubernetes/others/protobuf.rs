@@ -29,7 +29,8 @@ enum Wire {
 /// The beginning of every protobuf body of Kubernetes: `k8s` and a zero byte.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// The fields of `runtime.Unknown` that are read: the object's type, and the object itself as bytes.
+/// The numbers of the two fields of the protobuf message `runtime.Unknown` that are read. The first field contains the
+/// object's type, and the second the object itself as bytes.
 const UNKNOWN: [u64; 2] = [1, 2];
 const TYPE_META: Message = &[(1, "apiVersion", Wire::Text), (2, "kind", Wire::Text)];
 
@@ -221,7 +222,7 @@ enum Raw<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, in their order. The iterator ends after the first error.
+/// Iterates over the fields of a protobuf message, in their order. The iterator ends after the first error.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {

@@ -85,9 +85,10 @@ const NAMESPACE: &[Column] =
 const LEASE: &[Column] =
     &[NAME, Column { name: "Holder", priority: 0, description: "Identity of its holder." }, AGE];
 
-/// Returns the `columnDefinitions` of a table, as JSON.
+/// Returns the `columnDefinitions` of a table of this resource's objects, as JSON.
 pub fn columns(resource: &Resource) -> Arc<str> {
-    // All tables of a resource have the same columns. Their JSON is therefore made only once and kept here.
+    // The JSON of the columns by the plural name of the resource. All tables of a resource have the same columns, so
+    // this JSON is made only once.
     static SHOWN: Mutex<BTreeMap<&str, Arc<str>>> = Mutex::new(BTreeMap::new());
     let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let columns = || Arc::from(new_columns(resource).to_string());

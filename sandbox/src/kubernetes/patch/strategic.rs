@@ -19,8 +19,9 @@ pub fn apply(schema: &Object, current: Value, patch: &Value) -> Result<Value, Re
     object(Some(schema), current, patch)
 }
 
-/// Patches an object. `schema` is `None` inside maps and inside fields whose type the schema does not describe. There,
-/// the patch works like a JSON merge patch, but directives such as `$patch` still have their effect.
+/// Patches an object. `schema` is `None` when the object is a value in a map or in a field whose type the schema does
+/// not describe. Such an object is patched as by a JSON merge patch, except that directives such as `$patch` still have
+/// their effect.
 fn object(schema: Option<&Object>, current: Value, patch: &Value) -> Result<Value, Refusal> {
     let Some(changes) = patch.as_object() else {
         return Ok(patch.clone());
@@ -48,7 +49,8 @@ fn object(schema: Option<&Object>, current: Value, patch: &Value) -> Result<Valu
     Ok(Value::Object(merged))
 }
 
-/// Returns the value that a field has after the patch, or `None` when the patch removes the field.
+/// Applies the patch `changes` to the field `name`, whose value before the patch is `before`. Returns the new value, or
+/// `None` when the patch removes the field.
 fn field(
     kind: Option<Type>,
     before: Value,
@@ -203,12 +205,12 @@ fn position(items: &[Value], wanted: &Value, merge: Merge) -> Option<usize> {
     items.iter().position(|item| same(item, wanted, merge))
 }
 
-/// Sorts a merged list. The items that `order` contains come in the order of `order`. All other items keep their order
-/// among themselves.
+/// Sorts the items of a list that a patch has merged. The items that are in `order`, the order from the patch, come in
+/// that order. All other items keep their order among themselves.
 ///
-/// `live` is the list before the patch. It decides where the other items go: an item that came before the item X of
-/// `order` in `live` also comes before X in the result. An item that came after all items of `order`, or that `live`
-/// does not contain, comes at the end.
+/// `live` is the list before the patch, and decides between which items of `order` another item goes. When the other
+/// item was before the item X in `live`, it is also before X in the result. An item that was after all items of `order`
+/// in `live`, or that was not in `live`, goes to the end.
 fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], merge: Merge) -> Vec<Value> {
     let (mut named, others): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| position(order, item, merge).is_some());

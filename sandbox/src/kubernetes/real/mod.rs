@@ -2,12 +2,12 @@
 //! the simulation, but a real API server answers the requests.
 //!
 //! Several tests use that API server at the same time, and other objects exist there too. `ccm` works on all nodes that
-//! it sees, so it must see only the nodes of its own sandbox. Each sandbox therefore has a [`Corner`] with its own
-//! prefix. Names get the prefix in requests and lose it in answers, and a list leaves out objects whose names do not
-//! have the prefix. Everything else comes from the real API server: patches, conflicts, validation, refusals and watch
-//! caches. The sandbox sends the request of its user as a request of another user, whose name has the prefix
-//! (impersonation). Real Roles give that other user the rights. When the corner is dropped, its objects and Roles are
-//! deleted.
+//! it sees, so it must see only the nodes of its own sandbox. Each sandbox therefore has a prefix of its own. Names get
+//! the prefix in requests and lose it in answers, and a list leaves out objects whose names do not have the prefix. The
+//! objects with the prefix are the sandbox's [`Corner`] of the cluster. Everything else comes from the real API server:
+//! patches, conflicts, validation, refusals and watch caches. The sandbox sends the request of its user as a request of
+//! another user, whose name has the prefix (impersonation). Real Roles give that other user the rights. When the
+//! `Corner` is dropped, its objects and Roles are deleted.
 //!
 //! | file | what it knows |
 //! |---|---|
@@ -124,8 +124,8 @@ impl Corner {
                     Caller::User(self.names.inside(&identity.name))
                 }
             }
-            // A request without valid credentials is sent to the real API server with the client's `Authorization`
-            // header. That server refuses the request, or answers it as a request of the anonymous user.
+            // A request without valid credentials is sent to the real API server with the client's own `Authorization`
+            // header. The API server then refuses the request, or treats the client as an anonymous user.
             _ => Caller::Header(request.header("authorization").map(str::to_owned)),
         };
         if let RequestInfo::Resource(asked) = &info
@@ -164,7 +164,8 @@ impl Corner {
         self.names.object(&mut object);
         let path = path(resource, namespace, "");
         let (status, created) = match object["spec"]["username"].as_str() {
-            // The real server sets the user of a certificate request to the user who creates it.
+            // A real API server writes the user who sends a certificate request into the request's `spec.username`,
+            // whatever the object contains. The request is therefore sent as this user.
             Some(user) if resource.approval => self.server.create_as(user, &path, &object),
             _ => self.server.create(&path, namespace, &object),
         };
@@ -217,9 +218,9 @@ impl Corner {
                 Some(parts) if resource.status => parts.remove("status"),
                 _ => None,
             };
-            // This first patch contains the `resourceVersion`, so it fails with a conflict when another client changed
-            // the object in the meantime. The second patch, which changes the status, has no `resourceVersion` and
-            // cannot fail in this way.
+            // This first patch contains the `resourceVersion`, so it fails with a conflict when another client has
+            // changed the object since it was read. The second patch, which changes the status, contains no
+            // `resourceVersion` and is therefore never refused with a conflict.
             patch["metadata"]["resourceVersion"] = version;
             let (code, mut written) = self.server.json("PATCH", &path, Some(&patch));
             if code == 409 {
@@ -227,7 +228,9 @@ impl Corner {
             }
             assert!(matches!(code, 200 | 404), "{path} {patch}: {code} {written}");
             if let (200, Some(status)) = (code, status_patch) {
-                // The conditions of a certificate request belong to another subresource than the rest of its status.
+                // The conditions of a CertificateSigningRequest, e.g. `Approved`, are written by its subresource
+                // `approval`. All other status fields, and the status of all other kinds, are written by the
+                // subresource `status`.
                 let is_decision = path.contains("/certificatesigningrequests/")
                     && !status["conditions"].is_null();
                 let part = if is_decision { "approval" } else { "status" };
@@ -248,8 +251,8 @@ impl Corner {
         let cached = format!("{path}?resourceVersion=0");
         roles::poll("the cache to know of a deletion", || {
             let (status, object) = self.server.json("GET", &cached, None);
-            // The server's watch cache shows the deletion in one of two ways: the object is missing, or it has a
-            // `deletionTimestamp`, because finalizers keep it.
+            // The watch cache of the real API server shows the deletion in one of two ways: the object is missing, or
+            // it has a `deletionTimestamp`, because finalizers keep it.
             status == 404 || !object["metadata"]["deletionTimestamp"].is_null()
         });
         was_there

@@ -27,8 +27,8 @@ impl Names {
         Names { prefix: format!("{MARK}{number:010x}-") }
     }
 
-    /// Returns the name with the prefix of this sandbox, which is the name that the real API server knows.
-    /// The name of a signer of certificates, e.g. `kubernetes.io/kubelet-serving`, stays as it is.
+    /// Returns the name that the real API server knows, which is `name` with the prefix of this sandbox before it. The
+    /// name of a signer of certificates, e.g. `kubernetes.io/kubelet-serving`, is returned without a change.
     pub fn inside(&self, name: &str) -> String {
         if name.contains('/') { name.to_owned() } else { format!("{}{name}", self.prefix) }
     }
@@ -119,8 +119,9 @@ impl Names {
         }
     }
 
-    /// Removes the prefix of this sandbox from an answer of the real API server. Objects whose names do not have the
-    /// prefix are removed from a list, except Namespaces.
+    /// Removes the prefix of this sandbox from the names in an answer of the real API server. If the answer is a list,
+    /// objects whose names do not begin with the prefix are removed from it. A list of Namespaces stays complete,
+    /// because Namespaces have no prefix.
     pub fn outside(&self, body: &[u8], is_list: bool) -> Vec<u8> {
         let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
             let text = String::from_utf8_lossy(body).replace(&self.prefix, "");

@@ -14,8 +14,8 @@ use crate::kubernetes::request_info::ResourceRequest;
 /// The Roles and bindings that this sandbox has created on the real API server. They must be deleted when the sandbox
 /// ends.
 pub struct Roles {
-    /// Whether the API server has no RBAC API. In some tests, another sandbox takes the place of the real cluster, and
-    /// it has no RBAC API. The sandbox with this field then checks the RBAC rules itself.
+    /// Whether the API server has no RBAC API. Only a second sandbox has none, which some tests use in the place of a
+    /// real cluster. This process then checks the RBAC rules of each request itself.
     missing: OnceLock<bool>,
     /// The paths of the created Roles and bindings, in the order in which they are deleted: a binding comes before its
     /// Role.

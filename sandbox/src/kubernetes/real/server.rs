@@ -11,8 +11,8 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 
 use crate::exchange::{Request, Response, percent_encode};
 
-/// A real API server, together with the credentials of the user in the kubeconfig. Other code calls this user the
-/// owner. The user must have all rights in the cluster.
+/// A real API server, together with the credentials of the user in the kubeconfig. This user must have all rights in
+/// the cluster, and is called the owner in this module.
 pub struct Server {
     base: String,
     token: Option<String>,
@@ -25,14 +25,14 @@ pub struct Server {
 /// The caller of a request that is sent on to the real API server. The variant decides which credentials are sent with
 /// the request.
 pub(super) enum Caller {
-    /// The user of the kubeconfig, who has all rights.
+    /// The user of the kubeconfig with which the sandbox reaches the real API server. This user has all rights.
     Owner,
     /// A user with this name. The request is sent with the credentials of the kubeconfig and impersonates the user.
     User(String),
     /// The kubelet with this user name. It is impersonated with the group of all kubelets.
     Kubelet(String),
-    /// A caller who does not use the credentials of the kubeconfig. The request is sent with this `Authorization`
-    /// header, or without one.
+    /// A caller who does not use the credentials of the kubeconfig. The request is sent with this value of the header
+    /// `Authorization`, or without the header when the value is `None`.
     Header(Option<String>),
 }
 
@@ -152,7 +152,8 @@ impl Server {
         self.json("POST", collection, Some(object))
     }
 
-    /// Creates an object as this kubelet, which is in the group of all kubelets.
+    /// Creates an object on the real API server in the name of a kubelet, whose user name is `user`. The user is
+    /// impersonated together with the group of all kubelets.
     pub(super) fn create_as(&self, user: &str, collection: &str, object: &Value) -> (u16, Value) {
         self.json_as(&Caller::Kubelet(user.to_owned()), "POST", collection, Some(object))
     }

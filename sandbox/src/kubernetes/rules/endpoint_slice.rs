@@ -15,7 +15,7 @@ const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 /// The largest number of endpoints that the API allows in a slice. The endpointslice controller of Kubernetes writes at
 /// most 100 into one.
 const MOST_ENDPOINTS: usize = 1000;
-/// The largest number of addresses that one endpoint has.
+/// The largest number of addresses that the API allows in one endpoint.
 const MOST_ADDRESSES: usize = 100;
 /// The largest number of zones, and of nodes, in the hints of an endpoint.
 const MOST_HINTS: usize = 8;

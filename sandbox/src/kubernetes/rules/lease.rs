@@ -1,4 +1,4 @@
-//! Validation of `Lease`.
+//! Validation of `Lease`: the rules by which a new or changed Lease is refused.
 
 use serde_json::Value;
 

@@ -30,14 +30,15 @@ pub use signing_request::SigningRequest;
 use super::status::FieldError;
 use super::store::Store;
 
-/// The default values of one kind of object, the addresses and ports that the server allocates to an object, and the
-/// validation. In all functions, `new` is the decoded object that is written, and `old` is the stored one.
+/// The rules for one kind of object: its default values, the addresses and ports that the server allocates to it, and
+/// its validation. In all functions, `new` is the decoded object that a client writes, and `old` is the stored object
+/// before this write.
 pub trait Rules: Sync {
     /// Sets the default values that the API documentation gives for missing fields. This function runs whenever an
     /// object of this kind is decoded.
     fn defaults(&self, _object: &mut Value) {}
 
-    /// Sets the values that the server and its admission plugins add when an object is created.
+    /// Sets the fields of a new object that kube-apiserver and its admission plugins set themselves.
     fn prepare_create(&self, _object: &mut Value) {}
 
     /// Copies from `old` the fields that an update of the object is not allowed to change, e.g. the status.
@@ -49,7 +50,8 @@ pub trait Rules: Sync {
         new["spec"] = old["spec"].clone();
     }
 
-    /// Copies from `old` the fields that an update of the `approval` subresource is not allowed to change.
+    /// Copies from `old` the fields that an update of the `approval` subresource is not allowed to change. Only
+    /// `CertificateSigningRequest` has this subresource, so nothing is copied for other kinds.
     fn prepare_approval_update(&self, _new: &mut Value, _old: &Value) {}
 
     fn validate_approval_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
@@ -57,7 +59,7 @@ pub trait Rules: Sync {
     }
 
     /// Gives the object the addresses and ports that it needs and that no other object has. Returns an error for each
-    /// requested address or port that is not available.
+    /// requested address or port that is not available. Only a Service needs any, so nothing is done for other kinds.
     fn allocate(&self, _new: &mut Value, _old: Option<&Value>, _store: &Store) -> Vec<FieldError> {
         Vec::new()
     }
@@ -81,7 +83,8 @@ pub trait Rules: Sync {
     }
 }
 
-/// A kind without default values, allocated addresses or checks of its own. Only the rules that all kinds share apply.
+/// The rules of a kind that has no default values, no allocated addresses and no checks of its own. Such a kind only
+/// has the rules that are the same for all kinds.
 pub struct Plain;
 
 impl Rules for Plain {}

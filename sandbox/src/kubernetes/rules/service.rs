@@ -96,7 +96,8 @@ impl Rules for Service {
     }
 }
 
-/// Whether the Service has the type `LoadBalancer` or `NodePort`. Only these types have node ports.
+/// Whether the Service has the type `LoadBalancer` or `NodePort`. Only these types have node ports, which clients
+/// outside of the cluster can reach.
 pub fn is_external(spec: &Value) -> bool {
     spec["type"] == "LoadBalancer" || spec["type"] == "NodePort"
 }

@@ -71,9 +71,8 @@ impl Taken {
         self.node_ports.contains(&(number, protocol.to_string()))
     }
 
-    /// Returns a free node port, or `None` when there is none. A node port is free when no other Service has it for any
-    /// protocol, and when it is not among `ours`, the node ports of this Service. `seed` decides at which port the
-    /// search begins.
+    /// Returns a node port that no other Service has for any protocol and that is not in `ours`, the node ports of this
+    /// Service. Returns `None` when there is no such port. `seed` decides at which port the search begins.
     fn free_port(&self, ours: &[i64], seed: u32) -> Option<i64> {
         let count = NODE_PORTS.1 - NODE_PORTS.0 + 1;
         let candidates = (0..count).map(|step| NODE_PORTS.0 + (i64::from(seed) + step) % count);
@@ -171,8 +170,8 @@ fn cluster_ip(spec: &mut Value, taken: &Taken, seed: u32) -> Vec<FieldError> {
     errors
 }
 
-/// Whether the text is an IPv4 address outside of [`CLUSTER_IPS`]. Returns false for text that is no IPv4 address.
-/// Validation reports an error for such text.
+/// Whether the text is an IPv4 address outside of [`CLUSTER_IPS`]. Returns false for text that is no IPv4 address,
+/// because validation reports the error in this text.
 fn is_outside(ip: &str) -> bool {
     let (first, last) = CLUSTER_IPS;
     ip.parse::<Ipv4Addr>().is_ok_and(|ip| !(first..=last).contains(&u32::from(ip)))

@@ -44,7 +44,8 @@ impl Rules for SigningRequest {
         new["status"] = status;
     }
 
-    /// The real server also checks the signature. The simulation checks only the form.
+    /// Checks that the certificate request has the right form and that the required fields are not empty. Unlike a real
+    /// API server, this function does not check the signature of the certificate request.
     fn validate(&self, object: &Value) -> Vec<FieldError> {
         let mut errors = validate_meta(object, &|name| self.validate_name(name));
         let spec = &object["spec"];
@@ -61,7 +62,8 @@ impl Rules for SigningRequest {
         errors
     }
 
-    /// Nobody can take back a decision, or decide both ways.
+    /// Checks an update of the `approval` subresource. Nobody can remove the condition `Approved` or `Denied`, and no
+    /// request can have both of them.
     fn validate_approval_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = validate_meta_update(new, old);
         let has = |object: &Value, kind: &str| {

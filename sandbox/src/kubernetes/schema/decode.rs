@@ -31,8 +31,8 @@ struct Decoder {
     unknown: Vec<String>,
 }
 
-/// The place of a value in its object, as a chain of steps from the value up to the object. The chain becomes text only
-/// for an error or a warning.
+/// The place of a value in its object: the chain of fields and list indexes that leads to the value. The chain is
+/// converted to a text only for an error or a warning.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     /// The name of the Go struct that contains the field. Go's error messages show it.
@@ -173,8 +173,8 @@ impl Decoder {
 }
 
 impl DecodeError {
-    /// Returns this error with a changed end: it names the Go struct of `object` as the expected type. Go reports this
-    /// error when a value should be an object and is, for example, a number.
+    /// Returns this error with another Go type at its end: the struct of `object`. Go reports an error with this type
+    /// when a value should be an object but is, for example, a number.
     fn of_struct(self, object: &Object) -> DecodeError {
         match self.0.rsplit_once(" of type ") {
             Some((start, _)) => DecodeError(format!("{start} of type {}", object.go())),
@@ -257,8 +257,8 @@ fn time(text: &str, micro: bool) -> Result<Value, DecodeError> {
     Ok(parsed.strftime(format).to_string().into())
 }
 
-/// Compares a text part by part with the layout by which Go reads a time, or a `MicroTime` when `micro` is true. The
-/// error names the first part that does not fit, in Go's words.
+/// Checks part by part whether a text has the layout that Go demands of a time: `2006-01-02T15:04:05Z07:00`, or six
+/// decimals after the seconds when `micro` is true. The error names the first part that does not fit, in Go's words.
 fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
     const DATE_TIME: [&str; 11] = ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"];
     let layout =

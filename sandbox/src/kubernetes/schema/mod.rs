@@ -39,7 +39,8 @@ pub struct Field {
     pub presence: Presence,
 }
 
-/// The condition under which an answer contains a field. In Go, the type of the field and its `omitempty` decide this.
+/// The condition under which an answer contains a field. In the Go code of Kubernetes, the field's type and its tag
+/// `omitempty` have this effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// The field is shown when its value is not zero. In Go such a field has `omitempty` and is not a pointer.
@@ -95,7 +96,7 @@ impl Object {
         format!("{}.{}", self.package, self.name)
     }
 
-    /// Returns the name as Go prints the type, e.g. `v1.NodeSpec`.
+    /// Returns the name of this type as Go prints it, e.g. `v1.NodeSpec`.
     fn go(&self) -> String {
         format!("{}.{}", self.package.rsplit('.').next().unwrap_or_default(), self.name)
     }

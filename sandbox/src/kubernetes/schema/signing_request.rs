@@ -21,7 +21,8 @@ static SPEC: Object = Object {
     name: "CertificateSigningRequestSpec",
     package: CERTIFICATES,
     fields: &[
-        // The request is base64. The rules of the kind check it.
+        // The certificate request as base64. This schema only says that the field is a string. The module
+        // `rules::signing_request` checks the base64.
         always("request", Type::String),
         always("signerName", Type::String),
         pointer("expirationSeconds", Type::Int32),

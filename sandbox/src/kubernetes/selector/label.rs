@@ -155,7 +155,8 @@ impl Parser {
         Ok(Requirement { key, operator: operator.0, values })
     }
 
-    /// Returns the operator. The `bool` says whether a list of values in brackets follows, as after `in`.
+    /// Reads the operator that follows a label's key in a selector, e.g. `!=`. The `bool` says whether a list of values
+    /// in brackets must follow, as after `in`.
     fn operator(&mut self) -> Result<(Operator, bool), String> {
         match self.take().as_str() {
             "in" => Ok((Operator::In, true)),
