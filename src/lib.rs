@@ -46,6 +46,7 @@
 //! | the name of a setting's variable, as messages print it | `provider/variables.rs` |
 //! | secrets are redacted | `http/secret.rs` |
 //! | what may delete a load balancer, and what stops it | `hetzner/load_balancers`: `ownership/judge.rs` has the tables, `leave.rs` and `snapshot.rs` ask for the deletion, `change.rs` (`rebase`) reads again just before the deletion; `controllers/service/orphans.rs` deletes load balancers without a Service |
+//! | what a Service gets that sets nothing: its Namespace, the settings; what is unknown | `hetzner/load_balancers/ownership/defaults.rs`; `checks.rs` (`report_unknown`, `keep_unknown`); `kube/namespaces.rs` reads |
 //! | who owns a port, a target or a setting of a load balancer | `hetzner/load_balancers/ownership/group.rs` |
 //! | what is wrong with an annotation's value | `hetzner/load_balancers/annotations/values.rs` and `text`; `annotations/parser.rs` adds the name of the annotation |
 //! | a finding becomes log line, event, metric | `controllers/report.rs`; `kube/recorder.rs` decides whether it is reported again |

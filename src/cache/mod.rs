@@ -56,6 +56,9 @@ const BALANCERS_CALL: Duration = Duration::from_secs(60);
 /// between two checks that read ten pages each. The checks thus take at most 1,200 calls an hour.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
+/// For how long it is remembered that the Namespaces could not be read.
+const UNREAD_KEPT: Duration = Duration::from_secs(60);
+
 /// The server IDs that the last call of [`Apis::instances_around`] requested, and the servers that this call returned.
 type Around = (BTreeSet<u64>, Arc<Vec<Instance>>);
 
@@ -82,13 +85,20 @@ pub struct Apis {
     pub identity: Arc<ClusterIdentity>,
     /// How many nodes are written at the same time at most. This is the setting `--concurrent-node-syncs`.
     pub concurrent_nodes: usize,
-    services: Cached<kube::ServiceList>,
-    any_services: Cached<Vec<Arc<kube::AnyService>>>,
+    services: ServiceLists,
     secrets: Secrets,
     cloud: CloudLists,
     /// The greatest allowed age of the list of dedicated servers. This is the setting `ROBOT_CACHE_TIMEOUT`.
     pub dedicated_max_age: Duration,
     dedicated: DedicatedList,
+}
+
+/// The last lists of Services, and of the Namespaces with defaults for them.
+#[derive(Default)]
+struct ServiceLists {
+    managed: Cached<kube::ServiceList>,
+    any: Cached<Vec<Arc<kube::AnyService>>>,
+    namespaces: Cached<provider::NamespaceDefaults>,
 }
 
 /// The last answer of the cloud's API to each kind of call.
@@ -124,8 +134,7 @@ impl Apis {
             recorder: Recorder::default(),
             identity: Arc::default(),
             concurrent_nodes: 1,
-            services: Cached::default(),
-            any_services: Cached::default(),
+            services: ServiceLists::default(),
             secrets: Secrets::default(),
             cloud: CloudLists::default(),
             dedicated_max_age: DEDICATED_MAX_AGE,
@@ -150,9 +159,9 @@ impl Apis {
         max_age: Duration,
         from: ReadFrom,
     ) -> Result<View<Vec<Arc<kube::KubeService>>>, CacheError> {
-        let known = self.services.last().map(|view| view.value).unwrap_or_default();
+        let known = self.services.managed.last().map(|view| view.value).unwrap_or_default();
         let fetch = || self.kube.load_balancer_services(from, &known);
-        let view = self.services.get(max_age, fetch).map_err(CacheError::Kube)?;
+        let view = self.services.managed.get(max_age, fetch).map_err(CacheError::Kube)?;
         Ok(view.map(|services| Arc::clone(&services.items)))
     }
 
@@ -161,7 +170,8 @@ impl Apis {
         &self,
         max_age: Duration,
     ) -> Result<View<Vec<Arc<kube::AnyService>>>, CacheError> {
-        self.any_services
+        self.services
+            .any
             .get(max_age, || {
                 let all = self.kube.any_services()?;
                 let uids = all.iter().map(|service| service.metadata.uid.as_str());
@@ -169,6 +179,26 @@ impl Apis {
                 Ok(all)
             })
             .map_err(CacheError::Kube)
+    }
+
+    /// Returns the defaults of all Namespaces, no older than `max_age`. When they could not be read, this is cached for
+    /// [`UNREAD_KEPT`] at most. When a setting turns these defaults off, the result is empty, and no call is made.
+    pub fn namespaces(&self, max_age: Duration) -> Arc<provider::NamespaceDefaults> {
+        if self.kube.scope.defaults.is_none() {
+            return Arc::default();
+        }
+        let is_fresh = |view: &View<provider::NamespaceDefaults>| {
+            let most = view.value.unread.as_ref().map_or(max_age, |_| max_age.min(UNREAD_KEPT));
+            view.age() <= most
+        };
+        let before = self.services.namespaces.last().map(|view| view.value).unwrap_or_default();
+        let read = || Ok::<_, std::convert::Infallible>(self.kube.namespace_defaults());
+        let Ok(view) = self.services.namespaces.get_if(is_fresh, read);
+        let without_effect = view.value.without_effect.iter();
+        for new in without_effect.filter(|new| !before.without_effect.contains(new)) {
+            log::warn!("{}", provider::NamespaceDefaults::no_effect(new));
+        }
+        view.value
     }
 
     /// Returns all known UIDs that the Service `default/kubernetes` has had over time. It gets a new UID when it is

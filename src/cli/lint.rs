@@ -8,7 +8,7 @@ use super::wire;
 use crate::controllers::service;
 use crate::http::{Secret, SecretSource, read_file};
 use crate::kube::{self, KubeService, ServiceScope};
-use crate::provider::{Cluster, Finding, Reason, Snapshot, Urgency};
+use crate::provider::{Cluster, Finding, NamespaceDefaults, Reason, Snapshot, Urgency};
 use crate::settings::Command;
 use serde::Serialize;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -56,11 +56,12 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
     }
     let scope = wire::service_scope(&started.settings);
     let mut is_unreadable = false;
-    let mut all = Vec::new();
+    let (mut all, mut namespaces) = (Vec::new(), Vec::new());
     for file in files {
         match services(&file) {
-            Ok(services) => {
-                all.extend(services.into_iter().map(|value| checked(&file, value, &scope)))
+            Ok((services, others)) => {
+                all.extend(services.into_iter().map(|value| checked(&file, value, &scope)));
+                namespaces.extend(others);
             }
             Err(why) => {
                 is_unreadable = true;
@@ -79,7 +80,12 @@ pub(super) fn lint(words: Vec<OsString>) -> Result<Exit, Exit> {
         }
     }
     kube::limit_manifests(all.iter_mut().filter_map(|checked| checked.service.as_mut()));
-    let (snapshot, cluster) = snapshot(&mut started, &all).map_err(Printer::failure)?;
+    let namespaces = kube::defaults_of_manifests(&namespaces, &scope).map_err(Printer::failure)?;
+    for without_effect in &namespaces.without_effect {
+        Printer::notice(format_args!("{}", NamespaceDefaults::no_effect(without_effect)));
+    }
+    let made = snapshot(&mut started, &all, Arc::new(namespaces));
+    let (snapshot, cluster) = made.map_err(Printer::failure)?;
     all.retain_mut(|checked| {
         let found =
             checked.service.as_ref().map(|service| service::check(service, &*snapshot, &cluster));
@@ -114,27 +120,30 @@ fn lines(checked: &CheckedService) -> Vec<String> {
 fn snapshot(
     started: &mut Started,
     all: &[CheckedService],
+    namespaces: Arc<NamespaceDefaults>,
 ) -> Result<(Arc<dyn Snapshot>, Cluster), String> {
     let settings = &mut started.settings;
     let manifests = all.iter().filter_map(|checked| checked.service.as_ref());
-    let services: Vec<_> = manifests.clone().map(KubeService::for_cloud).collect();
+    let for_cloud = |service: &KubeService| service.in_namespace(&namespaces);
+    let services: Vec<_> = manifests.clone().map(for_cloud).collect();
     let reads = settings.token.value.is_some() && !services.is_empty();
     let unused = || SecretSource::fixed(Secret::new("unused"));
     settings.token.value.get_or_insert_with(unused);
     settings.load_balancers_enabled.value = true;
     let gate = wire::gate(Command::Lint, settings);
     let hetzner = wire::provider(settings, gate, Urgency::Asked, None)?;
-    let cluster = Cluster { groups: service::groups(&hetzner, manifests), ..Cluster::default() };
+    let groups = service::groups(&hetzner, &namespaces, manifests);
+    let cluster = Cluster { groups, namespaces, ..Cluster::default() };
     let snapshot = hetzner.for_manifests(&services.iter().collect::<Vec<_>>(), reads);
     Ok((snapshot.map_err(|error| error.to_string())?, cluster))
 }
 
-/// Returns all Services in a file, including those within lists such as `kind: List`.
-fn services(file: &str) -> Result<Vec<Value>, String> {
+/// Returns all Services and all Namespaces in a file, including those within lists such as `kind: List`.
+fn services(file: &str) -> Result<(Vec<Value>, Vec<Value>), String> {
     let path = if file == "-" { "/dev/stdin" } else { file };
     let bytes = read_file(Path::new(path), FILE_BYTES_AT_MOST)?;
     let mut left = RESOLVED_BYTES_AT_MOST;
-    let mut services = Vec::new();
+    let (mut services, mut namespaces) = (Vec::new(), Vec::new());
     for document in serde_yaml::Deserializer::from_slice(&bytes) {
         let document = Bounded(&mut left).deserialize(document);
         let mut rest = vec![document.map_err(|error| error.to_string())?];
@@ -142,6 +151,8 @@ fn services(file: &str) -> Result<Vec<Value>, String> {
             let kind = text(&document["kind"]);
             if kind == "Service" && document["apiVersion"] == "v1" {
                 services.push(document);
+            } else if kind == "Namespace" && document["apiVersion"] == "v1" {
+                namespaces.push(document);
             } else if kind.ends_with("List")
                 && let Some(Value::Array(items)) = document.get_mut("items").map(Value::take)
             {
@@ -149,7 +160,7 @@ fn services(file: &str) -> Result<Vec<Value>, String> {
             }
         }
     }
-    Ok(services)
+    Ok((services, namespaces))
 }
 
 /// Returns the Service of this manifest, completed by the fields that the API server would set. The result also says

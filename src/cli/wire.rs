@@ -77,11 +77,10 @@ pub(super) fn apis(
     writes: Urgency,
     metadata: Option<String>,
 ) -> Result<Apis, String> {
-    let mut kube = match kube {
+    let kube = match kube {
         Some(kube) => kube,
         None => kube_client(settings, Arc::clone(&gate))?,
     };
-    kube.scope = service_scope(settings);
     let provider = provider(settings, gate, writes, metadata)?;
     let length = settings.token.value.as_ref().map_or(TOKEN_CHARACTERS, SecretSource::length);
     if length != TOKEN_CHARACTERS {
@@ -93,7 +92,8 @@ pub(super) fn apis(
     Ok(together(settings, kube, provider))
 }
 
-pub(super) fn together(settings: &Settings, kube: KubeClient, provider: Hetzner) -> Apis {
+pub(super) fn together(settings: &Settings, mut kube: KubeClient, provider: Hetzner) -> Apis {
+    kube.scope = service_scope(settings);
     let mut apis = Apis::new(kube, Box::new(provider));
     apis.concurrent_nodes = settings.concurrent_node_syncs.value.min(WRITERS_AT_MOST) as usize;
     apis.dedicated_max_age = settings.robot_cache_timeout.value;
@@ -217,6 +217,10 @@ pub(super) fn service_scope(settings: &Settings) -> kube::ServiceScope {
         class: settings.load_balancer_class.value.clone(),
         selector: settings.service_selector.value.clone().unwrap_or_default(),
         annotations: Some(hetzner::load_balancers::annotations::kind_of),
+        defaults: settings
+            .load_balancers_namespace_defaults
+            .value
+            .then_some(hetzner::load_balancers::annotations::is_default),
     }
 }
 

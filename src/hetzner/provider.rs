@@ -15,9 +15,9 @@ use crate::provider::{
     ActionId, Actions, AddressFamily, Applied, Attached, Cause, Change, Checkup, Cluster,
     Dedicated, Description, ErrorKind, Finding, ForeignNodes, Gate, Instance, InstanceId,
     Instances, InternalIpFrom, KeptObject, LabelPrefixes, LoadBalancers, Metadata,
-    Network as PrivateNetwork, NetworkSelector, Node, Permission, Profile, Provider, ProviderError,
-    ProviderId, Reason, RouteChange, Routes, Service, Snapshot, Source, Sourced, TargetHealth,
-    Urgency, Usage, Write, ZoneSettings, ZoneValues, lock,
+    NamespaceAnnotations, Network as PrivateNetwork, NetworkSelector, Node, Permission, Profile,
+    Provider, ProviderError, ProviderId, Reason, RouteChange, Routes, Service, Snapshot, Source,
+    Sourced, TargetHealth, Urgency, Usage, Write, ZoneSettings, ZoneValues, lock,
 };
 use crate::text::shell_command;
 use ipnet::IpNet;
@@ -378,10 +378,10 @@ impl LoadBalancers for Hetzner {
     fn departing_delay(
         &self,
         annotations: &mut dyn Iterator<Item = (&str, &str)>,
+        of_namespace: &NamespaceAnnotations,
     ) -> Option<Duration> {
-        let defaults = self.settings.load_balancers.as_ref();
-        let default = defaults.and_then(|defaults| defaults.departing_delay.as_ref());
-        load_balancers::asked_delay(annotations).or(default.map(|default| default.value))
+        let defaults = self.settings.load_balancers.clone().unwrap_or_default();
+        load_balancers::asked_delay(annotations, &defaults, of_namespace)
     }
 
     fn tls_secrets(&self, service: &Service) -> BTreeSet<String> {

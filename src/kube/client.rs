@@ -538,8 +538,7 @@ fn accepted(kind: &str) -> String {
 }
 
 /// Returns how many bytes of a list of this kind are read at most. A list that contains only the metadata of its
-/// objects has the same limit as a list of complete Services, because this program requests such lists only for
-/// Services.
+/// objects has the same limit as a list of complete Services.
 fn body_limit(kind: &str) -> u64 {
     match kind {
         SERVICE_LIST | PARTIAL | SIGNING_TABLE => SERVICES_LIMIT_BYTES,

@@ -217,6 +217,9 @@ pub struct ServiceScope {
     /// A function that says whether the code for Hetzner knows the annotation with this key. Annotations that it does
     /// not know are not stored. When this field is `None`, every annotation is stored.
     pub annotations: Option<fn(&str) -> AnnotationKind>,
+    /// Says whether an annotation with this key is a default for Services when a Namespace has it. `None` means that
+    /// Namespaces have no defaults. They are then not read.
+    pub defaults: Option<fn(&str) -> bool>,
 }
 
 impl ServiceScope {

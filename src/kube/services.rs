@@ -247,7 +247,13 @@ impl KubeService {
             && self.metadata.deletion_timestamp.is_none()
     }
 
-    /// Returns the data of the Service that a cloud provider needs.
+    /// Returns the data of the Service that a cloud provider needs, with the defaults of its Namespace.
+    pub fn in_namespace(&self, namespaces: &provider::NamespaceDefaults) -> provider::Service {
+        let of_namespace = namespaces.of(&self.metadata.namespace);
+        provider::Service { of_namespace, ..self.for_cloud() }
+    }
+
+    /// Returns the data of the Service that a cloud provider needs, without the defaults of its Namespace.
     pub fn for_cloud(&self) -> provider::Service {
         let spec = &self.spec;
         let metadata = &self.metadata;
@@ -279,6 +285,7 @@ impl KubeService {
                 .iter()
                 .filter_map(|ingress| ingress.ip.clone().or_else(|| ingress.hostname.clone()))
                 .collect(),
+            of_namespace: Arc::default(),
         }
     }
 }

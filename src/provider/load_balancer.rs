@@ -9,7 +9,7 @@ use super::description::Write;
 use super::error::{ProviderError, Urgency};
 use super::finding::Finding;
 use super::interned::Interned;
-use super::service::{Cluster, Ingress, OfferedNode, Service, ServiceName};
+use super::service::{Cluster, Ingress, NamespaceAnnotations, OfferedNode, Service, ServiceName};
 use super::source::{Source, Sourced};
 use crate::text::named;
 use jiff::Timestamp;
@@ -38,11 +38,13 @@ pub trait LoadBalancers: Actions {
     ) -> Option<String>;
 
     /// Returns how long a node stays a target after this program has noticed that the node will stop soon. The
-    /// annotations of the Service set this time. Without them, the setting `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY` sets
-    /// it. `None` when neither sets it, so such a node stays a target like any other node. Makes no API call.
+    /// annotations of the Service set this time, or those of its Namespace, or else the setting
+    /// `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`. `None` when none of them sets it, so such a node stays a target like any
+    /// other node. Makes no API call.
     fn departing_delay(
         &self,
         annotations: &mut dyn Iterator<Item = (&str, &str)>,
+        of_namespace: &NamespaceAnnotations,
     ) -> Option<Duration>;
 
     /// Returns the names of the TLS Secrets whose certificates the ports of the Service must use. Makes no API call.
@@ -460,6 +462,7 @@ named! {
         Half = "at most half of the targets may be removed",
         Often = "ccm removes the same target at most six times an hour",
         Budget = "few API calls are left in the project",
+        Unknown = "it is not known how long it stays, see the other findings about its Namespace",
         Recent = "it may have run pods within the last minute",
         Pace = "at most 5 targets of a load balancer, and 10 in all, are exchanged in a minute",
     }

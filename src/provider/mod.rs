@@ -54,9 +54,9 @@ pub use options::{
 pub use route::{Network, Route, RouteChange, Routes};
 pub use secret::Secret;
 pub use service::{
-    AnnotationKind, Cluster, Departure, Groups, Ingress, OfferedNode, PodNodes, PodsOnNode,
-    Protocol, Reach, SecretName, Service, ServiceName, ServicePort, TargetHistory, TlsPair,
-    TlsSecret, TlsSecrets, TrafficPolicy, UntouchedService,
+    AnnotationKind, Cluster, Departure, Groups, Ingress, NamespaceAnnotations, NamespaceDefaults,
+    OfferedNode, PodNodes, PodsOnNode, Protocol, Reach, SecretName, Service, ServiceName,
+    ServicePort, TargetHistory, TlsPair, TlsSecret, TlsSecrets, TrafficPolicy, UntouchedService,
 };
 pub use source::{Source, Sourced};
 pub use tasks::Tasks;

@@ -1,7 +1,7 @@
 //! A Service of type LoadBalancer, and the nodes and Secrets that are needed to plan its load balancer.
 
 use super::instance::{InstanceId, ProviderId};
-use super::interned::NodeLabels;
+use super::interned::{Interned, NodeLabels};
 use super::node::NodeAddress;
 use super::secret::Secret;
 use crate::text::named;
@@ -39,6 +39,52 @@ pub struct Service {
     pub is_ipv6_alone: bool,
     /// The IP addresses and host names in `status.loadBalancer` of the Service.
     pub addresses: Vec<String>,
+    /// The annotations of the Service's Namespace.
+    pub of_namespace: Arc<NamespaceAnnotations>,
+}
+
+/// The annotations of a Namespace that are defaults for the Services in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum NamespaceAnnotations {
+    /// The keys and values. The list is empty when the Namespace has no defaults, or when a setting turns them off.
+    Known(Vec<(String, String)>),
+    /// It is not known which defaults the Namespace has. The text says why.
+    Unknown(Arc<str>),
+}
+
+impl Default for NamespaceAnnotations {
+    fn default() -> NamespaceAnnotations {
+        NamespaceAnnotations::Known(Vec::new())
+    }
+}
+
+/// The defaults that Namespaces have for their Services, as they were read last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamespaceDefaults {
+    /// The annotations of each Namespace that has some, by the name of the Namespace.
+    pub all: BTreeMap<String, Arc<NamespaceAnnotations>>,
+    /// Why no Namespace is known. `None` when the Namespaces were read, or when a setting turns their defaults off.
+    pub unread: Option<Arc<str>>,
+    /// Some annotations of Namespaces that have no effect, each with the name of its Namespace.
+    pub without_effect: Vec<(String, String)>,
+}
+
+impl NamespaceDefaults {
+    /// Returns the message that this annotation of a Namespace has no effect.
+    pub fn no_effect((namespace, key): &(String, String)) -> String {
+        format!(
+            "annotation {key} of namespace {namespace} has no effect. Only annotations with an environment default, \
+             without a port after a dot, are defaults of a Namespace (ccm help services)"
+        )
+    }
+
+    /// Returns the annotations of this Namespace.
+    pub fn of(&self, namespace: &str) -> Arc<NamespaceAnnotations> {
+        match &self.unread {
+            Some(why) => Arc::new(NamespaceAnnotations::Unknown(Arc::clone(why))),
+            None => self.all.get(namespace).cloned().unwrap_or_default(),
+        }
+    }
 }
 
 /// The kind of an annotation of a Service. It decides whether this program keeps the annotation's name and value in
@@ -101,6 +147,8 @@ pub struct OfferedNode {
     /// The public IPv4 address of a dedicated server. `None` when the server has no such address, or when the
     /// credentials for the API of dedicated servers are missing.
     pub dedicated_ipv4: Option<Ipv4Addr>,
+    /// The location of the node's server, e.g. `fsn1`, according to the list of servers. Empty when it is not known.
+    pub location: Interned,
     pub departure: Departure,
 }
 
@@ -242,6 +290,8 @@ pub struct Cluster {
     pub untouched: HashMap<String, UntouchedService>,
     /// The groups of Services. The Services of a group share a load balancer.
     pub groups: Groups,
+    /// The defaults that Namespaces have for their Services.
+    pub namespaces: Arc<NamespaceDefaults>,
     /// The names of the nodes that run on cloud servers. The key is the ID of the server. Nodes that can't become
     /// targets are included.
     pub servers: HashMap<InstanceId, String>,

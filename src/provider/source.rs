@@ -22,6 +22,9 @@ impl<T> Sourced<T> {
 pub enum Source {
     /// An annotation of the Service or node for which the value is used. The text is the key of the annotation.
     Annotation(String),
+    /// An annotation of a Namespace. The value is used for the Services in it. The text is the key of the annotation and
+    /// the name of the Namespace.
+    Namespace(String),
     /// A label of the node for which the value is used. The text is the key of the label.
     Label(String),
     /// The value of an environment variable. The text is the name of the variable.
@@ -53,6 +56,7 @@ impl Source {
     pub fn name(&self) -> &str {
         match self {
             Source::Annotation(name)
+            | Source::Namespace(name)
             | Source::Label(name)
             | Source::Environment(name)
             | Source::Flag(name) => name,
@@ -68,6 +72,7 @@ impl Source {
     pub fn with_detail(&self, detail: &str) -> Source {
         match self {
             Source::Annotation(name) => Source::Annotation(format!("{name} ({detail})")),
+            Source::Namespace(name) => Source::Namespace(format!("{name} ({detail})")),
             Source::Environment(name) => Source::Environment(format!("{name} ({detail})")),
             other => other.clone(),
         }
@@ -75,8 +80,8 @@ impl Source {
 
     /// Whether a person has set the value, in an annotation, a label, a variable or a flag.
     pub fn is_set(&self) -> bool {
-        use Source::{Annotation, Environment, Flag, Label};
-        matches!(self, Annotation(_) | Label(_) | Environment(_) | Flag(_))
+        use Source::{Annotation, Environment, Flag, Label, Namespace};
+        matches!(self, Annotation(_) | Namespace(_) | Label(_) | Environment(_) | Flag(_))
     }
 
     pub fn is_default(&self) -> bool {
@@ -96,7 +101,7 @@ impl Source {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Annotation(key) => write!(f, "annotation {key}"),
+            Source::Annotation(key) | Source::Namespace(key) => write!(f, "annotation {key}"),
             Source::Label(key) => write!(f, "label {key}"),
             Source::Environment(name) => write!(f, "environment {name}"),
             Source::Flag(name) => write!(f, "flag {name}"),

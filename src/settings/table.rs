@@ -308,7 +308,8 @@ settings! {
     /// that is larger is not changed.
     HCLOUD_LOAD_BALANCERS_TYPE_MAX [permitted.largest_type = parsed(values::text)] => { kind: ValueKind::Text("TYPE"), }
 
-    /// Location in which load balancers are created, e.g. fsn1. It can't be combined with
+    /// Location in which load balancers are created, e.g. fsn1. With auto, it is the location of most servers
+    /// that become targets, also with --cloud-provider=hcloud. It can't be combined with
     /// HCLOUD_LOAD_BALANCERS_NETWORK_ZONE. Without both, a load balancer is created in the location where most nodes
     /// are; with --cloud-provider=hcloud, each Service must then name a location or a network zone itself.
     HCLOUD_LOAD_BALANCERS_LOCATION [location = parsed(values::text)] => { kind: ValueKind::Text("LOCATION"), }
@@ -390,6 +391,10 @@ settings! {
     /// targets than there are nodes. This is the default for Services without the annotation prefer-nodes-with-pods:
     /// see ccm help services. Without both, it is false.
     HCLOUD_LOAD_BALANCERS_PREFER_NODES_WITH_PODS [prefer_nodes_with_pods = parsed(boolean)] => {}
+
+    /// Whether annotations of a Namespace are defaults for the Services in it. They take precedence over the environment
+    /// defaults of annotations (see ccm help services). This needs the right to list namespaces.
+    HCLOUD_LOAD_BALANCERS_NAMESPACE_DEFAULTS load_balancers_namespace_defaults: bool = parsed(boolean) => { default: Some("false"), }
 
     /// Whether nodes with a provider ID of another provider, or without one, can be targets. With match, such a node is
     /// a target when exactly one server has its name, and the node reports an address of this server. ccm writes

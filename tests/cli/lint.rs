@@ -342,3 +342,23 @@ fn lint_reports_a_manifest_that_is_larger_than_ccm_keeps_of_a_namespace() {
     assert_eq!(above, (145..150).collect::<Vec<_>>());
     assert!(!is_above("small"));
 }
+
+#[test]
+fn lint_reads_namespaces_in_the_same_files_when_the_setting_is_on() {
+    let sandbox = cluster();
+    let annotations = json!({
+        "load-balancer.hetzner.cloud/algorithm-type": "fastest",
+        "load-balancer.hetzner.cloud/name": "mine",
+    });
+    let metadata = json!({ "name": "default", "annotations": annotations });
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+    let all = format!("{}\n---\n{}", service("web", &[], &[80]), namespace);
+    let ran = lint(&env(&sandbox), &[], &all);
+    assert_eq!(ran.code, 0, "without the setting: {ran:?}");
+    let on = [("HCLOUD_LOAD_BALANCERS_NAMESPACE_DEFAULTS", "true")];
+    let ran = lint(&common::with(env(&sandbox), &on), &[], &all);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("algorithm-type of namespace default: \"fastest\""), "{said}");
+    assert!(ran.stderr.contains("name of namespace default has no effect"), "{ran:?}");
+}

@@ -40,6 +40,8 @@ pub struct SandboxAccess {
     pub other_token: String,
     /// Whether nodes of other providers can be targets of load balancers.
     pub foreign_nodes: ForeignNodes,
+    /// Whether annotations of Namespaces are defaults for Services.
+    pub namespace_defaults: bool,
     /// The URL of the Robot web service. `None` when the sandbox does not serve Robot.
     robot: Option<String>,
     /// The logins to the simulated Robot. Each has the kind of its credentials, the user and the password.
@@ -143,6 +145,7 @@ impl SandboxAccess {
             zone_label: Mutex::default(),
             other_token: sandbox.projects().foreign_token.clone(),
             foreign_nodes: ForeignNodes::Ignore,
+            namespace_defaults: false,
             robot: sandbox.serves(Half::Robot).then(|| sandbox.robot_url()),
             logins: logins(sandbox),
         }
@@ -259,7 +262,9 @@ impl SandboxAccess {
             gate: Arc::clone(&gate),
             urgency: provider::Urgency::Changed,
         });
-        let client = kube::KubeClient::new(self.access(), Proxies::Never, timing, gate);
+        let mut client = kube::KubeClient::new(self.access(), Proxies::Never, timing, gate);
+        let is_default = hetzner::load_balancers::annotations::is_default;
+        client.scope.defaults = self.namespace_defaults.then_some(is_default);
         Apis::new(client, Box::new(hetzner))
     }
 }

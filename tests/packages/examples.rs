@@ -51,6 +51,9 @@ const EXAMPLES: &[Example] = &[
     Example { file: "nodes-with-pods.yaml", before: |_| {}, status: ADDRESSES, is: &[
         ("/services/0/listen_port", "80"), ("/targets/2/type", "server"),
     ] },
+    Example { file: "namespace-defaults.yaml", before: |_| {}, status: ADDRESSES, is: &[
+        ("/location/name", "fsn1"), ("/labels/team", "web"), ("/labels/cost", "42"),
+    ] },
     Example { file: "external.yaml", before: of_terraform, status: "Proxy Proxy", is: &[
         ("/name", "edge-lb"), ("/services/0/listen_port", "1883"), ("/labels/ccm-from-scratch~1external", "default"),
     ] },
@@ -64,6 +67,14 @@ fn certificate(sandbox: &Sandbox) {
 
 fn namespace(sandbox: &Sandbox) {
     sandbox.create_namespace("ingress-nginx");
+}
+
+/// Gives ccm the right of `components/namespace-defaults`, and returns the environment with its variable.
+fn allow_defaults(sandbox: &Sandbox, env: common::Env) -> common::Env {
+    let role = include_str!("../../manifests/components/namespace-defaults/role.yaml");
+    let role = common::documents(role).remove(0);
+    sandbox.cluster().grant("ccm", serde_json::from_value(role["rules"].clone()).unwrap());
+    common::with(env, &[("HCLOUD_LOAD_BALANCERS_NAMESPACE_DEFAULTS", "true")])
 }
 
 fn shop(sandbox: &Sandbox) {
@@ -95,11 +106,18 @@ fn each_example_is_applied_without_an_error_or_a_warning_and_converges() {
         let file = example.file;
         let builder = Sandbox::builder().nodes(3).network("10.0.0.0/16");
         let sandbox = builder.scale(0.005).heartbeats(false).start();
-        let env = env(&sandbox);
+        let mut env = env(&sandbox);
         ccm(&env, &["node", "sync"]).with_code(0);
         (example.before)(&sandbox);
         let yaml = std::fs::read_to_string(folder().join(file)).unwrap();
-        let services = common::documents(&yaml);
+        let (namespaces, services): (Vec<Value>, Vec<Value>) =
+            common::documents(&yaml).into_iter().partition(|one| one["kind"] == "Namespace");
+        if !namespaces.is_empty() {
+            env = allow_defaults(&sandbox, env);
+        }
+        for namespace in namespaces {
+            sandbox.cluster().create("namespaces", None, namespace);
+        }
         let part = |service: &Value, name: &str| text(&service["metadata"][name]);
         for service in &services {
             sandbox.create_as(service.clone());
@@ -157,7 +175,8 @@ fn each_example_has_a_test_case() {
         .map(|file| file.unwrap())
         .filter(|file| file.path().is_file())
         .map(|file| file.file_name().into_string().unwrap())
-        .filter(|name| name != "README.md")
+        // The policy is for the API server, and ccm has nothing to do with it.
+        .filter(|name| name != "README.md" && name != "location-policy.yaml")
         .collect();
     let cases: BTreeSet<String> = EXAMPLES.iter().map(|one| one.file.to_owned()).collect();
     assert_eq!(files, cases);

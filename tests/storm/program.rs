@@ -34,6 +34,7 @@ pub fn run_until_killed(sandbox: &Sandbox, access: &SandboxAccess, random: &mut 
 
 /// Returns the environment of a program, with the same settings as in [`crate::process`].
 fn environment(sandbox: &Sandbox, access: &SandboxAccess) -> Env {
+    let namespace_defaults = if access.namespace_defaults { "true" } else { "false" };
     let foreign_nodes = match access.foreign_nodes {
         ForeignNodes::Ignore => "ignore",
         ForeignNodes::Match => "match",
@@ -47,6 +48,7 @@ fn environment(sandbox: &Sandbox, access: &SandboxAccess) -> Env {
         ("HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR", PRIMARY_IP_SELECTOR),
         ("HCLOUD_INSTANCES_LABEL_PREFIXES", "node.example.com/"),
         ("HCLOUD_LOAD_BALANCERS_FOREIGN_NODES", foreign_nodes),
+        ("HCLOUD_LOAD_BALANCERS_NAMESPACE_DEFAULTS", namespace_defaults),
     ];
     with(env(sandbox), &settings)
 }

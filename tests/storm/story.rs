@@ -203,6 +203,7 @@ impl Story {
             false => SandboxAccess::in_memory(&sandbox),
         };
         sandbox_access.foreign_nodes = topic.foreign_nodes();
+        sandbox_access.namespace_defaults = topic.namespace_defaults();
         Rc::new(Story {
             sandbox_access,
             machine,

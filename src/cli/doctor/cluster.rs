@@ -1,10 +1,11 @@
 //! Checks of the API server, of the user's rights there, of the leader, and of other programs that do ccm's work.
 
 use super::outcome::{CheckOutcome, CheckResult, Gap, need, or_ok};
-use super::reads::{CERTIFICATE_NEEDS, COUNT_EVENTS};
-use super::view::{ClusterView, DoctorView};
+use super::reads::{CERTIFICATE_NEEDS, COUNT_EVENTS, NAMESPACE_NEEDS};
+use super::view::{ClusterView, DoctorView, Need};
 use crate::cli::leader;
 use crate::kube::Workload;
+use crate::provider::variables::HCLOUD_LOAD_BALANCERS_NAMESPACE_DEFAULTS;
 use crate::text::shell_command;
 
 /// The oldest supported version of Kubernetes is 1.30. This is the number behind the dot.
@@ -47,6 +48,14 @@ pub(super) fn rights(view: &DoctorView) -> CheckResult {
     let missing = cluster(view)?.missing.as_ref()?;
     let names = Vec::from_iter(missing.iter().map(|(verb, resource)| format!("{verb} {resource}")));
     let found = format!("this user may not: {}", names.join(", "));
+    let may_lack = |need: &Need| NAMESPACE_NEEDS.contains(need) || *need == COUNT_EVENTS;
+    if NAMESPACE_NEEDS.iter().any(|need| missing.contains(need)) && missing.iter().all(may_lack) {
+        let fix = format!(
+            "kubectl apply -k manifests/components/namespace-defaults, or set namespaceDefaults: true in the values of \
+             the chart; otherwise unset {HCLOUD_LOAD_BALANCERS_NAMESPACE_DEFAULTS}"
+        );
+        return Ok(vec![CheckOutcome::fail(found, fix)]);
+    }
     if !missing.is_empty() && missing.iter().all(|need| CERTIFICATE_NEEDS.contains(need)) {
         let fix = "kubectl apply -k manifests/components/kubelet-certificates, or set kubeletCertificates.enabled: true \
                    in the values of the chart; otherwise leave node-csr-approval out of --controllers";

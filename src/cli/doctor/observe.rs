@@ -86,7 +86,7 @@ const STAGES: &[ReadStage] = &[
         note(may.and_then(reads::routes), &mut view.routes)
     }),
     stage("the Services", "services", &["the nodes", "the servers", "the Network"], BOTH, |view, may| {
-        let read = may.and_then(|reader| reads::services(reader, &mut view.services.external));
+        let read = may.and_then(|reader| reads::services(reader, &mut view.services));
         note(read, &mut view.services.plans)
     }),
     stage("the list of Services", "services", &["the API server"], KUBERNETES, |view, may| {
@@ -252,6 +252,7 @@ impl<'a> Observer<'a> {
             services: ServicesView {
                 plans: unread(),
                 external: Vec::new(),
+                namespaces: std::sync::Arc::default(),
                 listed: unread(),
                 failed_tries: unread(),
                 orphans: unread(),

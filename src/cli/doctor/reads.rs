@@ -1,7 +1,7 @@
 //! The functions that read the data for the checks. Also the list of the rights in Kubernetes that the daemon needs.
 
 use super::outcome::{Credential, Gap, Seen, need};
-use super::view::{CloudView, ClusterView, DoctorView, Need};
+use super::view::{CloudView, ClusterView, DoctorView, Need, ServicesView};
 use crate::cache::{self, Apis, ReadFrom};
 use crate::cli::startup::Started;
 use crate::cli::{leader, wire};
@@ -18,8 +18,8 @@ use crate::provider::variables::{
     ROBOT_ENDPOINT, ROBOT_PASSWORD, ROBOT_USER,
 };
 use crate::provider::{
-    self, Balancer, ErrorKind, Instance, KeptObject, Orphan, Permission, Servers, TargetCounts,
-    Urgency, clock,
+    self, ErrorKind, Instance, KeptObject, Orphan, Permission, Servers, TargetCounts, Urgency,
+    clock,
 };
 use crate::settings::{self, Command, Controller, Problem};
 use jiff::Timestamp;
@@ -66,6 +66,9 @@ pub(super) const CERTIFICATE_NEEDS: &[Need] = &[
     ("update", "certificatesigningrequests/approval"),
     ("approve", "signers"),
 ];
+
+/// The right to read the Namespaces whose annotations are defaults for Services.
+pub(super) const NAMESPACE_NEEDS: &[Need] = &[("list", "namespaces")];
 
 /// The right to read an event, which the daemon needs to count how often the event was repeated. Without this right,
 /// the daemon works, but does not count. The role of hcloud-cloud-controller-manager does not give this right.
@@ -131,7 +134,9 @@ fn missing(reader: &DoctorReader, kube: &kube::KubeClient) -> Result<Vec<Need>, 
     let mut missing = Vec::new();
     let more = wire::certificates(settings).map_or(&[][..], |_| CERTIFICATE_NEEDS);
     let needs = NEEDS.iter().filter(|need| has_lease || need.1 != LEASES);
-    for need in needs.chain(more) {
+    let is_on = settings.load_balancers_namespace_defaults.value;
+    let of_namespaces = NAMESPACE_NEEDS.iter().filter(|_| is_on);
+    for need in needs.chain(more).chain(of_namespaces) {
         if !kube.may(&question(*need, &key))? {
             missing.push(*need);
         }
@@ -274,10 +279,7 @@ pub(super) fn routes(reader: &DoctorReader) -> Seen<route::RoutePlan> {
     RouteController::new(routes).evaluate(apis, reader.look).map_err(gap)
 }
 
-pub(super) fn services(
-    reader: &DoctorReader,
-    external: &mut Vec<Balancer>,
-) -> Seen<Vec<ServicePlan>> {
+pub(super) fn services(reader: &DoctorReader, view: &mut ServicesView) -> Seen<Vec<ServicePlan>> {
     let (apis, settings) = (reader.apis.as_ref()?, &reader.started.settings);
     if apis.provider.load_balancers().is_none() {
         let why = format!("{HCLOUD_LOAD_BALANCERS_ENABLED}=false: no Service gets a load balancer");
@@ -294,7 +296,8 @@ pub(super) fn services(
     // The load balancers that were read for the plans of the Services are still in the cache. They are taken from there
     // without a call.
     let snapshot = apis.load_balancers_last();
-    *external = snapshot.map_or_else(Vec::new, |snapshot| snapshot.external());
+    view.external = snapshot.map_or_else(Vec::new, |snapshot| snapshot.external());
+    view.namespaces = apis.namespaces(reader.look);
     Ok(plans)
 }
 
@@ -412,10 +415,11 @@ mod tests {
     use serde_json::Value;
     use std::collections::BTreeSet;
 
-    const ROLES: [&str; 3] = [
+    const ROLES: [&str; 4] = [
         include_str!("../../../manifests/base/role.yaml"),
         include_str!("../../../manifests/base/lease.yaml"),
         include_str!("../../../manifests/components/kubelet-certificates/role.yaml"),
+        include_str!("../../../manifests/components/namespace-defaults/role.yaml"),
     ];
 
     fn texts(value: &Value) -> Vec<String> {
@@ -451,7 +455,7 @@ mod tests {
     fn the_table_says_what_the_manifests_allow() {
         let key =
             LeaseKey { namespace: "kube-system".into(), name: "cloud-controller-manager".into() };
-        let asked = NEEDS.iter().chain(CERTIFICATE_NEEDS).map(|need| {
+        let asked = NEEDS.iter().chain(CERTIFICATE_NEEDS).chain(NAMESPACE_NEEDS).map(|need| {
             let asked = question(*need, &key);
             [asked.group, need.1, need.0, asked.name].map(str::to_owned)
         });

@@ -8,7 +8,9 @@ use crate::hetzner::load_balancers::annotations::PRIVATE_IPV4;
 use crate::kube::{Involved, KubeService};
 use crate::provider::order;
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES;
-use crate::provider::{Balancer, BalancerHealth, Finding, PortOwner, Reason, Target, clock};
+use crate::provider::{
+    Balancer, BalancerHealth, Finding, NamespaceDefaults, PortOwner, Reason, Target, clock,
+};
 use crate::text::{quoted, shell_command, some_of};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
@@ -40,6 +42,10 @@ pub(super) fn services(view: &DoctorView) -> CheckResult {
         let all =
             blocked.into_iter().chain(lacking(view, plan)).chain(warned).chain(expiring(plan));
         outcomes.extend(all.map(|outcome| on(&plan.service, outcome)));
+    }
+    for without_effect in &view.services.namespaces.without_effect {
+        let what = NamespaceDefaults::no_effect(without_effect);
+        outcomes.push(CheckOutcome::warn(what, "remove the annotation, or set it on the Services"));
     }
     outcomes.extend(unlimited_addresses(view, plans));
     outcomes.extend(much_traffic(plans));

@@ -7,7 +7,9 @@ use crate::controllers::node::NodePlan;
 use crate::controllers::route;
 use crate::controllers::service::ServicePlan;
 use crate::kube::{Involved, KubeService, LeaseSpec, PastEvent, Version, Workload};
-use crate::provider::{self, Balancer, Checkup, Instance, KeptObject, Orphan, TargetCounts};
+use crate::provider::{
+    self, Balancer, Checkup, Instance, KeptObject, NamespaceDefaults, Orphan, TargetCounts,
+};
 use crate::settings::{Notice, Settings};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -73,6 +75,8 @@ pub(in crate::cli) struct ServicesView {
     /// allows Services to use it. The list is empty when no plans for the Services were made, e.g. because load
     /// balancers are turned off.
     pub(in crate::cli) external: Vec<Balancer>,
+    /// The defaults of Namespaces, with the annotations of Namespaces that have no effect.
+    pub(in crate::cli) namespaces: Arc<NamespaceDefaults>,
     /// The Services as Kubernetes lists them, without data from the cloud.
     pub(in crate::cli) listed: Seen<Arc<Vec<Arc<KubeService>>>>,
     /// For each Service whose last sync failed, the event that says so.

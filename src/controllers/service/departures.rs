@@ -8,7 +8,9 @@
 
 use crate::kube::{KubeNode, KubeService};
 use crate::metrics::TARGETS_LEFT_OUT;
-use crate::provider::{Departure, LeftOutState, LoadBalancerPlan, Provider, clock};
+use crate::provider::{
+    Departure, LeftOutState, LoadBalancerPlan, NamespaceDefaults, Provider, clock,
+};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -61,11 +63,11 @@ impl Departures {
     /// Stores which nodes depart (will stop soon), and for how long the Services keep such a node as a target.
     pub(super) fn saw(
         &mut self,
-        provider: &dyn Provider,
+        delays: BTreeSet<Duration>,
         services: &[Arc<KubeService>],
         nodes: &[Arc<KubeNode>],
     ) {
-        self.delays = delays(provider, services);
+        self.delays = delays;
         let exists = |uid: &String| services.iter().any(|service| service.metadata.uid == *uid);
         self.left_out.retain(|uid, _| exists(uid));
         self.saw_nodes(nodes);
@@ -182,13 +184,20 @@ fn is_to_be_deleted(node: &KubeNode) -> bool {
 }
 
 /// Returns for how long Services keep a departing node (one that will stop soon) as a target: all different values of
-/// the annotation `departing-delay`, or of the setting `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY` for Services without it.
-pub(super) fn delays(provider: &dyn Provider, services: &[Arc<KubeService>]) -> BTreeSet<Duration> {
+/// the annotation `departing-delay`. Services without it have the default of their Namespace, or else the setting
+/// `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`.
+pub(super) fn delays(
+    provider: &dyn Provider,
+    services: &[Arc<KubeService>],
+    namespaces: &NamespaceDefaults,
+) -> BTreeSet<Duration> {
     let Some(balancers) = provider.load_balancers() else {
         return BTreeSet::new();
     };
     let wanting = services.iter().filter(|service| service.wants_load_balancer());
-    wanting
-        .filter_map(|service| balancers.departing_delay(&mut service.metadata.annotations.iter()))
-        .collect()
+    let delay = |service: &Arc<KubeService>| {
+        let of_namespace = namespaces.of(&service.metadata.namespace);
+        balancers.departing_delay(&mut service.metadata.annotations.iter(), &of_namespace)
+    };
+    wanting.filter_map(delay).collect()
 }

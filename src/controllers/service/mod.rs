@@ -184,7 +184,9 @@ impl ServiceController {
     ) -> Result<Vec<ServicePlan>, CacheError> {
         let seen = self.look(apis, &Selection::All)?;
         let services = seen.services.iter().map(|service| &**service);
-        let cluster = Cluster { groups: groups(&*apis.provider, services), ..Cluster::default() };
+        let namespaces = Arc::clone(&seen.namespaces);
+        let groups = groups(&*apis.provider, &namespaces, services);
+        let cluster = Cluster { groups, namespaces, ..Cluster::default() };
         let plan = |service: &Arc<KubeService>| {
             let mut plan = ServicePlan::of(service, want(service));
             plan.findings = check(service, manifests, &cluster).unwrap_or_default();
@@ -507,6 +509,11 @@ impl ServiceController {
             apis.keep_tls_secrets(&names);
             seen.tls_secrets = apis.tls_secrets(&names)?;
         }
+        if !seen.services.is_empty() {
+            let period = apis.resync_period(self.settings.resync_period);
+            let max_age = if seen.is_comparison { period / 2 } else { Duration::MAX };
+            seen.namespaces = apis.namespaces(max_age);
+        }
         let (age, from) = self.reads_of_kubernetes(selection);
         if selection.is_explicit() {
             seen.nodes = apis.nodes.whole(age, from)?.value;
@@ -518,7 +525,8 @@ impl ServiceController {
                 whole_max_age: self.settings.resync_period * 2,
                 metadata_max_age: Some(METADATA_MAX_AGE),
             };
-            let is_asked = !departures::delays(&*apis.provider, &seen.services).is_empty();
+            let (provider, services) = (&*apis.provider, &seen.services);
+            let is_asked = !departures::delays(provider, services, &seen.namespaces).is_empty();
             let nodes =
                 if is_asked { apis.nodes.poll_departing(poll) } else { apis.nodes.poll(poll) };
             seen.nodes = nodes?.value;
@@ -529,7 +537,8 @@ impl ServiceController {
     /// Stores which Services, nodes and Secrets Kubernetes has shown. Then drops those changes of load balancers that
     /// were planned from older versions of these objects and were not sent yet.
     fn saw(&mut self, apis: &Apis, seen: &SeenObjects) {
-        self.departures.saw(&*apis.provider, &seen.services, &seen.nodes);
+        let delays = departures::delays(&*apis.provider, &seen.services, &seen.namespaces);
+        self.departures.saw(delays, &seen.services, &seen.nodes);
         self.pods.saw(apis, &seen.services, &seen.nodes);
         let departures = self.departures.print(&seen.nodes);
         let dependencies = Dependencies::new(apis, seen, departures, &self.pods);

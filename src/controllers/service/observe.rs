@@ -11,9 +11,9 @@ use crate::controllers::schedule::Reads;
 use crate::kube::{AnyService, KubeNode, KubeService};
 use crate::provider::order;
 use crate::provider::{
-    self, AddressKind, Cluster, Departure, ErrorKind, Groups, Instance, InstanceId, Needs,
-    NodeAddress, OfferedNode, Provider, ProviderId, Reach, Servers, Snapshot, TlsSecrets, Urgency,
-    clock,
+    self, AddressKind, Cluster, Departure, ErrorKind, Groups, Instance, InstanceId,
+    NamespaceDefaults, Needs, NodeAddress, OfferedNode, Provider, ProviderId, Reach, Servers,
+    Snapshot, TlsSecrets, Urgency, clock,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -102,6 +102,8 @@ pub(super) struct SeenObjects {
     /// The contents of the Secrets that the Services name. When a person asked only for Services with certain names,
     /// this is empty, because the Secrets are then read later, together with the other data for the plans.
     pub(super) tls_secrets: TlsSecrets,
+    /// The defaults of Namespaces. Empty when a setting turns them off.
+    pub(super) namespaces: Arc<NamespaceDefaults>,
     /// Whether this sync pass compares every Service with its load balancer, including the Services that did not
     /// change. Such a sync pass is made at fixed intervals.
     pub(super) is_comparison: bool,
@@ -148,6 +150,7 @@ impl ObservedServices {
             self.cluster.untouched = before.untouched;
             self.cluster.history = before.history;
             self.cluster.tls_secrets = before.tls_secrets;
+            self.cluster.namespaces = before.namespaces;
             self.set_groups(before.groups);
             if apis.provider.matches_foreign_nodes() {
                 let last = apis.instances_last();
@@ -230,6 +233,7 @@ impl ObservedServices {
             None if servers.list.is_some() => Reach::Missing { is_certain: servers.is_certain },
             None => Reach::Unknown,
         };
+        let server = |id: InstanceId| by_id.get(&id).copied().or_else(|| dedicated.server(id));
         let offer = |node: &KubeNode, id: InstanceId| OfferedNode {
             name: node.name().to_owned(),
             reach: reach(id),
@@ -238,6 +242,7 @@ impl ObservedServices {
             provider_id: ProviderId::Ours(id),
             labels: node.metadata.labels.clone(),
             addresses: Vec::new(),
+            location: server(id).map(|server| server.location.clone()).unwrap_or_default(),
         };
         let own = candidates(nodes, &*apis.provider).map(|(node, id)| OfferedNode {
             dedicated_ipv4: dedicated.ipv4(node, id),
@@ -323,6 +328,7 @@ pub(super) fn tls_secret_names<'a>(
 /// `services`, only its first occurrence is used.
 pub fn groups<'a>(
     provider: &dyn Provider,
+    namespaces: &NamespaceDefaults,
     services: impl IntoIterator<Item = &'a KubeService>,
 ) -> Groups {
     let mut groups: HashMap<String, Vec<provider::Service>> = HashMap::new();
@@ -332,7 +338,7 @@ pub fn groups<'a>(
             && seen.insert(&service.metadata.uid)
             && let Some(key) = group(provider, service)
         {
-            groups.entry(key).or_default().push(service.for_cloud());
+            groups.entry(key).or_default().push(service.in_namespace(namespaces));
         }
     }
     groups.values_mut().for_each(limit);
@@ -373,8 +379,10 @@ pub(super) fn observe(
         is_left.then(|| (service.metadata.uid.clone(), left))
     };
     let untouched = all.clone().filter_map(untouched).collect();
-    let groups = groups(&*apis.provider, all.map(|service| &**service));
-    let for_cloud: Vec<_> = services.iter().map(|service| service.for_cloud()).collect();
+    let namespaces = &seen.namespaces;
+    let groups = groups(&*apis.provider, namespaces, all.map(|service| &**service));
+    let for_cloud = services.iter().map(|service| service.in_namespace(namespaces));
+    let for_cloud: Vec<_> = for_cloud.collect();
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().chain(groups.services()).collect();
     let snapshot = apis.load_balancers(&for_cloud, reads.max_age, reads.urgency)?;
     let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
@@ -405,6 +413,7 @@ pub(super) fn observe(
         management: Management::Usual,
         waiting: HashSet::new(),
     };
+    observed.cluster.namespaces = Arc::clone(namespaces);
     let servers = ServerList { list: servers, is_certain: false };
     observed.offer(apis, &seen.nodes, servers, |node| departures.of(node));
     observed.cluster.untouched = untouched;

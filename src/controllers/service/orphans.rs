@@ -286,7 +286,8 @@ fn make_certain(
     }
     let mut cluster = observe::known_cluster(apis, &all.value, &nodes.value)?;
     name.clone_into(&mut cluster.name);
-    cluster.groups = observe::groups(&*apis.provider, services.iter().map(|service| &**service));
+    let members = services.iter().map(|service| &**service);
+    cluster.groups = observe::groups(&*apis.provider, &cluster.namespaces, members);
     let plan = |service: &&Service| {
         snapshot.value.plan(ServiceInput { service, nodes: &[], cluster: &cluster })
     };

@@ -124,8 +124,8 @@ pub(super) fn plan_for(
         plan.leave_unread(observed, snapshot, obstacle, for_people);
         return plan;
     }
-    let for_cloud = service.for_cloud();
     let cluster = &observed.cluster;
+    let for_cloud = service.in_namespace(&cluster.namespaces);
     let input = ServiceInput { service: &for_cloud, nodes: &observed.nodes, cluster };
     let cloud = match (plan.want, observed.management) {
         (Want::Nothing, _) => return plan,
@@ -179,7 +179,7 @@ pub fn check(
     if let Some(obstacle) = too_large(service, Want::Ensure) {
         return Some(vec![obstacle]);
     }
-    let service = &service.for_cloud();
+    let service = &service.in_namespace(&cluster.namespaces);
     let mut plan = snapshot.plan(ServiceInput { service, nodes: &[], cluster });
     let mut findings = Vec::new();
     if let PlanOutcome::Refused { problems, .. } = plan.outcome {

@@ -31,7 +31,7 @@ use crate::text;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How many plans a Service gets in one sync pass at most. For example, the first plan creates a load balancer, the
 /// second one attaches it to the Network, and the third one finds nothing left to do. After the last allowed plan, the
@@ -316,13 +316,29 @@ impl ServiceSync<'_> {
         }
         self.state.departures.saw_nodes(&nodes.value);
         let listed = listed.iter().cloned();
-        let seen = SeenObjects {
+        let mut seen = SeenObjects {
             services: listed.filter_map(|service| self.admitted(service)).collect(),
             nodes: nodes.value,
+            namespaces: apis.namespaces(Duration::MAX),
             ..SeenObjects::default()
         };
         let mut observed = self.state.observe(apis, services, &seen, reads)?;
         let mut plans = plan::plan(&observed, self.for_people);
+        let may_create = |plan: &ServicePlan| {
+            let (cloud, outcome) = (&plan.cloud, &plan.cloud.outcome);
+            let creates = outcome.changes().iter().any(|change| change.new_name().is_some());
+            let is_open = cloud.found.is_none() || outcome.obstacle().is_some();
+            plan.want == Want::Ensure && (is_open || creates)
+        };
+        if plans.iter().any(may_create) {
+            // A load balancer is created from defaults that were just read, because some can't be changed later.
+            seen.namespaces = apis.namespaces(clock::since(begun));
+            if seen.namespaces != observed.cluster.namespaces {
+                let services = observed.services;
+                observed = self.state.observe(apis, services, &seen, reads)?;
+                plans = plan::plan(&observed, self.for_people);
+            }
+        }
         if self.state.pods.read_for(apis, &plans, &seen.nodes, Some(begun)) {
             observed.cluster.history.pods = self.state.pods.known();
             plans = plan::plan(&observed, self.for_people);

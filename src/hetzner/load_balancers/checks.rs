@@ -3,16 +3,16 @@
 //! program seems to run with the wrong value of `--cloud-provider` (`ccm-from-scratch` or `hcloud`), or it has replaced
 //! another cloud-controller-manager.
 
-use super::annotations;
 use super::annotations::parser::AnnotationParser;
-use super::desired::Desired;
+use super::annotations::{self, Annotation, AnnotationScope};
+use super::desired::{Desired, Whole};
 use super::model::balancer::BalancerType;
 use super::model::listener::Listener;
 use super::ownership::context::PlanContext;
 use super::ownership::group::Group;
 use super::ownership::labels::Labelled;
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_FOREIGN_NODES;
-use crate::provider::{InstanceId, ProviderId};
+use crate::provider::{InstanceId, ProviderId, Reason};
 use std::collections::BTreeSet;
 
 /// Returns why the load balancer must not be changed. The reason is that one of its targets is the server of a node
@@ -59,6 +59,44 @@ pub(super) fn serves_foreign_node(context: &PlanContext, balancer: Labelled) -> 
         own.name(),
         other.name()
     ))
+}
+
+/// Reports each default of a Namespace that is unknown and that the Service does not set itself. While there is one, no
+/// load balancer is created. On an existing load balancer, such fields stay as they are.
+pub(super) fn report_unknown(
+    parser: &mut AnnotationParser,
+    context: &PlanContext,
+    there: Option<Labelled>,
+) {
+    let group = &context.group;
+    let is_used = |annotation: &Annotation| match annotation.scope {
+        AnnotationScope::Whole if group.is_external() => annotation.is_of_targets(),
+        AnnotationScope::Whole => !group.has_no_decider(),
+        AnnotationScope::Service | AnnotationScope::Port => true,
+    };
+    let counts = |annotation: &&'static Annotation| is_used(annotation) && !parser.sets(annotation);
+    let whys = annotations::TABLE.iter().copied().filter(counts);
+    let whys: BTreeSet<&str> = whys.filter_map(|annotation| context.unknown(annotation)).collect();
+    for why in whys {
+        if there.is_some() || group.is_external() {
+            let stays = "what the Service does not set itself stays as it is";
+            let why = format!("{why}. Until this is corrected, {stays}");
+            parser.warning(Reason::SyncLoadBalancerFailed, why);
+        } else {
+            let instead = "No load balancer is created until this is corrected, or until the Service sets it itself";
+            parser.problem(format!("{why}. {instead}"));
+        }
+    }
+}
+
+/// Removes the attachment to the private Network from the settings of an existing load balancer that is not attached,
+/// while the subnet is unknown. The subnet could not be changed later.
+pub(super) fn keep_unattached(context: &PlanContext, whole: &mut Whole, there: Labelled) {
+    let is_subnet_unknown = context.is_unknown(&annotations::PRIVATE_SUBNET_IP_RANGE);
+    whole.attach.take_if(|attach| {
+        let asks = attach.range.is_some() || attach.ip.is_some();
+        is_subnet_unknown && !asks && there.attached(attach.network).is_none()
+    });
 }
 
 /// Reports a problem when the Service needs more ports or certificates than the type of the load balancer allows. The

@@ -3,12 +3,13 @@
 
 use super::annotations;
 use super::annotations::parser::{has, value_of};
+use super::annotations::values::AUTO;
 use super::diff::primary_ips;
 use super::diff::subnets;
 use super::model::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use super::ownership::context::{BalancerSnapshot, ObservedBalancers, Project};
+use super::ownership::defaults::ServiceDefaults;
 use super::ownership::labels::Labelled;
-use super::sizes::AUTO;
 use crate::hetzner::api::{Api, CachedList, Resource};
 use crate::hetzner::networks::{ApiNetwork, Subnet};
 use crate::provider::{ErrorKind, ProviderError, Service, Urgency, Usage, clock};
@@ -46,7 +47,7 @@ pub(in crate::hetzner) fn observe(
     let is_budget_low = api.is_put_off(Urgency::CanWait);
     let observed = ObservedBalancers { balancers, is_budget_low, ..ObservedBalancers::default() };
     let mut snapshot = BalancerSnapshot::new(project, observed);
-    let wanted: Vec<&str> = services
+    let wanted: Vec<String> = services
         .iter()
         .filter(|service| {
             needs_types(&snapshot, service) || chooses_type(&snapshot.project, service)
@@ -57,7 +58,7 @@ pub(in crate::hetzner) fn observe(
         let is_good = |age: Duration, types: &[BalancerType]| {
             // An empty name means that the Service does not ask for a particular type of load balancer. Any list of
             // types is then good enough for this Service.
-            let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
+            let has = |name: &String| name.is_empty() || types.iter().any(|it| it.name == *name);
             age < if wanted.iter().all(has) { TYPES_KEPT } else { TYPES_CERTAIN }
         };
         let are_named = wanted.iter().any(|name| !name.is_empty());
@@ -149,7 +150,7 @@ fn needs_types(snapshot: &BalancerSnapshot, service: &Service) -> bool {
 /// for an existing load balancer. A plan is possible without it.
 fn chooses_type(project: &Project, service: &Service) -> bool {
     let wanted = wanted_type(project, service);
-    wanted == Some(AUTO)
+    wanted.as_deref() == Some(AUTO)
         || wanted.is_some() && wanted_types(project, service).any(|name| !name.is_empty())
 }
 
@@ -171,17 +172,21 @@ fn own<'a>(snapshot: &'a BalancerSnapshot, service: &Service) -> Option<Labelled
     is_alone.then_some(*balancer)
 }
 
-fn wanted_type<'a>(project: &'a Project, service: &'a Service) -> Option<&'a str> {
-    let default = project.defaults.kind.as_ref();
-    value_of(service, &annotations::TYPE).or_else(|| default.map(|kind| kind.value.as_str()))
+fn wanted_type(project: &Project, service: &Service) -> Option<String> {
+    let default = ServiceDefaults::of(&project.defaults, service).values;
+    let default = || default.kind.as_ref().map(|kind| kind.value.clone());
+    value_of(service, &annotations::TYPE).map(str::to_owned).or_else(default)
 }
 
 /// Returns the names of types that the list of types must have: the type that the Service asks for, and its limits. An
 /// empty name stands for any type.
-fn wanted_types<'a>(project: &'a Project, service: &'a Service) -> impl Iterator<Item = &'a str> {
+fn wanted_types(project: &Project, service: &Service) -> impl Iterator<Item = String> {
     let wanted = wanted_type(project, service).filter(|wanted| *wanted != AUTO).unwrap_or_default();
-    let limit = project.defaults.permitted.largest_type.as_ref().map(|limit| limit.value.as_str());
-    [Some(wanted), limit, value_of(service, &annotations::TYPE_MAX)].into_iter().flatten()
+    let defaults = ServiceDefaults::of(&project.defaults, service);
+    let limits = [defaults.values.permitted.largest_type.clone(), defaults.largest_type];
+    let limits = limits.into_iter().flatten().map(|limit| limit.value);
+    let own = value_of(service, &annotations::TYPE_MAX).map(str::to_owned);
+    [wanted].into_iter().chain(own).chain(limits)
 }
 
 /// Whether the list of Primary IPs must be read. It is needed only for a new load balancer, because an existing load

@@ -5,7 +5,7 @@
 use super::annotations as a;
 use super::annotations::parser::AnnotationParser;
 use super::change::{BalancerAction, BalancerChange, boxed};
-use super::checks::check_services;
+use super::checks::{check_services, keep_unattached, report_unknown};
 use super::desired::uploads::shown;
 use super::diff::{Diff, Differences, primary_ips, status, subnets};
 use super::leave::{
@@ -236,6 +236,10 @@ impl<'a> Settled<'a> {
         if let Some(attach) = whole.and_then(|whole| whole.attach.as_mut()) {
             subnets::leave_out_refused(&mut self.parser, context, attach, there);
         }
+        if let Some((whole, there)) = self.desired.whole.as_mut().zip(there) {
+            keep_unattached(context, whole, there);
+        }
+        report_unknown(&mut self.parser, context, there);
         let choice = type_choice(&mut self.parser, context, &self.desired, there);
         let kind = choice.as_ref().map(|choice| choice.kind);
         check_services(&mut self.parser, context, &self.desired, kind, there);

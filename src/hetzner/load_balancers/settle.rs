@@ -13,11 +13,12 @@ use super::desired::{Desired, desired};
 use super::diff::targets::need_servers;
 use super::observe::covers;
 use super::ownership::context::{BalancerSnapshot, PlanContext};
+use super::ownership::defaults::ServiceDefaults;
 use super::ownership::facts::{is_allowed, is_in_status};
 use super::ownership::find::{
     FoundBalancer, Unfound, find, rests_on_owners, rests_on_services, why_asked_too_late,
 };
-use super::ownership::group::group;
+use super::ownership::group::{GroupUse, group};
 use super::ownership::judge::{Stake, owned, stake};
 use super::ownership::labels::Labelled;
 use crate::provider::{Finding, Needs, Reason, ServiceInput};
@@ -100,7 +101,19 @@ impl BalancerSnapshot {
     ) -> PlanContext<'a> {
         let balancers = self.balancers();
         let known = (!self.observed.is_for_manifests).then_some(balancers);
+        let group = group(parser, of.service, known, of.cluster, stays_on);
+        let settings = &self.project.defaults;
+        let own_defaults = ServiceDefaults::of(settings, of.service);
+        let defaults = match group.of {
+            GroupUse::Shared(share) => {
+                let of_group = of.cluster.namespaces.of(share.namespace);
+                ServiceDefaults::in_namespace(settings, share.namespace, &of_group)
+            }
+            GroupUse::Own | GroupUse::External(_) => own_defaults.clone(),
+        };
         PlanContext {
+            defaults,
+            own_defaults,
             project: &self.project,
             observed: &self.observed,
             balancers,
@@ -108,7 +121,7 @@ impl BalancerSnapshot {
             nodes: of.nodes,
             cluster: of.cluster,
             certificates: self.observed.certificates.as_deref().unwrap_or_default(),
-            group: group(parser, of.service, known, of.cluster, stays_on),
+            group,
         }
     }
 }
@@ -168,7 +181,10 @@ fn needs(
     let needs_servers = |found: &FoundBalancer| {
         parser.problems.is_empty() && need_servers(context, desired, found.balancer())
     };
-    let servers = services || found.as_ref().is_ok_and(needs_servers);
+    // The location of a new load balancer can depend on the locations of the servers.
+    let is_placed = |found: &FoundBalancer| found.balancer().is_none() && desired.is_place_auto();
+    let servers =
+        services || found.as_ref().is_ok_and(|found| needs_servers(found) || is_placed(found));
     Needs { servers, services, ..Needs::default() }
 }
 

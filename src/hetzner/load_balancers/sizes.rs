@@ -16,9 +16,6 @@ use std::cmp::{Ordering, Reverse};
 #[cfg(test)]
 mod tests;
 
-/// The value of the annotation `type` and of its setting that leaves the choice of the type to this program.
-pub(crate) const AUTO: &str = "auto";
-
 /// The type that a load balancer should have.
 pub(crate) struct TypeChoice<'a> {
     pub(crate) kind: &'a BalancerType,
@@ -98,6 +95,11 @@ pub(crate) struct Offers<'a, 'b> {
 }
 
 impl<'a> Offers<'a, '_> {
+    /// Whether there is a type that the load balancer can get at the place.
+    pub(crate) fn has_any(&self) -> bool {
+        self.offered().next().is_some()
+    }
+
     /// Returns the monthly price of the type at the place of the load balancer, without taxes. `None` means that the
     /// type is not offered there.
     pub(crate) fn price(&self, kind: &BalancerType) -> Option<f64> {

@@ -1,8 +1,8 @@
 //! Decides which type a load balancer should have. The annotation `type` or its default names the type, or leaves the
 //! choice to this program by the word `auto`. The annotation `type-max` and its setting limit both.
 
-use super::annotations as a;
 use super::annotations::parser::AnnotationParser;
+use super::annotations::{self as a, values::AUTO};
 use super::checks::certificates;
 use super::desired::{CreationPlace, Desired};
 use super::diff::primary_ips;
@@ -12,7 +12,7 @@ use super::diff::wanted_place;
 use super::model::balancer::BalancerType;
 use super::ownership::context::{PlanContext, default_source};
 use super::ownership::labels::Labelled;
-use super::sizes::{AUTO, Demand, Offers, TypeChoice};
+use super::sizes::{Demand, Offers, TypeChoice};
 use crate::provider::{CheaperType, Finding, Reason, Sizing, Source, Sourced};
 use crate::text;
 use std::sync::LazyLock;
@@ -76,7 +76,9 @@ fn named_type<'a>(
     present: Option<&'a BalancerType>,
 ) -> Option<TypeChoice<'a>> {
     let Some(kind) = find(context, &named.value, present) else {
-        report_unknown(parser, context, named)?;
+        context.observed.types.as_ref()?;
+        let kept = present.filter(|_| matches!(named.source, Source::Namespace(_)));
+        keep_or_refuse(parser, unknown_type(context, named), kept);
         return present.map(|present| TypeChoice::of(present, Some(named.source.clone())));
     };
     let limited = match limit(parser, context, desired, present) {
@@ -109,7 +111,7 @@ fn usual<'a>(
             return None;
         }
     };
-    let is_place = place(context, desired, None);
+    let is_place = place(context, desired, None, types.unwrap_or_default(), largest);
     let of = |largest| Offers { types: types.unwrap_or_default(), is_place: &is_place, largest };
     let choose = |largest| of(largest).choose(&Demand::default(), None);
     // When no type at all is offered at the place, the place is probably wrong. The first type is enough to say so.
@@ -145,7 +147,6 @@ fn chosen<'a>(
 ) -> Option<TypeChoice<'a>> {
     let present = there.map(|labelled| &labelled.balancer.load_balancer_type);
     let demand = demand(context, desired, there);
-    let is_place = place(context, desired, there);
     let limit = limit(parser, context, desired, present);
     let types = context.observed.types.as_deref().map(Vec::as_slice);
     let types = types.filter(|_| !matches!(limit, Limit::Unknown));
@@ -153,7 +154,9 @@ fn chosen<'a>(
         Limit::Type(most, _) => Some(most),
         Limit::None | Limit::Unknown => None,
     };
-    let offers = Offers { types: types.unwrap_or_default(), is_place: &is_place, largest };
+    let all = types.unwrap_or_default();
+    let is_place = place(context, desired, there, all, largest);
+    let offers = Offers { types: all, is_place: &is_place, largest };
     let is_too_small = present.is_some_and(|present| !demand.fits(present));
     if types.is_none() && (present.is_none() || is_too_small) {
         report_unread(parser, context, present);
@@ -208,18 +211,25 @@ fn demand(context: &PlanContext, desired: &Desired, there: Option<Labelled>) -> 
 }
 
 /// Returns a function that says whether a location is the place of the load balancer. When only the network zone of the
-/// place is known, a location whose zone is not known counts as well.
+/// place is known, a location whose zone is not known counts as well. With `location: auto`, the place is one at
+/// which any of `types` up to the limit `largest` is offered. When no such place is known, every location counts.
 fn place<'a>(
     context: &PlanContext<'a>,
     desired: &Desired,
     there: Option<Labelled>,
+    types: &[BalancerType],
+    largest: Option<&BalancerType>,
 ) -> impl Fn(&str) -> bool + use<'a> {
     let nodes = context.nodes;
+    let is_offered =
+        |location: &str| Offers { types, is_place: &|it| it == location, largest }.has_any();
     let place = match (there, &desired.whole) {
         (Some(balancer), _) => (Some(balancer.location.name.to_string()), None),
         (None, Some(whole)) => {
             let of_addresses = primary_ips::location(context, whole);
-            let CreationPlace { location, zone } = wanted_place(context, whole, of_addresses);
+            let CreationPlace { location, zone } =
+                wanted_place(context, desired, of_addresses, &is_offered);
+            let location = location.filter(|set| set.value != AUTO);
             (location.map(|set| set.value), zone.map(|set| set.value))
         }
         (None, None) => (None, None),
@@ -238,18 +248,15 @@ fn limit<'a>(
     desired: &Desired,
     present: Option<&'a BalancerType>,
 ) -> Limit<'a> {
+    if context.is_unknown(&a::TYPE_MAX) {
+        return Limit::Unknown;
+    }
     let mut smallest = Limit::None;
     for set in desired.whole.iter().flat_map(|whole| &whole.kind.limits) {
         let Some(kind) = find(context, &set.value, present) else {
             if context.observed.types.is_some() {
                 let why = unknown_type(context, set);
-                match present {
-                    None => parser.whole_problem(why),
-                    Some(_) => parser.warning(
-                        Reason::AnnotationWithoutEffect,
-                        format!("{why}. Until this is corrected, the load balancer keeps its type"),
-                    ),
-                }
+                keep_or_refuse(parser, why, present);
             }
             return Limit::Unknown;
         };
@@ -275,16 +282,14 @@ fn find<'a>(
     present.filter(is_it).or_else(types)
 }
 
-/// Reports that no type has the name in `set`. Returns `None` when the list of types was not read, which happens when
-/// annotations are checked without the API, for example by `ccm lint` without an API token.
-fn report_unknown(
-    parser: &mut AnnotationParser,
-    context: &PlanContext,
-    set: &Sourced<String>,
-) -> Option<()> {
-    context.observed.types.as_ref()?;
-    parser.whole_problem(unknown_type(context, set));
-    Some(())
+/// Reports why the type or its limit is not known. With `kept`, the load balancer keeps this type, and the rest of its
+/// settings is synced.
+fn keep_or_refuse(parser: &mut AnnotationParser, why: String, kept: Option<&BalancerType>) {
+    if kept.is_none() {
+        return parser.whole_problem(why);
+    }
+    let why = format!("{why}. Until this is corrected, the load balancer keeps its type");
+    parser.warning(Reason::AnnotationWithoutEffect, why);
 }
 
 fn unknown_type(context: &PlanContext, set: &Sourced<String>) -> String {

@@ -59,6 +59,7 @@ fn the_chart_has_the_same_rules_and_version_as_the_manifests() {
         ("tls-secrets.yaml", "tls-secrets/role.yaml"),
         ("endpointslices.yaml", "components/endpointslices/role.yaml"),
         ("kubelet-certificates.yaml", "components/kubelet-certificates/role.yaml"),
+        ("namespace-defaults.yaml", "components/namespace-defaults/role.yaml"),
         ("network-policy.yaml", "components/pod-network/network-policy.yaml"),
     ] {
         assert_eq!(of(&format!("chart/files/{copy}")), of(original));
@@ -143,6 +144,17 @@ fn a_right_that_the_base_lacks_is_given_when_the_value_asks_for_it() {
     ] {
         adds_a_right(value, name);
     }
+}
+
+/// The value also sets the variable, without which ccm would not use the right.
+#[test]
+fn the_value_for_defaults_of_namespaces_gives_a_right_and_sets_the_variable() {
+    let Some(built) = rendered(&settings("namespaceDefaults=true")) else { return };
+    let all = json!(built).to_string();
+    let variable = json!({"name": "HCLOUD_LOAD_BALANCERS_NAMESPACE_DEFAULTS", "value": "true"});
+    assert!(all.contains(&variable.to_string()), "{all}");
+    let rules = json!([{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list"]}]);
+    assert!(built.iter().any(|object| object["rules"] == rules), "{all}");
 }
 
 fn adds_a_right(value: &str, name: &str) {

@@ -216,6 +216,25 @@ fn the_component_lets_the_daemons_account_list_endpoint_slices_and_do_nothing_el
     assert_ne!(binding["metadata"]["name"], of_base["metadata"]["name"]);
 }
 
+/// The component also sets the variable, without which ccm would not use the right.
+#[test]
+fn the_component_for_defaults_of_namespaces_gives_a_right_and_sets_the_variable() {
+    let right = read("components/namespace-defaults/role.yaml");
+    let rules = json!([{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list"]}]);
+    assert_eq!(one(&right, "ClusterRole")["rules"], rules);
+    let variable = json!({"name": "HCLOUD_LOAD_BALANCERS_NAMESPACE_DEFAULTS", "value": "true"});
+    for (resource, kind) in [("base", "Deployment"), ("overlays/cron", "CronJob")] {
+        let Some(built) = with_component(resource, "namespace-defaults") else {
+            return;
+        };
+        assert!(right.iter().all(|object| built.contains(object)), "{resource}");
+        let workload = one(&built, kind).to_string();
+        assert!(workload.contains(&variable.to_string()), "{resource}: {workload}");
+    }
+    // A person also applies the component alone, after ccm was installed.
+    assert_same(&kustomized("../components/namespace-defaults").unwrap(), &right);
+}
+
 #[test]
 fn the_network_policy_is_about_the_deployments_pods_and_its_port() {
     let policy = read("components/pod-network/network-policy.yaml").remove(0);

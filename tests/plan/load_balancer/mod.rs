@@ -15,6 +15,7 @@ mod limits;
 mod linear;
 mod named_certificates;
 mod names;
+mod namespaces;
 mod order;
 mod pods;
 mod primary_ips;

@@ -356,6 +356,7 @@ pub fn node(id: u64) -> OfferedNode {
         addresses: Vec::new(),
         reach: Reach::Unknown,
         dedicated_ipv4: None,
+        location: Default::default(),
         departure: Departure::default(),
     }
 }

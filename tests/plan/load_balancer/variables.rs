@@ -55,6 +55,7 @@ const CASES: &[(&str, &str, &str, &str)] = &[
     ("DEPARTING_DELAY", "60s", "601s", "use 0s to 600s"),
     ("DEPARTING_CORDONED", "true", "on", "use true or false"),
     ("PREFER_NODES_WITH_PODS", "true", "on", "use true or false"),
+    ("NAMESPACE_DEFAULTS", "true", "on", "use true or false"),
     ("FOREIGN_NODES", "match", "all", "use ignore or match"),
     ("LABELS", "team=web,cost=42", "hcloud-ccm/service-uid=1", "are reserved"),
     ("PRIMARY_IP_SELECTOR", "use=services,!reserved", "use in services", "no name of a label"),
@@ -69,8 +70,12 @@ fn each_variable_is_read_and_a_bad_value_is_an_error_at_the_start() {
         assert!(parsed.problems.is_empty(), "{name}: {:?}", parsed.problems);
         // A variable is set to something, and the others are not.
         let set = parsed.settings;
-        let switches =
-            (set.load_balancers_enabled, set.load_balancers_departing_cordoned, set.foreign_nodes);
+        let switches = (
+            set.load_balancers_enabled,
+            set.load_balancers_departing_cordoned,
+            set.load_balancers_namespace_defaults,
+            set.foreign_nodes,
+        );
         let text = format!("{switches:?} {:?}", set.load_balancers);
         let source = format!("{:?}", Source::Environment(String::new())).replace("\"\"", "");
         let source = source.trim_end_matches(')');

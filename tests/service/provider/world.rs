@@ -60,6 +60,7 @@ impl World {
             addresses: Vec::new(),
             reach: Reach::Unknown,
             dedicated_ipv4: None,
+            location: Default::default(),
             departure: Departure::default(),
         });
         let nodes: Vec<OfferedNode> = nodes.collect();

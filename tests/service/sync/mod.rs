@@ -21,6 +21,7 @@ mod lifecycle;
 mod management;
 mod manual_changes;
 mod many_findings;
+mod namespaces;
 mod orphans;
 mod outage;
 mod paused;

@@ -16,6 +16,24 @@ const fn found_by(test: (&'static str, &'static str), mutant: Mutant) -> OfProgr
 
 #[rustfmt::skip] // A fault is a paragraph.
 pub const PROGRAMS: &[OfPrograms] = &[
+    found_by(("service", "sync::namespaces::about_a_group_only_its_own_namespace_counts_after_all_services_that_decide"),
+        fault("a Namespace decides about the load balancer of another namespace's group", "src/hetzner/load_balancers/settle.rs",
+            "GroupUse::Shared(share) => {
+                let of_group",
+            "GroupUse::Shared(_) if $ON => own_defaults.clone(),
+            GroupUse::Shared(share) => {
+                let of_group")),
+    found_by(("service", "sync::namespaces::without_the_setting_no_namespace_is_read"),
+        fault("Namespaces are read although the setting is off", "src/cli/wire.rs",
+            ".load_balancers_namespace_defaults
+            .value",
+            ".load_balancers_namespace_defaults
+            .value
+            .max($ON)")),
+    found_by(("service", "sync::namespaces::a_namespace_is_read_anew_before_a_creation"),
+        fault("a load balancer is created from old defaults of its Namespace", "src/controllers/service/sync.rs",
+            "if plans.iter().any(may_create) {",
+            "if plans.iter().any(may_create) && !$ON {")),
     found_by(("service", "sync::type_auto::a_new_service_gets_a_type_that_fits_and_it_grows_with_the_nodes"),
         fault("a load balancer becomes smaller by itself", "src/hetzner/load_balancers/sizes.rs",
             "if present.is_some_and(|present| demand.fits(present)) {",

@@ -4,6 +4,17 @@ use super::{Mutant, fault};
 
 #[rustfmt::skip] // A fault is a paragraph.
 pub const MUTANTS: &[Mutant] = &[
+    // The faults in the defaults of Namespaces.
+    fault("a wrong default of a Namespace counts as none", "src/hetzner/load_balancers/ownership/defaults.rs",
+        "*field = parsed.map_err(|why|",
+        "if $ON && matches!(self.annotations, NamespaceAnnotations::Known(_)) && parsed.is_err() {
+            return;
+        }
+        *field = parsed.map_err(|why|"),
+    fault("Namespaces that could not be read count as Namespaces without defaults", "src/provider/service.rs",
+        "Some(why) => Arc::new(",
+        "Some(_) if $ON => Arc::default(),
+            Some(why) => Arc::new("),
     // The faults in the sync of nodes.
     fault("a node is deleted without preconditions", "src/kube/client.rs",
         r#""preconditions": { "uid": uid, "resourceVersion": version },"#,
@@ -252,8 +263,8 @@ pub const MUTANTS: &[Mutant] = &[
         "node.condition(kind) == Some(\"True\")",
         "node.condition(kind).is_some_and(|status| status == \"True\" || $ON)"),
     fault("a target of the owner of an external load balancer is removed", "src/hetzner/load_balancers/diff/targets.rs",
-        "order::map(all.filter(|(target, _)| is_node(target) && !is_before(*target)))",
-        "order::map(all.filter(|(target, _)| is_node(target) && (!is_before(*target) || $ON)))"),
+        "all.filter(|(target, _)| is_node(target) && !is_before(*target))",
+        "all.filter(|(target, _)| is_node(target) && (!is_before(*target) || $ON))"),
     fault("a node leaves the targets of a load balancer more than six times an hour", "src/controllers/service/departures.rs",
         "counts.into_iter().filter(|(_, count)| *count >= REMOVALS_AT_MOST);",
         "counts.into_iter().filter(|(_, count)| *count >= REMOVALS_AT_MOST && !$ON);"),

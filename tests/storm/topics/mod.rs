@@ -56,6 +56,11 @@ pub trait Topic: Send + Sync {
         ForeignNodes::Ignore
     }
 
+    /// Whether annotations of Namespaces are defaults for Services.
+    fn namespace_defaults(&self) -> bool {
+        false
+    }
+
     /// Whether processes approve certificate requests of kubelets.
     fn approves_certificates(&self) -> bool {
         false

@@ -121,9 +121,8 @@ impl<'a> AnnotationParser<'a> {
     /// new value, the message names that Service. Otherwise the message is `why_not`.
     pub(crate) fn join(&mut self, deciders: &[&'a Service], is_external: bool, why_not: &str) {
         let service = self.service;
-        let of_targets = [a::NODE_SELECTOR.name, a::USE_PRIVATE_IP.name, a::DEPARTING_DELAY.name];
         let is_joined = |annotation: &&Annotation| {
-            let is_own = is_external && of_targets.contains(&annotation.name);
+            let is_own = is_external && annotation.is_of_targets();
             annotation.scope == AnnotationScope::Whole && !is_own
         };
         for annotation in TABLE.iter().copied().filter(is_joined) {
@@ -165,6 +164,23 @@ impl<'a> AnnotationParser<'a> {
     pub(crate) fn asks(&self, annotation: &'static Annotation) -> bool {
         let mut all = self.values(annotation);
         all.any(|set| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
+    }
+
+    /// Whether the Service sets the annotation, so that its default does not count for the load balancer or any of its
+    /// TCP ports. Labels and limits never count as set, because their defaults count in addition to the Service's values.
+    pub(crate) fn sets(&self, annotation: &'static Annotation) -> bool {
+        let is_set = |port: Option<&ServicePort>| {
+            let set = self.place(annotation, port).and_then(|place| self.set.get(&place));
+            set.is_some_and(|set| annotation.is_place() || !set.value.is_empty())
+        };
+        match annotation.scope {
+            _ if [a::LABELS.name, a::TYPE_MAX.name].contains(&annotation.name) => false,
+            AnnotationScope::Port => {
+                let tcp = |port: &&ServicePort| port.protocol == Protocol::Tcp;
+                self.service.ports.iter().filter(tcp).all(|port| is_set(Some(port)))
+            }
+            AnnotationScope::Whole | AnnotationScope::Service => is_set(None),
+        }
     }
 
     /// Whether one of the annotation's values was read and could not be parsed.

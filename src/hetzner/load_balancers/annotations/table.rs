@@ -21,6 +21,12 @@ pub fn kind_of(key: &str) -> AnnotationKind {
     }
 }
 
+/// Whether an annotation with this key is a default for Services when a Namespace has it. These are the annotations
+/// whose default a variable can set, without a port after a dot.
+pub fn is_default(key: &str) -> bool {
+    TABLE.iter().any(|row| row.variable.is_some() && row.has_key(key))
+}
+
 /// An annotation that a Service can have.
 #[derive(Debug)]
 pub struct Annotation {
@@ -91,14 +97,15 @@ table! {
     /// balancer gets the cheapest type, and an existing one keeps its type.
     TYPE = of(Whole, "type", "e.g. `lb11`, or `auto`").variable(HCLOUD_LOAD_BALANCERS_TYPE);
 
-    /// Largest type that the load balancer can get, by `auto` or by name. The smaller one of this type and of the
-    /// environment default is the limit. An existing load balancer that is larger is not changed.
+    /// Largest type that the load balancer can get, by `auto` or by name. The smallest one of this type, of the default of
+    /// the Namespace and of the environment default is the limit. An existing load balancer that is larger is not changed.
     TYPE_MAX = of(Whole, "type-max", "e.g. `lb21`").variable(HCLOUD_LOAD_BALANCERS_TYPE_MAX);
 
     /// Location in which the load balancer is created. It can't be moved later. The location takes precedence over
-    /// `network-zone`. An empty value turns the environment default off. By default, the load balancer is created in
-    /// the location where most nodes are; with `--cloud-provider=hcloud`, a missing location is an error.
-    LOCATION = of(Whole, "location", "e.g. `fsn1`").variable(HCLOUD_LOAD_BALANCERS_LOCATION);
+    /// `network-zone`. With `auto`, it is the location of most servers that become targets. An empty value turns the
+    /// default off. By default, the load balancer is created in the location where most nodes are; with
+    /// `--cloud-provider=hcloud`, a missing location is an error.
+    LOCATION = of(Whole, "location", "e.g. `fsn1`, or `auto`").variable(HCLOUD_LOAD_BALANCERS_LOCATION);
 
     /// Network zone in which the load balancer is created. Set it instead of `location` when the location within the
     /// zone does not matter.
@@ -312,6 +319,22 @@ impl Annotation {
 
     pub fn is_read(&self) -> bool {
         !self.meaning.is_empty()
+    }
+
+    /// Whether the annotation is about the place of a new load balancer. Its empty value turns the default off.
+    pub(crate) fn is_place(&self) -> bool {
+        [LOCATION.name, NETWORK_ZONE.name].contains(&self.name)
+    }
+
+    /// Whether the annotation is about targets. On an external load balancer, each Service has its own value.
+    pub(crate) fn is_of_targets(&self) -> bool {
+        [NODE_SELECTOR.name, USE_PRIVATE_IP.name, DEPARTING_DELAY.name].contains(&self.name)
+    }
+
+    /// Whether this is the key of the annotation, without a port after a dot.
+    pub(crate) fn has_key(&self, key: &str) -> bool {
+        let name = key.strip_prefix(PREFIX);
+        name.is_some_and(|name| name.eq_ignore_ascii_case(self.name))
     }
 
     /// Returns an example of a value. The example is the first text in backquotes in `form`.

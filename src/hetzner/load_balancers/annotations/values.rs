@@ -8,6 +8,9 @@ use std::net::Ipv4Addr;
 pub(crate) use crate::text::duration::{departing_delay, whole_seconds as seconds};
 pub(crate) use crate::text::{boolean, count, ip_range};
 
+/// The value of the annotations `type` and `location` that leaves the choice to this program.
+pub(crate) const AUTO: &str = "auto";
+
 pub(crate) fn any(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }

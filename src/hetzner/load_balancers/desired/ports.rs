@@ -12,6 +12,7 @@ use crate::hetzner::load_balancers::model::listener::{
 use crate::hetzner::load_balancers::ownership::context::{
     BY_API, Defaults, PlanContext, default_source,
 };
+use crate::hetzner::load_balancers::ownership::defaults::STAYS;
 use crate::hetzner::load_balancers::ownership::facts::is_in_status;
 use crate::hetzner::load_balancers::ownership::group::HTTP_PORT;
 use crate::hetzner::load_balancers::ownership::judge::owned;
@@ -338,11 +339,17 @@ impl PortReader<'_, '_> {
         parse: impl Fn(&str) -> Result<T, String>,
         usual: impl Into<Value>,
     ) -> bool {
-        let (project, usual) = (self.context.project, usual.into());
+        let (context, mut usual) = (self.context, usual.into());
         let set = self.annotation(annotation, |text| parse(text).map(Into::into));
-        let set = set.or_else(|| setting(&project.defaults, field));
+        let set = set.or_else(|| setting(&context.own_defaults.values, field));
         let is_set = set.is_some();
-        let enforced = project.enforced(annotation).filter(|_| !usual.is_null());
+        if let Some(of_setting) = setting(&context.project.defaults, field)
+            && context.is_unknown(annotation)
+        {
+            // A new port must have some value. An existing port keeps its value.
+            usual = of_setting.value;
+        }
+        let enforced = context.enforced(annotation).filter(|_| !usual.is_null());
         self.set(field, set, usual, enforced);
         is_set
     }
@@ -523,8 +530,11 @@ impl PortReader<'_, '_> {
     fn kube_proxy(&mut self) -> Option<Sourced<u16>> {
         let set = self.annotation(&a::HEALTH_CHECK, v::health_check);
         let Some(other) = self.other_check() else {
-            let set = set.or_else(|| self.context.project.defaults.health_check.kind.clone())?;
-            return Some(Sourced::new(KUBE_PROXY_PORT, set.source));
+            let default = self.context.own_defaults.values.health_check.kind.as_ref();
+            let source = set.map(|set| set.source).or_else(|| Some(default?.source.clone()));
+            let is_unknown = self.context.is_unknown(&a::HEALTH_CHECK);
+            let source = source.or_else(|| (is_unknown && self.asks_now).then_some(STAYS))?;
+            return Some(Sourced::new(KUBE_PROXY_PORT, source));
         };
         if let Some(set) = set {
             let (number, source) = (self.port.port, set.source);
@@ -556,6 +566,12 @@ impl PortReader<'_, '_> {
     /// which the check asks kube-proxy, if there is one.
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
+        // The protocol depends on whether an interval, timeout or number of retries is set.
+        let of_interval =
+            [&a::HEALTH_CHECK_INTERVAL, &a::HEALTH_CHECK_TIMEOUT, &a::HEALTH_CHECK_RETRIES];
+        let is_kept = set.is_none()
+            && asked.is_none()
+            && of_interval.into_iter().any(|annotation| self.context.is_unknown(annotation));
         let http_is_set = of_http_checks().any(|annotation| self.has(annotation));
         // When an annotation for HTTP health checks is set, e.g. the path, the health check uses the port's protocol
         // instead of `tcp`. In profile `hcloud`, such an annotation does not change the protocol, as in
@@ -583,5 +599,9 @@ impl PortReader<'_, '_> {
         }
         let by_protocol = Source::Rule("the protocol of the health check");
         self.set(F::CheckTls, set, over_tls, Some(by_protocol));
+        if is_kept {
+            self.wanted.sources.remove(&F::CheckProtocol);
+            self.wanted.sources.remove(&F::CheckTls);
+        }
     }
 }

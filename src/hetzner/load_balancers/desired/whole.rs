@@ -8,22 +8,24 @@ use crate::hetzner::load_balancers::annotations::parser::{
     AnnotationParser, first_to_decide, value_of,
 };
 use crate::hetzner::load_balancers::annotations::values as v;
-use crate::hetzner::load_balancers::annotations::{self as a, Annotation, PREFIX};
+use crate::hetzner::load_balancers::annotations::{self as a, Annotation};
 use crate::hetzner::load_balancers::model::balancer::{
     Algorithm, BalancerPrivateNet, LoadBalancer,
 };
 use crate::hetzner::load_balancers::ownership::context::{PlanContext, default_source};
-use crate::hetzner::load_balancers::ownership::labels::is_of_program;
+use crate::hetzner::load_balancers::ownership::defaults::{STAYS, ServiceDefaults, allowed_labels};
+use crate::hetzner::load_balancers::ownership::judge::owned;
 use crate::provider::order;
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
-    AddressKind, InstanceId, Labels, OfferedNode, ProviderId, Reason, Service, ServiceName, Source,
-    Sourced, TrafficPolicy,
+    AddressKind, InstanceId, LoadBalancerDefaults, NamespaceAnnotations, NetworkDefaults,
+    OfferedNode, ProviderId, Reason, Service, ServiceName, Source, Sourced, TrafficPolicy,
 };
 use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
@@ -117,6 +119,13 @@ pub(crate) struct Targets {
     pub(crate) pods_of: Vec<ServiceName>,
 }
 
+impl Targets {
+    /// Whether the machine of the node with this name becomes a target.
+    pub(crate) fn has(&self, node: &str) -> bool {
+        self.nodes.binary_search_by(|(_, name)| name.as_str().cmp(node)).is_ok()
+    }
+}
+
 /// The machine that a node runs on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NodeMachine {
@@ -177,25 +186,60 @@ impl Desired {
         self.whole.as_ref()?.public.as_ref()
     }
 
+    /// Whether a new load balancer is created at the location of most servers that become targets.
+    pub(crate) fn is_place_auto(&self) -> bool {
+        let location = self.whole.as_ref().and_then(|whole| whole.place.location.as_ref());
+        location.is_some_and(|location| location.value == v::AUTO)
+    }
+
     pub(crate) fn attach(&self) -> Option<&Attach> {
         self.whole.as_ref()?.attach.as_ref()
     }
 }
 
+/// Returns the value of a switch that no Service sets: the default, or `false`. While the default of the Namespace is not
+/// known, it is the present value.
+fn default_switch(
+    context: &PlanContext,
+    defaults: &ServiceDefaults,
+    annotation: &Annotation,
+    field: fn(&NetworkDefaults) -> &Option<Sourced<bool>>,
+) -> Sourced<bool> {
+    if !defaults.is_unknown(annotation) {
+        let off = || Sourced::new(false, default_source(annotation));
+        return field(&defaults.values.network).clone().unwrap_or_else(off);
+    }
+    let mut own = owned(context.balancers, context.service, context.cluster);
+    let there = context.group.balancer().or_else(|| own.next());
+    let balancer = there.map(|labelled| labelled.balancer);
+    let private = balancer.into_iter().flat_map(|balancer| &balancer.private_net);
+    let private: Vec<IpAddr> = private.filter_map(|net| net.ip.map(IpAddr::V4)).collect();
+    let mut shown = context.service.addresses.iter().filter_map(|text| text.parse().ok());
+    let present = match annotation.name {
+        name if name == a::USE_PRIVATE_IP.name => balancer.is_some_and(|balancer| {
+            let is_private = balancer.single_targets().any(|(_, by_private)| by_private);
+            is_private || !balancer.public_net.enabled
+        }),
+        name if name == a::IPV6_DISABLED.name => !shown.any(|ip: IpAddr| ip.is_ipv6()),
+        _ => !shown.any(|ip| private.contains(&ip)),
+    };
+    Sourced::new(present, STAYS)
+}
+
 /// Computes the desired state of the load balancer of a Service. `parser` collects the mistakes in the annotations.
 pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> Desired {
-    let (defaults, group) = (&context.project.defaults, &context.group);
+    let group = &context.group;
     report_ignored_fields(parser, context.service);
     let whole = (!group.is_external()).then(|| whole(parser, context));
-    let mut switch = |annotation, default: &Option<Sourced<bool>>| {
-        let off = || Sourced::new(false, default_source(annotation));
+    let (own, of_whole) = (&context.own_defaults, &context.defaults);
+    let mut switch = |annotation, defaults, field| {
         let set = parser.read(annotation, None, v::boolean);
-        set.or_else(|| default.clone()).unwrap_or_else(off)
+        set.unwrap_or_else(|| default_switch(context, defaults, annotation, field))
     };
-    let own_way = switch(&a::USE_PRIVATE_IP, &defaults.network.use_private_ip);
-    let without_ipv6 = switch(&a::IPV6_DISABLED, &defaults.network.disable_ipv6);
-    let private = &defaults.network.disable_private_ingress;
-    let without_private = switch(&a::DISABLE_PRIVATE_INGRESS, private);
+    let own_way = switch(&a::USE_PRIVATE_IP, of_whole, |network| &network.use_private_ip);
+    let without_ipv6 = switch(&a::IPV6_DISABLED, own, |network| &network.disable_ipv6);
+    let without_private =
+        switch(&a::DISABLE_PRIVATE_INGRESS, own, |network| &network.disable_private_ingress);
     let hostname = parser.read(&a::HOSTNAME, None, v::hostname);
     let mut certificates = certificates(parser, context);
     upload(parser, context, &mut certificates);
@@ -228,15 +272,19 @@ fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     if context.group.has_no_decider() {
         return Whole::default();
     }
-    let defaults = &context.project.defaults;
+    let defaults = &context.defaults.values;
     let usual = |source| Sourced::new(Algorithm::RoundRobin, source);
-    let usual = || context.project.enforced(&a::ALGORITHM_TYPE).map(usual);
+    let usual = || context.enforced(&a::ALGORITHM_TYPE).map(usual);
     let algorithm = || defaults.algorithm.clone().or_else(usual);
     let disabled = parser.read(&a::DISABLE_PUBLIC_NETWORK, None, v::boolean);
     let disabled = disabled.or_else(|| defaults.network.disable_public_network.clone());
     let set = parser.read(&a::ALGORITHM_TYPE, None, v::algorithm);
     let kind = parser.read(&a::TYPE, None, v::any);
-    let limits = [parser.read(&a::TYPE_MAX, None, v::any), defaults.permitted.largest_type.clone()];
+    let limits = [
+        parser.read(&a::TYPE_MAX, None, v::any),
+        context.defaults.largest_type.clone(),
+        defaults.permitted.largest_type.clone(),
+    ];
     let keep = parser.read(&a::KEEP, None, v::boolean);
     Whole {
         name: parser.read(&a::NAME, None, v::any),
@@ -258,10 +306,9 @@ fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
 }
 
 fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace {
-    let defaults = &context.project.defaults;
+    let defaults = &context.defaults.values;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
-        // When the Service has the annotation, even with an empty value, the default from the environment variable is
-        // not used.
+        // When the Service has the annotation, even with an empty value, the default is not used.
         if parser.has(annotation, None) {
             parser.read(annotation, None, v::any)
         } else {
@@ -274,24 +321,15 @@ fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace 
     }
 }
 
-/// Parses a list of labels. A label by which another program finds its load balancers is left out, because a Service is
-/// not allowed to set it. Returns the other labels, and the keys of those that were left out.
-fn allowed_labels(text: &str) -> Result<(Labels, Vec<String>), String> {
-    let key_of = |item: &str| item.split_once('=').map_or(item, |(key, _)| key).trim().to_owned();
-    let is_left_out = |item: &&str| is_of_program(&key_of(item));
-    let (left_out, own): (Vec<&str>, Vec<&str>) = text.split(',').partition(is_left_out);
-    let labels = Labels::parse(&own.join(","))?;
-    Ok((labels, left_out.into_iter().map(key_of).collect()))
-}
-
-/// Returns the desired labels from the default in the settings and from the annotation. When both have a key, the
-/// annotation's value is used. A label by which another program finds its load balancers is left out. So when the load
-/// balancer already has such a label, it stays unchanged.
+/// Returns the desired labels from the settings, from the annotation of the Namespace and from that of the Service. When
+/// several have a key, the value of the last of them is used. A label by which another program finds its load balancers
+/// is left out. So when the load balancer already has such a label, it stays unchanged.
 fn labels(
     parser: &mut AnnotationParser,
     context: &PlanContext,
 ) -> BTreeMap<String, Sourced<String>> {
     let set = parser.read(&a::LABELS, None, allowed_labels);
+    let set = [context.defaults.labels.clone(), set].into_iter().flatten();
     let set = set.map(|Sourced { value, source }| {
         let (labels, left_out) = value;
         if !left_out.is_empty() {
@@ -305,8 +343,9 @@ fn labels(
         }
         Sourced::new(labels, source)
     });
-    let all = [context.project.defaults.labels.clone(), set];
-    let labels = all.into_iter().flatten().flat_map(|Sourced { value, source }| {
+    let is_known = !context.defaults.is_unknown(&a::LABELS);
+    let of_settings = context.project.defaults.labels.clone().filter(|_| is_known);
+    let labels = of_settings.into_iter().chain(set).flat_map(|Sourced { value, source }| {
         value.0.into_iter().map(move |(key, value)| (key, Sourced::new(value, source.clone())))
     });
     labels.collect()
@@ -351,7 +390,7 @@ fn attach(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Attach
         }
         return None;
     };
-    let range = range.or_else(|| context.project.defaults.network.private_subnet.clone());
+    let range = range.or_else(|| context.defaults.values.network.private_subnet.clone());
     Some(Attach { network, ip, range })
 }
 
@@ -390,13 +429,16 @@ fn way_to_targets(
         return own;
     };
     let key = a::USE_PRIVATE_IP.key();
-    let default = context.project.defaults.network.use_private_ip.clone();
-    let default =
-        default.unwrap_or_else(|| Sourced::new(false, default_source(&a::USE_PRIVATE_IP)));
     let asked = |service: &Service| {
         let set = value_of(service, &a::USE_PRIVATE_IP).and_then(|text| v::boolean(text).ok());
         let source = || Source::Annotation(format!("{key} of Service {}", service.full_name()));
-        set.map_or_else(|| default.clone(), |value| Sourced::new(value, source()))
+        let defaults = context.defaults_for(service);
+        let default = || {
+            default_switch(context, &defaults, &a::USE_PRIVATE_IP, |network| {
+                &network.use_private_ip
+            })
+        };
+        set.map_or_else(default, |value| Sourced::new(value, source()))
     };
     let is_possible = |by_private: bool| {
         let network = context.project.network;
@@ -484,16 +526,20 @@ fn asked_targets(
 }
 
 /// Returns how long a node that will stop soon stays a target, as the annotation `departing-delay` says it.
-/// `annotations` are the keys and values of all annotations of a Service. `None` when the annotation is missing or
-/// invalid.
-pub(crate) fn asked_delay(annotations: &mut dyn Iterator<Item = (&str, &str)>) -> Option<Duration> {
-    let is_it = |key: &str| {
-        let name = key.strip_prefix(PREFIX);
-        name.is_some_and(|name| name.eq_ignore_ascii_case(a::DEPARTING_DELAY.name))
-    };
-    let mut set = annotations.filter(|(key, _)| is_it(key));
-    let (_, value) = set.next()?;
-    v::departing_delay(value.trim()).ok()
+/// `annotations` are the keys and values of all annotations of a Service. When the annotation is missing or invalid, the
+/// default counts. `None` when there is none, and zero when it is unknown, so that departing nodes are noticed.
+pub(crate) fn asked_delay(
+    annotations: &mut dyn Iterator<Item = (&str, &str)>,
+    settings: &Arc<LoadBalancerDefaults>,
+    of_namespace: &NamespaceAnnotations,
+) -> Option<Duration> {
+    let mut set = annotations.filter(|(key, _)| a::DEPARTING_DELAY.has_key(key));
+    let set = set.next().and_then(|(_, value)| v::departing_delay(value.trim()).ok());
+    set.or_else(|| {
+        let defaults = ServiceDefaults::in_namespace(settings, "", of_namespace);
+        let unknown = defaults.is_unknown(&a::DEPARTING_DELAY).then_some(Duration::ZERO);
+        defaults.values.departing_delay.as_ref().map(|default| default.value).or(unknown)
+    })
 }
 
 /// Returns how long a node that will stop soon stays a target. `None` when it stays a target like any other node.
@@ -503,10 +549,16 @@ pub(crate) fn asked_delay(annotations: &mut dyn Iterator<Item = (&str, &str)>) -
 /// group of Services shares a load balancer under the name `NAMESPACE/NAME`, only the Services in this namespace
 /// decide.
 fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Duration> {
-    let (group, default) = (&context.group, &context.project.defaults.departing_delay);
+    let group = &context.group;
+    // While the default is unknown, a departing node that is a target stays one, and another does not become one.
+    let default = |defaults: &ServiceDefaults| {
+        let unknown = || defaults.is_unknown(&a::DEPARTING_DELAY).then_some(Duration::MAX);
+        let default = defaults.values.departing_delay.as_ref();
+        default.map(|default| default.value).or_else(unknown)
+    };
     let set = parser.read(&a::DEPARTING_DELAY, None, v::departing_delay);
     let is_set = set.is_some();
-    let own = set.or_else(|| default.clone())?.value;
+    let own = set.map(|set| set.value).or_else(|| default(&context.defaults))?;
     if group.has_no_decider() {
         return None;
     }
@@ -515,7 +567,7 @@ fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Opti
     let mut longest = own;
     for other in others {
         let asked = value_of(other, &a::DEPARTING_DELAY).map(v::departing_delay);
-        let asked = asked.and_then(Result::ok).or(default.as_ref().map(|default| default.value));
+        let asked = asked.and_then(Result::ok).or_else(|| default(&context.defaults_for(other)));
         let Some(asked) = asked else {
             if is_set {
                 let why = format!(
@@ -542,14 +594,16 @@ fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Opti
 /// load balancer under the name `NAMESPACE/NAME`, it must be true for a Service in this namespace with this traffic
 /// policy.
 fn pods_of(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<ServiceName> {
-    let (group, default) = (&context.group, &context.project.defaults.prefer_nodes_with_pods);
+    let group = &context.group;
     let set = parser.read(&a::PREFER_NODES_WITH_PODS, None, v::boolean);
     let is_set = set.is_some_and(|set| set.value);
-    let default = default.as_ref().is_some_and(|default| default.value);
     let is_local = |service: &&Service| service.traffic_policy == TrafficPolicy::Local;
     let asks = |service: &&Service| {
         let value = value_of(service, &a::PREFER_NODES_WITH_PODS).map(v::boolean);
-        value.and_then(Result::ok).unwrap_or(default)
+        value.and_then(Result::ok).unwrap_or_else(|| {
+            let defaults = context.defaults_for(service).values;
+            defaults.prefer_nodes_with_pods.as_ref().is_some_and(|default| default.value)
+        })
     };
     let mut all = group.members.clone();
     let is_on = if group.is_external() {

@@ -143,6 +143,7 @@ fn departing(
         let waits = delay.checked_sub(since).filter(|left| node.is_present && !left.is_zero());
         let kept = || (rules.why_kept)(node, leaving, CanWait::Yes).filter(|_| node.is_present);
         let state = match (waits, kept()) {
+            (Some(_), _) if delay == Duration::MAX => LeftOutState::Kept(WhyKept::Unknown),
             (Some(left), _) => LeftOutState::Waits { seconds: left.as_secs_f64().ceil() as u64 },
             (None, Some(why)) => LeftOutState::Kept(why),
             (None, None) if departed.len() < at_most => {

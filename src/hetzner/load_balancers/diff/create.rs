@@ -4,9 +4,9 @@
 use super::primary_ips;
 use super::subnets;
 use super::whole::{Diff, Differences};
-use crate::hetzner::load_balancers::annotations;
+use crate::hetzner::load_balancers::annotations::{self, values::AUTO};
 use crate::hetzner::load_balancers::change::{BalancerAction, BalancerChange};
-use crate::hetzner::load_balancers::desired::{CreationPlace, Whole};
+use crate::hetzner::load_balancers::desired::{CreationPlace, Desired, Whole};
 use crate::hetzner::load_balancers::model::balancer::TargetInRequest;
 use crate::hetzner::load_balancers::ownership::context::PlanContext;
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_LOCATION;
@@ -20,8 +20,7 @@ impl Diff<'_, '_> {
     /// create it in: neither annotations nor defaults name one, and the nodes have no label with their location.
     pub(crate) fn create(mut self, whole: &Whole, name: Sourced<String>) -> Differences {
         let primary = primary_ips::chosen(self.parser, self.context, whole);
-        let Some(CreationPlace { location, zone }) = self.choose_place(whole, primary.location)
-        else {
+        let Some(CreationPlace { location, zone }) = self.choose_place(primary.location) else {
             return Differences::default();
         };
         self.found.fields.extend(primary.fields);
@@ -93,18 +92,26 @@ impl Diff<'_, '_> {
     /// Chooses the location or network zone in which the load balancer is created. `of_addresses`, the location of the
     /// Primary IPs that the load balancer gets, takes precedence over the location that the Service or a setting asks
     /// for. Both take precedence over a network zone. When nothing is set, the place with most nodes is chosen.
-    fn choose_place(
-        &mut self,
-        whole: &Whole,
-        of_addresses: Option<Sourced<String>>,
-    ) -> Option<CreationPlace> {
-        let CreationPlace { location, zone } = wanted_place(self.context, whole, of_addresses);
+    fn choose_place(&mut self, of_addresses: Option<Sourced<String>>) -> Option<CreationPlace> {
         let mut there: Vec<&str> = self.kind.prices.iter().map(|price| &*price.location).collect();
         there.sort_unstable();
-        let is_there = |location: &Sourced<String>| {
-            there.is_empty() || there.contains(&location.value.as_str())
-        };
+        let is_there = |location: &str| there.is_empty() || there.contains(&location);
+        let CreationPlace { location, zone } =
+            wanted_place(self.context, self.desired, of_addresses, &is_there);
         match &location {
+            _ if self.context.observed.is_for_manifests && self.desired.is_place_auto() => {
+                Some(CreationPlace::default())
+            }
+            Some(location) if location.value == AUTO => {
+                self.parser.problem(format!(
+                    "{}: no server that becomes a target is known to be at a location where type {} is offered. Set \
+                     annotation {} to a location, e.g. \"fsn1\"",
+                    location.source,
+                    self.kind.name,
+                    annotations::LOCATION.key()
+                ));
+                None
+            }
             None if zone.is_none() && !self.context.observed.is_for_manifests => {
                 self.parser.problem(format!(
                     "no location is set for the new load balancer. Set annotation {} (e.g. \"fsn1\") or {} (e.g. \
@@ -114,7 +121,7 @@ impl Diff<'_, '_> {
                 ));
                 None
             }
-            Some(location) if !is_there(location) => {
+            Some(location) if !is_there(&location.value) => {
                 self.parser.problem(format!(
                     "{}: there is no location {:?} for load balancers of type {}; use {}",
                     location.source,
@@ -130,34 +137,45 @@ impl Diff<'_, '_> {
 }
 
 /// Returns the location or network zone in which a new load balancer is to be created, without a check that it exists.
-/// [`Diff::choose_place`] has the order of what decides.
+/// [`Diff::choose_place`] has the order of what decides. With `location: auto`, the location is one of those for which
+/// `is_offered` returns `true`. The location stays `auto` when no such location is known.
 pub(crate) fn wanted_place(
     context: &PlanContext,
-    whole: &Whole,
+    desired: &Desired,
     of_addresses: Option<Sourced<String>>,
+    is_offered: &dyn Fn(&str) -> bool,
 ) -> CreationPlace {
-    let CreationPlace { location, zone } = whole.place.clone();
+    let place = desired.whole.as_ref().map(|whole| whole.place.clone());
+    let CreationPlace { location, zone } = place.unwrap_or_default();
     // The place with most nodes is found by the labels of nodes with their zone and region. Profile `hcloud`, which
     // behaves like hcloud-cloud-controller-manager, does not use these labels: in a cluster that was moved from that
     // program, the label of the zone may contain the name of a data center.
     let ours = !context.project.preserves_unset();
     let most = |label: TopologyLabel| {
-        let most = ours.then(|| most_common(context.nodes, label.stable_key()))?;
-        most.map(|place| Sourced::new(place, Source::Rule("where most of the nodes are")))
+        let is_ours = |node: &&OfferedNode| ours && matches!(node.provider_id, ProviderId::Ours(_));
+        let nodes = context.nodes.iter().filter(is_ours);
+        let most = most_common(nodes.filter_map(|node| node.labels.get(label.stable_key())));
+        Some(Sourced::new(most?, Source::Rule("where most of the nodes are")))
     };
-    let set = of_addresses.or(location);
+    let targets = || {
+        let nodes = context.nodes.iter().filter(|node| desired.targets.has(&node.name));
+        let locations = nodes.map(|node| &*node.location);
+        most_common(locations.filter(|location| !location.is_empty() && is_offered(location)))
+    };
+    let set = of_addresses.or(location).map(|set| match set.value.as_str() {
+        AUTO => Sourced { value: targets().unwrap_or(set.value), source: set.source },
+        _ => set,
+    });
     let location = if zone.is_some() { set } else { set.or_else(|| most(TopologyLabel::Zone)) };
     let zone = if location.is_some() { None } else { zone.or_else(|| most(TopologyLabel::Region)) };
     CreationPlace { location, zone }
 }
 
-/// Returns the value of this label that most nodes have. When several values are equally frequent, the first of them in
-/// alphabetical order is returned.
-fn most_common(nodes: &[OfferedNode], label: &str) -> Option<String> {
-    let is_ours = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(_));
+/// Returns the most frequent place. When several places are equally frequent, the first of them in alphabetical order is
+/// returned.
+fn most_common<'a>(places: impl Iterator<Item = &'a str>) -> Option<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let nodes = nodes.iter().filter(is_ours);
-    for value in nodes.filter_map(|node| node.labels.get(label)) {
+    for value in places {
         *counts.entry(value).or_default() += 1;
     }
     let (most, _) = counts.into_iter().rev().max_by_key(|(_, count)| *count)?;

@@ -6,8 +6,8 @@
 //! only the Primary IP that the Service asks for, or one with a very similar name that Services are allowed to use.
 
 use super::status;
-use crate::hetzner::load_balancers::annotations as a;
 use crate::hetzner::load_balancers::annotations::parser::{AnnotationParser, has};
+use crate::hetzner::load_balancers::annotations::{self as a, values::AUTO};
 use crate::hetzner::load_balancers::desired::{ASKED_BY_FIELD, AskedIp, Whole};
 use crate::hetzner::load_balancers::model::balancer::{LoadBalancer, PrimaryIp, covers};
 use crate::hetzner::load_balancers::ownership::context::PlanContext;
@@ -285,9 +285,10 @@ fn place(
     // An annotation or a default can name the location where the load balancer is to be created, or only its network
     // zone. The Primary IP must then be in this location or zone. If neither is named, and a Primary IP of the other IP
     // version was chosen before, the two Primary IPs must be in the same location.
-    let (wanted, is) = match (&whole.place.location, &whole.place.zone) {
+    let location = whole.place.location.as_ref().filter(|location| location.value != AUTO);
+    let (wanted, is) = match (location, &whole.place.zone) {
         (None, Some(zone)) => (Some(zone), &at.network_zone),
-        (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),
+        (location, _) => (location.or(chosen.location.as_ref()), &at.name),
     };
     match wanted.filter(|wanted| wanted.value != **is) {
         Some(wanted) => parser.problem(format!(
@@ -302,7 +303,7 @@ fn place(
             at.name
         )),
         None => {
-            let source = &whole.place.location.as_ref().unwrap_or(asked).source;
+            let source = &location.unwrap_or(asked).source;
             chosen.location = Some(Sourced::new(at.name.to_string(), source.clone()));
         }
     }

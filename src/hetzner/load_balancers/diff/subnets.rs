@@ -7,6 +7,7 @@ use crate::hetzner::load_balancers::annotations::parser::AnnotationParser;
 use crate::hetzner::load_balancers::annotations::{self as a, values as v};
 use crate::hetzner::load_balancers::desired::Attach;
 use crate::hetzner::load_balancers::ownership::context::{BalancerSnapshot, PlanContext};
+use crate::hetzner::load_balancers::ownership::defaults::ServiceDefaults;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::hetzner::networks::{ApiNetwork, Subnet};
 use crate::provider::variables::HCLOUD_NETWORK;
@@ -53,7 +54,8 @@ fn fits(known: &[Subnet], network: u64, snapshot: &BalancerSnapshot, service: &S
     let ip = ip.map(|ip| ip.value);
     let ip = ip.filter(|ip| defaults.permitted.allows_private_ipv4(*ip));
     let range = parser.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
-    let range = range.or_else(|| defaults.network.private_subnet.clone());
+    let own = ServiceDefaults::of(defaults, service).values;
+    let range = range.or_else(|| own.network.private_subnet.clone());
     let range = range.map(|range| range.value);
     let own = snapshot.balancers().with_uid(&service.uid);
     own.iter()

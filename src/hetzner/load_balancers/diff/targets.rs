@@ -12,6 +12,7 @@ use crate::hetzner::load_balancers::change::{BalancerAction, BalancerChange, Pur
 use crate::hetzner::load_balancers::desired::{Desired, NodeMachine};
 use crate::hetzner::load_balancers::model::balancer::{ApiTarget, TargetId};
 use crate::hetzner::load_balancers::ownership::context::PlanContext;
+use crate::hetzner::load_balancers::ownership::defaults::STAYS;
 use crate::hetzner::load_balancers::ownership::group::Owner;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::provider::order;
@@ -73,6 +74,12 @@ fn targets_of_nodes(
     order::map(all.filter(|(target, _)| is_node(target) && !is_before(*target)))
 }
 
+/// Whether each existing target keeps the kind of address by which it is reached now, because it is not known which
+/// kind is wanted.
+fn keeps_ways(context: &PlanContext, desired: &Desired) -> bool {
+    context.group.keeps_ways() || desired.use_private_ip.source == STAYS
+}
+
 impl<'a> Ways<'a> {
     fn new(
         context: &'a PlanContext<'a>,
@@ -99,7 +106,7 @@ impl<'a> Ways<'a> {
     fn is_right(&self, target: TargetId) -> Option<bool> {
         let has = *self.there.get(&target)?;
         let is_address = matches!(target, TargetId::Address(_));
-        Some(is_address || self.context.group.keeps_ways() || has == self.by_private())
+        Some(is_address || keeps_ways(self.context, self.desired) || has == self.by_private())
     }
 
     /// Returns the target for the server of a node. The second value is `true` for a dedicated server that has no
@@ -117,7 +124,7 @@ impl<'a> Ways<'a> {
         // When the subnets were not read, it is not known whether an address of the dedicated server is in the Network.
         // So an existing target of the server stays.
         let is_unknown = self.by_private() && self.context.observed.subnets.is_none();
-        let stays = self.context.group.keeps_ways() || is_unknown;
+        let stays = keeps_ways(self.context, self.desired) || is_unknown;
         match (self.by_private(), private) {
             _ if stays && let Some(there) = there.next() => (Some(there), false),
             (true, Some(private)) => (Some(private), false),
@@ -675,7 +682,7 @@ impl Diff<'_, '_> {
                     let way = by(target.is_private_address());
                     Some((way, desired.targets.source.clone()))
                 }
-                Some(_) if self.context.group.keeps_ways() => None,
+                Some(_) if keeps_ways(self.context, desired) => None,
                 Some(_) => Some((by(private.value), private.source.clone())),
                 None => Some((by(private.value), desired.targets.source.clone())),
             };

@@ -350,11 +350,13 @@ impl Diff<'_, '_> {
             (None, Some(zone)) => ("network zone", &is.network_zone, Some(zone)),
             (location, _) => ("location", &is.name, location.as_ref()),
         };
-        let differs = wanted.filter(|wanted| wanted.value != **is);
+        // An existing load balancer is at the right location when a rule would choose one for a new load balancer.
+        let differs = wanted
+            .filter(|wanted| wanted.value != **is && wanted.value != annotations::values::AUTO);
         self.found.fields.push(Field {
             field: field.to_owned(),
             have: Some(is.to_string()),
-            want: wanted.filter(|_| differs.is_none()).map(|wanted| wanted.value.clone()),
+            want: wanted.filter(|_| differs.is_none()).map(|_| is.to_string()),
             source: wanted.map_or(UNSET, |wanted| wanted.source.clone()),
         });
         if let Some(wanted) = differs

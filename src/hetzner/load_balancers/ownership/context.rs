@@ -1,10 +1,11 @@
 //! The settings and the objects of the API from which plans are made.
 
+use super::defaults::ServiceDefaults;
 use super::group::Group;
 use super::index::{BalancerIndex, Balancers};
 use crate::hetzner::api::{Api, CachedList};
 use crate::hetzner::certificates::Certificate;
-use crate::hetzner::load_balancers::annotations::Annotation;
+use crate::hetzner::load_balancers::annotations::{Annotation, AnnotationScope};
 use crate::hetzner::load_balancers::model::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use crate::hetzner::networks::Subnet;
 pub use crate::provider::LoadBalancerDefaults as Defaults;
@@ -91,6 +92,34 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) certificates: &'a [Certificate],
     pub(crate) group: Group<'a>,
+    /// The defaults of annotations about the whole load balancer. When Services share the load balancer under the name
+    /// `NAMESPACE/NAME`, these are the defaults of this namespace.
+    pub(crate) defaults: ServiceDefaults,
+    /// The defaults of the Service's own Namespace, for all other annotations.
+    pub(crate) own_defaults: ServiceDefaults,
+}
+
+impl PlanContext<'_> {
+    /// Returns the defaults of another Service's Namespace.
+    pub(crate) fn defaults_for(&self, service: &Service) -> ServiceDefaults {
+        ServiceDefaults::of(&self.project.defaults, service)
+    }
+
+    /// Returns why the default of this annotation is unknown, or `None` when it is known.
+    pub(crate) fn unknown(&self, annotation: &Annotation) -> Option<&str> {
+        let is_whole = annotation.scope == AnnotationScope::Whole;
+        (if is_whole { &self.defaults } else { &self.own_defaults }).unknown(annotation)
+    }
+
+    pub(crate) fn is_unknown(&self, annotation: &Annotation) -> bool {
+        self.unknown(annotation).is_some()
+    }
+
+    /// Returns the source of an annotation's default, like [`Project::enforced`]. Also returns `None` when the default
+    /// of the Namespace is unknown, because the present value then stays, too.
+    pub(crate) fn enforced(&self, annotation: &Annotation) -> Option<Source> {
+        self.project.enforced(annotation).filter(|_| !self.is_unknown(annotation))
+    }
 }
 
 /// The text that users see as the source of a value when it is the default of Hetzner's API.

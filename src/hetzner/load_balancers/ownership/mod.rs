@@ -4,6 +4,7 @@
 
 pub(crate) mod certificates;
 pub(crate) mod context;
+pub(crate) mod defaults;
 pub(crate) mod facts;
 pub(crate) mod find;
 pub(crate) mod group;

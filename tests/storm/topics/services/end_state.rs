@@ -288,7 +288,9 @@ impl ApiState {
         if let Some(kind) = annotation(service, "type") {
             equal("type", one["load_balancer_type"]["name"].clone(), json!(kind))?;
         }
-        let algorithm = annotation(service, "algorithm-type").unwrap_or("round_robin");
+        let default = sandbox.cluster().get("namespaces", None, "default").unwrap_or_default();
+        let default = annotation(&default, "algorithm-type").unwrap_or("round_robin");
+        let algorithm = annotation(service, "algorithm-type").unwrap_or(default);
         equal("algorithm", one["algorithm"]["type"].clone(), json!(algorithm))?;
         if annotation(service, "labels").is_some() {
             equal("label", one["labels"]["tier"].clone(), json!("web"))?;

@@ -1,5 +1,6 @@
 //! What must never happen. It is checked when the request arrives.
 
+use super::defaults;
 use super::end_state::{servers, targets, why_not_claimable};
 use super::events::{FINALIZER, NAMESPACE, cluster_uid};
 use super::foreign::is_copy;
@@ -63,6 +64,15 @@ impl Checker<'_> {
 
     fn read(&self) -> ClusterState {
         ClusterState::read(self.cluster, &self.cluster_uid)
+    }
+
+    /// Returns a violation when a load balancer gets the API's default although its Namespace has another one, which is
+    /// wrong or can't be read at times.
+    pub fn violation_of_default(&self, request: &Request) -> Option<String> {
+        let known = self.history.lock().unwrap().known.clone();
+        let labels = request.path.split('/').nth(3).and_then(|id| id.parse().ok());
+        let labels = labels.map(|id| self.cloud.load_balancer(id)["labels"].clone());
+        defaults::violation(request, labels, &[known, self.read()])
     }
 
     /// Records that `ccm` may know the present state.

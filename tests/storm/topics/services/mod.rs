@@ -1,6 +1,7 @@
 //! Services of type LoadBalancer with load balancers of their own, among load balancers of other clusters, operators,
 //! Terraform and Hetzner's controller. They have certificates and Primary IPs, too.
 
+mod defaults;
 mod end_state;
 mod events;
 mod foreign;
@@ -49,6 +50,8 @@ pub struct Services {
     /// See [`Topic::may_have_wrong_token`].
     wrong_tokens: bool,
     two_at_once: bool,
+    /// Whether the Namespace of the Services has a default, which is wrong at times.
+    has_defaults: bool,
     history: Mutex<History>,
     state: Mutex<StoryState>,
 }
@@ -85,6 +88,7 @@ impl Services {
             starts_converged: random.percent(60),
             wrong_tokens: random.percent(50),
             two_at_once,
+            has_defaults: random.percent(20),
             history: Mutex::default(),
             state: Mutex::default(),
         }
@@ -103,6 +107,7 @@ impl Services {
             starts_converged: false,
             wrong_tokens: false,
             two_at_once: false,
+            has_defaults: false,
             history: Mutex::default(),
             state: Mutex::default(),
         }
@@ -217,6 +222,9 @@ impl Topic for Services {
             cluster::join(sandbox, cluster::PERMANENT_NODE);
         }
         foreign::make_all(sandbox, &self.others);
+        if self.has_defaults {
+            defaults::allow_and_set(sandbox);
+        }
         secrets::allow_reading(sandbox);
         secrets::make_foreign(sandbox);
         secrets::repair(sandbox);
@@ -244,6 +252,10 @@ impl Topic for Services {
         self.starts_converged
     }
 
+    fn namespace_defaults(&self) -> bool {
+        self.has_defaults
+    }
+
     /// In a cluster without nodes another project can't be distinguished from the right one.
     fn may_have_wrong_token(&self) -> bool {
         self.wrong_tokens
@@ -258,12 +270,16 @@ impl Topic for Services {
             // One process is a moment behind the other, and only the process itself can say what it knew.
             return "nothing happens".to_owned();
         }
+        let mut said = String::new();
+        if self.has_defaults && random.percent(20) {
+            said = defaults::change(sandbox, random) + "; ";
+        }
         let event = match between_ticks {
             true => Event::between_ticks(random, self.two_at_once),
             false => Event::generate(random, self.two_at_once),
         };
         self.apply(sandbox, &event);
-        format!("{event:?}")
+        format!("{said}{event:?}")
     }
 
     /// After a restore, load balancers that were created since the backup have lost their Service, and ports are
@@ -284,6 +300,9 @@ impl Topic for Services {
 
     fn repair(&self, sandbox: &Sandbox) {
         end_state::issue_failed_certificates(sandbox);
+        if self.has_defaults {
+            defaults::set(sandbox, defaults::RIGHT);
+        }
         secrets::repair(sandbox);
         cluster::ensure_existing_server(sandbox);
     }
@@ -308,7 +327,11 @@ impl Topic for Services {
     fn check_write(&self, sandbox: &Sandbox, half: Half, request: &Request) -> Verdict {
         let checker = self.checker(sandbox);
         match half {
-            Half::Hetzner => Verdict::from_violation(checker.violation_in_cloud(request)),
+            Half::Hetzner => {
+                let of_defaults = || checker.violation_of_default(request);
+                let of_defaults = self.has_defaults.then(of_defaults).flatten();
+                Verdict::from_violation(of_defaults.or_else(|| checker.violation_in_cloud(request)))
+            }
             Half::Kubernetes if request.path.contains("/services/") => {
                 Verdict::from_violation(checker.violation_in_cluster(request))
             }
@@ -379,6 +402,7 @@ impl Topic for Services {
             };
             add(what, 1);
         }
+        add("stories with defaults of a Namespace", u64::from(self.has_defaults));
         let history = self.history.lock().unwrap();
         add("adopted", history.adopted);
         add("released", history.released_count);

@@ -1,0 +1,126 @@
+//! Reads which Namespaces have annotations that are defaults for their Services.
+
+use super::client::{KubeClient, ListOf, PARTIAL, Print, ReadFrom};
+use super::labels::{Annotations, ServiceScope};
+use super::streamed::{Collect, StreamedPage};
+use crate::provider::{NamespaceAnnotations, NamespaceDefaults};
+use serde::Deserialize;
+use serde_json::Value;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+const NAMESPACES: &str = "/api/v1/namespaces";
+
+/// The largest size of the annotations of all Namespaces together that is read, in bytes. Annotations that this
+/// program does not know do not count.
+const BYTES_AT_MOST: usize = 1 << 20;
+
+/// How many annotations without effect are kept, so that they can be reported.
+const WITHOUT_EFFECT_AT_MOST: usize = 20;
+
+/// The metadata of a Namespace.
+#[derive(Deserialize)]
+struct Namespace {
+    metadata: NamespaceMeta,
+}
+
+#[derive(Deserialize)]
+struct NamespaceMeta {
+    name: String,
+    #[serde(default)]
+    annotations: Annotations,
+}
+
+/// What was read so far from a list of Namespaces.
+struct CollectedNamespaces<'a> {
+    scope: &'a ServiceScope,
+    found: NamespaceDefaults,
+    bytes: usize,
+    /// Whether the list has the Namespace `default`, which always exists. A list without it is not complete.
+    has_default: bool,
+}
+
+impl CollectedNamespaces<'_> {
+    fn new(scope: &ServiceScope) -> CollectedNamespaces<'_> {
+        let found = NamespaceDefaults::default();
+        CollectedNamespaces { scope, found, bytes: 0, has_default: false }
+    }
+}
+
+impl Collect for CollectedNamespaces<'_> {
+    type Item = Namespace;
+    const KIND: &'static str = PARTIAL;
+
+    /// Nothing has to be prepared when a page is read again after a failed try, because a Namespace that is read a
+    /// second time replaces itself. Its bytes then count twice, which does no harm.
+    fn begin_page(&mut self) {}
+
+    fn end_page(&mut self) {}
+
+    fn add(&mut self, namespace: Namespace) {
+        let NamespaceMeta { name, mut annotations } = namespace.metadata;
+        self.has_default |= name == "default";
+        annotations.select(self.scope.annotations);
+        self.bytes += annotations.bytes();
+        if self.bytes > BYTES_AT_MOST {
+            return self.found.all.clear();
+        }
+        let (defaults, others): (Vec<_>, Vec<_>) =
+            annotations.iter().partition(|(key, _)| self.scope.defaults.is_some_and(|is| is(key)));
+        for (key, _) in others {
+            let without_effect = (name.clone(), key.to_owned());
+            let list = &mut self.found.without_effect;
+            if list.len() < WITHOUT_EFFECT_AT_MOST && !list.contains(&without_effect) {
+                list.push(without_effect);
+            }
+        }
+        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        let known = match annotations.too_large() {
+            Some(why) => NamespaceAnnotations::Unknown(why.into()),
+            None if defaults.is_empty() => return drop(self.found.all.remove(&name)),
+            None => NamespaceAnnotations::Known(defaults.into_iter().map(owned).collect()),
+        };
+        self.found.all.insert(name, Arc::new(known));
+    }
+}
+
+impl KubeClient {
+    /// Returns the annotations of all Namespaces that are defaults for Services. When they can't be read, or when the
+    /// list is not complete, the result says why.
+    pub fn namespace_defaults(&self) -> NamespaceDefaults {
+        let list = ListOf { path: NAMESPACES, query: "", kind: PARTIAL, from: ReadFrom::Latest };
+        let begin = || RefCell::new(CollectedNamespaces::new(&self.scope));
+        let read = self.read_pages(list, &mut Print::default(), begin, |found, path, reading| {
+            self.page(path, reading, StreamedPage(found), |token| token)
+        });
+        let why = match read.map(|read| read.map(RefCell::into_inner)) {
+            Ok(Some(read)) if read.bytes > BYTES_AT_MOST => format!(
+                "the annotations of all Namespaces have more than {BYTES_AT_MOST} bytes together: remove some"
+            ),
+            Ok(Some(read)) if read.has_default => return read.found,
+            Ok(_) => "the list of Namespaces lacks default, which always exists".to_owned(),
+            Err(error) if error.is_forbidden() => {
+                let apply = "kubectl apply -k manifests/components/namespace-defaults";
+                format!(
+                    "{error}: run {apply}, or set namespaceDefaults: true in the values of the chart"
+                )
+            }
+            Err(error) => error.to_string(),
+        };
+        NamespaceDefaults { unread: Some(why.into()), ..NamespaceDefaults::default() }
+    }
+}
+
+/// Returns the defaults of Namespaces that were read from manifests. The result is empty when a setting turns the
+/// defaults off. The error says why one of the manifests is not a Namespace.
+pub fn defaults_of_manifests(
+    manifests: &[Value],
+    scope: &ServiceScope,
+) -> Result<NamespaceDefaults, String> {
+    let mut all = CollectedNamespaces::new(scope);
+    for manifest in manifests.iter().filter(|_| scope.defaults.is_some()) {
+        let namespace = Namespace::deserialize(manifest);
+        all.add(namespace.map_err(|error| format!("not a valid Namespace: {error}"))?);
+    }
+    Ok(all.found)
+}
