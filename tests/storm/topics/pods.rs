@@ -9,7 +9,8 @@ use super::cluster::{
     server_of, targets,
 };
 use super::targets::{
-    AUTOSCALER, CONDITIONS, delay, departs, has_taint, is_healthy, set_delay, set_health, users,
+    AUTOSCALER, CONDITIONS, delay, departs, end_bad_health, has_taint, is_healthy, set_delay,
+    set_health, users,
 };
 use super::{Topic, Verdict, nodes};
 use crate::random::Random;
@@ -719,12 +720,7 @@ impl Topic for Pods {
         for (name, _) in &self.services {
             set_delay(sandbox, name, |delay| if delay.is_empty() { "" } else { "0s" }.to_owned());
         }
-        for balancer in sandbox.cloud().load_balancers(sandbox.project()) {
-            for server in targets(&balancer) {
-                let id = balancer["id"].as_u64().unwrap_or_default();
-                sandbox.cloud().set_health(id, Machine::Server(server), None, None);
-            }
-        }
+        end_bad_health(sandbox);
     }
 
     /// A process exchanges targets only after a minute, so it works until all exchanges are made.

@@ -443,12 +443,7 @@ impl Topic for Targets {
         for (name, _) in &self.services {
             set_delay(sandbox, name, |delay| if delay.is_empty() { "" } else { "0s" }.to_owned());
         }
-        for balancer in sandbox.cloud().load_balancers(sandbox.project()) {
-            for server in targets(&balancer) {
-                let id = balancer["id"].as_u64().unwrap();
-                sandbox.cloud().set_health(id, Machine::Server(server), None, None);
-            }
-        }
+        end_bad_health(sandbox);
         self.note(sandbox);
     }
 
@@ -628,6 +623,17 @@ pub(super) fn departs(node: &Value) -> bool {
 
 pub(super) fn has_taint(node: &Value) -> bool {
     list(&node["spec"]["taints"]).iter().any(|taint| taint["key"] == AUTOSCALER)
+}
+
+/// Ends what [`set_health`] has begun, also for servers that are no targets now.
+pub(super) fn end_bad_health(sandbox: &Sandbox) {
+    let servers = ids(&sandbox.cloud().servers(sandbox.project()));
+    for balancer in sandbox.cloud().load_balancers(sandbox.project()) {
+        let id = balancer["id"].as_u64().unwrap();
+        for server in &servers {
+            sandbox.cloud().set_health(id, Machine::Server(*server), None, None);
+        }
+    }
 }
 
 /// Whether the Service uses the load balancer, as the labels say.
