@@ -85,8 +85,9 @@ pub(in crate::hetzner) fn observe(
     Ok(snapshot)
 }
 
-/// Returns the list of load balancer types. Also returns whether the list is too old for a write. A type that is only
-/// displayed may be chosen from an old list.
+/// Returns the list of load balancer types. The second value says whether the list is so old that it must be read again
+/// before a type that was chosen from it is written to the API. An old list is good enough for a type that is only
+/// displayed to users.
 fn read_types(
     project: &Project,
     is_good: impl FnOnce(Duration, &[BalancerType]) -> bool,

@@ -67,8 +67,8 @@ impl BalancerSnapshot {
             let ownership = balancer.ownership;
             // The Service leaves an external load balancer (one that somebody else made). When a label of the load
             // balancer has the Service's UID, the plan also empties the status of the Service. Without such a label,
-            // only the address in the status shows which ports are the Service's. The address then stays in the status,
-            // because a removal of the ports that fails must be tried again.
+            // this program recognises the Service's ports only by the load balancer's address in the status. The
+            // address then stays in the status, so that the removal of the ports can be tried again after a failure.
             if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }
@@ -104,9 +104,9 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Begins a plan that ends the use or the management of the Service's load balancers. Returns a plan without
-    /// changes, and the settings and API objects from which the caller makes the changes that it adds. These changes
-    /// need no nodes, so the returned objects include no nodes.
+    /// Begins the plan for a Service that does not need its load balancers any more, or whose load balancers an
+    /// operator does not want this program to manage any more. Returns a plan without changes, and the data from which
+    /// the caller plans the changes. These changes need no nodes, so the data include no nodes.
     fn end<'a>(
         &'a self,
         service: &'a Service,
@@ -139,9 +139,9 @@ impl BalancerSnapshot {
         let given = observed.balancers.iter_mut().filter(|balancer| balancer.id == id);
         given.for_each(|balancer| balancer.labels = guard.labels());
         let given = BalancerSnapshot::new(self.project.clone(), observed);
-        // `given` is a copy of the data of the Hetzner Cloud project. In it, the load balancer `id` already has the
-        // labels that it would get when the Service adopts it. If the Service, by its annotations, still asks for
-        // another load balancer and is not allowed to adopt that one, the plan is refused.
+        // `given` is a copy of the data of the Hetzner Cloud project, in which the load balancer `id` already has the
+        // labels of its adoption. If the Service's annotations still ask for a different load balancer, and the Service
+        // is not allowed to adopt that different one, the plan is refused.
         if let (_, Err(Unsettled::Unfound(Unfound::NotAdopted(why)))) = given.settle(of, None) {
             return LoadBalancerPlan::default().refuse(why);
         }
@@ -361,10 +361,10 @@ impl<'a> Settled<'a> {
     }
 }
 
-/// Returns what is done after the changes of the plan. The changes `leaves`, which remove the Service from other load
-/// balancers, are made last, so that a new load balancer serves the Service before it leaves its old one. When the
-/// Service does not move and `leaves` is empty, an unfinished Service is planned again, and otherwise nothing more is
-/// done.
+/// Returns what is done after the changes of the plan. `moves` means that the Service moves to a new load balancer. The
+/// changes `leaves` take the Service off other load balancers. They are made last, so that the new load balancer serves
+/// the Service before it leaves its old one. Without a move and without `leaves`, nothing more is done, except that the
+/// Service is planned again soon when `is_unfinished` is true.
 fn make_before_break(
     moves: bool,
     leaves: Vec<Box<dyn provider::Change>>,
@@ -408,7 +408,8 @@ fn adopted(balancer: Labelled) -> Finding {
 }
 
 /// Returns a plan that changes nothing. It contains the problems because of which the load balancer is not changed. If
-/// the load balancer was already compared, users still see the differences.
+/// the present state of the load balancer was already compared with the desired state, the plan still shows the
+/// differences to users.
 fn refused(
     plan: LoadBalancerPlan,
     mut parser: AnnotationParser,

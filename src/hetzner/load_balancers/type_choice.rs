@@ -66,8 +66,9 @@ pub(super) fn type_choice<'a>(
     Some(choice)
 }
 
-/// Returns the type that a person has named, or the limit when the named type is larger. An existing load balancer that
-/// is larger than the limit keeps its type then.
+/// Returns the type `named`, which an annotation or a setting names. When this type is larger than the largest allowed
+/// type, the largest allowed type is returned. An existing load balancer that is already larger than allowed keeps its
+/// present type instead.
 fn named_type<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -114,7 +115,8 @@ fn usual<'a>(
     let is_place = place(context, desired, None, types.unwrap_or_default(), largest);
     let of = |largest| Offers { types: types.unwrap_or_default(), is_place: &is_place, largest };
     let choose = |largest| of(largest).choose(&Demand::default(), None);
-    // When no type at all is offered at the place, the place is probably wrong. The first type is enough to say so.
+    // When no type at all is offered at the place (location or network zone), the place is probably wrong. The plan
+    // then contains the first type of the list, so that the user gets an error about the place and not about the type.
     let any = || types?.first().filter(|_| choose(None).is_none());
     let kind = choose(largest).or_else(any);
     if kind.is_none() && types.is_some() {
@@ -210,9 +212,11 @@ fn demand(context: &PlanContext, desired: &Desired, there: Option<Labelled>) -> 
     }
 }
 
-/// Returns a function that says whether a location is the place of the load balancer. When only the network zone of the
-/// place is known, a location whose zone is not known counts as well. With `location: auto`, the place is one at
-/// which any of `types` up to the limit `largest` is offered. When no such place is known, every location counts.
+/// Returns a function that says whether a location is the place of the load balancer, i.e. the location where it exists
+/// or where it will be created. When only the network zone of a new load balancer is known, each location in this zone
+/// counts, and so does a location whose zone is not known. When neither is known, every location counts. `types` and
+/// `largest` (the largest allowed type) are used for `location: auto`, which chooses a location that offers an allowed
+/// type.
 fn place<'a>(
     context: &PlanContext<'a>,
     desired: &Desired,

@@ -123,9 +123,9 @@ pub(crate) fn choose(mut candidates: Vec<TargetCandidate>, rules: &ChoiceRules) 
     TargetChoice { targets, departed, exchanged, left_out }
 }
 
-/// Returns the targets that are left out because their nodes will stop soon, and what happens to each such node. At
-/// most half of the targets are left out. Nodes that are not targets yet are left out first. They are followed by the
-/// nodes for which it has been known longest that they will stop soon.
+/// Returns the targets that are left out because their nodes will stop soon. Also returns, for each node that will stop
+/// soon, whether its target is left out or why it stays. At most half of the targets are left out. Nodes that are not
+/// targets yet are left out first, and then the nodes that began to stop the longest time ago.
 fn departing(
     candidates: &[TargetCandidate],
     rules: &ChoiceRules,
@@ -160,7 +160,9 @@ fn departing(
     (departed, states)
 }
 
-/// Decides which targets without pods are replaced by nodes with ready pods.
+/// Decides which targets are removed because their nodes run no pods, and which nodes with ready pods become targets
+/// instead. Only pods of Services that ask for this by the annotation or setting `prefer-nodes-with-pods` are
+/// considered.
 struct Exchange<'a> {
     rules: &'a ChoiceRules<'a>,
     /// The targets that are removed now or soon. Either their nodes will stop soon, or they run no pods and nodes with
@@ -214,8 +216,9 @@ impl Exchange<'_> {
         true
     }
 
-    /// `beyond` has the nodes that are left out because the load balancer can't have more targets. Returns the
-    /// positions in `beyond` of those nodes that run a ready pod of these Services and will not stop soon.
+    /// Returns the positions in `beyond` of the nodes that run a ready pod of one of certain Services, and that will
+    /// not stop soon. `services` is the mask of these Services, in which each bit stands for a Service. `beyond` has
+    /// the nodes that are left out because the load balancer can't have more targets.
     fn with_ready_pod(&self, services: u64) -> impl Iterator<Item = usize> {
         let is_ready = move |node: &TargetCandidate| node.pods.ready & services != 0;
         let all = self.beyond.iter().enumerate();

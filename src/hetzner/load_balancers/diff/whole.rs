@@ -350,7 +350,8 @@ impl Diff<'_, '_> {
             (None, Some(zone)) => ("network zone", &is.network_zone, Some(zone)),
             (location, _) => ("location", &is.name, location.as_ref()),
         };
-        // An existing load balancer is at the right location when a rule would choose one for a new load balancer.
+        // With the value `auto`, this program chooses the location of a new load balancer. An existing load balancer
+        // with this value is never at the wrong location.
         let differs = wanted
             .filter(|wanted| wanted.value != **is && wanted.value != annotations::values::AUTO);
         self.found.fields.push(Field {

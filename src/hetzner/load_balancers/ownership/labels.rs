@@ -173,8 +173,8 @@ impl Ownership {
         wanted
     }
 
-    /// Returns the labels that an object has when it has exactly this ownership. Each value is `Some`, because `None`
-    /// would mean that a label is removed.
+    /// Returns the labels that mark an object as belonging to the owners in `self`. Each value is `Some`, because
+    /// `None` would mean that a label is removed.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (String, Option<String>)> + use<> {
         self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }
