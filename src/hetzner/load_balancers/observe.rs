@@ -115,8 +115,9 @@ impl ObservedBalancers {
     }
 }
 
-/// Returns the snapshot with a list of types that is at most [`TYPES_CERTAIN`] old. When the list can't be read, the
-/// result has no list, so that no type is chosen from an old one.
+/// Returns `snapshot`, the data that were read from Hetzner's API, with a list of types that is at most
+/// [`TYPES_CERTAIN`] old. When the list can't be read, the result has no list, so that no type is chosen from an old
+/// one.
 pub(super) fn with_new_types(snapshot: &BalancerSnapshot, urgency: Urgency) -> BalancerSnapshot {
     let (project, mut observed) = (snapshot.project.clone(), snapshot.observed.clone());
     let read = read_types(&project, |age, _| age < TYPES_CERTAIN, urgency);

@@ -180,7 +180,7 @@ impl BalancerSnapshot {
     }
 }
 
-/// The stages of a plan that follow when the load balancer and the ports are known.
+/// The parts of the planning that follow when the Service's load balancer and its ports there are known.
 impl<'a> Settled<'a> {
     fn bring_in_order(mut self, found: Result<FoundBalancer<'a>, Unsettled>) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan { needs: self.needs, ..LoadBalancerPlan::default() };
@@ -214,10 +214,11 @@ impl<'a> Settled<'a> {
         let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
         plan.found = plan.found.or_else(shown);
         plan = refused(plan, parser, reason);
-        // When other Services or other people have ports on the load balancer, the IP mode in the status of this
-        // Service is set to `Proxy`, even when the plan is refused. With the mode `VIP`, kube-proxy would send traffic
-        // from the cluster to this Service for each port in its spec, even for ports of the load balancer that belong
-        // to others. An invalid annotation, with which any user can get a plan refused, must not cause that.
+        // When other Services or other people also have ports on the load balancer, the addresses in this Service's
+        // status must have the IP mode `Proxy`. With the mode `VIP`, kube-proxy would send the cluster's own traffic
+        // for the ports in this Service's spec to this Service, even if somebody else owns these ports of the load
+        // balancer. Any user can get a plan refused by an invalid annotation. So the mode is set even when the plan is
+        // refused.
         if desired.in_status.is_by_proxy {
             plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
         }

@@ -245,7 +245,8 @@ fn place<'a>(
     }
 }
 
-/// Returns the smallest of the limits that are set. A limit that names no type is reported.
+/// Returns the largest type that the load balancer is allowed to have: the smallest of the types that annotations and
+/// settings name as limits. A limit that is not the name of a type is reported.
 fn limit<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,

@@ -72,8 +72,8 @@ pub(crate) struct Whole {
 pub(crate) struct AskedType {
     /// The name of a type, or the word `auto`. `None` when nothing names a type.
     pub(crate) name: Option<Sourced<String>>,
-    /// The names of the largest types that are allowed, from the annotation `type-max` and its setting. The smallest of
-    /// these types counts.
+    /// The names of the largest types that are allowed, as the annotation `type-max` of the Service or its Namespace
+    /// and the settings give them. The smallest of these types is the limit.
     pub(crate) limits: Vec<Sourced<String>>,
 }
 
@@ -417,9 +417,10 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: 
 }
 
 /// Returns whether new targets are reached by their private IPs. On an external load balancer (one that somebody else
-/// made), the oldest Service that has a port there decides for all Services. A Service that asks for addresses which the
-/// load balancer can't reach is passed over. Otherwise it could prevent that nodes become targets for the other
-/// Services. On all other load balancers, the result is `own`, the value of the Service for which the plan is made.
+/// made), the oldest Service that has a port there decides for all Services. If it asks for a kind of address (public
+/// or private) by which this load balancer can't reach targets, the next Service decides, so that the other Services
+/// still get targets. On all other load balancers, the result is `own`, the value of the Service for which the plan is
+/// made.
 fn way_to_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,

@@ -337,9 +337,9 @@ pub(crate) fn target_demand(
 
 impl Diff<'_, '_> {
     /// Plans the additions and removals of targets. `limit_now` is the highest number of targets that the load balancer
-    /// can have while these changes are made. It differs from the later limit when the plan also changes to a smaller
-    /// type, because that change comes last. Returns whether the public interface must stay on, because a target can be
-    /// reached only by its public address.
+    /// can have while these changes are made. When the plan also changes to a smaller type, that change comes last, so
+    /// until then more targets are possible than afterwards. Returns whether the public interface must stay on, because
+    /// a target can be reached only by its public address.
     pub(crate) fn targets(&mut self, limit_now: usize) -> bool {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
         let mut before = targets_of_nodes(self.context, self.desired, balancer);

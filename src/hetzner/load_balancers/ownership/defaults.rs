@@ -30,7 +30,8 @@ pub(crate) struct ServiceDefaults {
     pub(crate) values: Arc<LoadBalancerDefaults>,
     /// The labels that the Namespace sets, in addition to those of the settings.
     pub(crate) labels: Option<Sourced<AllowedLabels>>,
-    /// The largest type that the Namespace allows, in addition to the limit of the settings.
+    /// The largest load balancer type that the Namespace allows for its Services. A limit in the settings applies as
+    /// well. `None` when the Namespace sets no limit.
     pub(crate) largest_type: Option<Sourced<String>>,
     /// The annotations whose default could not be read, because the Namespace could not be read or has an invalid
     /// value. The key is the name of the annotation, and the value says what is wrong.

@@ -100,7 +100,7 @@ pub(crate) enum GroupUse<'a> {
 pub(crate) enum Owner {
     /// The Service for which the plan is made owns the port.
     This,
-    /// Another Service that is allowed to share the load balancer.
+    /// Another Service that is allowed to share the load balancer owns the port.
     Member,
     /// A Service of this cluster owned the port, and was deleted. A label of the load balancer still has the UID of
     /// this Service as the owner of the port.
@@ -593,8 +593,8 @@ impl<'a> Group<'a> {
     }
 
     /// Returns why this Service can't have the port with this number on the load balancer `there`, or `None` when it
-    /// can. A port that exists stays with its owner while its owner asks for it. When several Services ask for a new
-    /// port, the oldest gets it.
+    /// can. While the Service that owns an existing port still asks for this port, no other Service gets it. When
+    /// several Services ask for a port that does not exist yet, the oldest of them gets it.
     pub(crate) fn taken(&self, number: u16, there: Option<Labelled>) -> Option<String> {
         let answers = |port: &Listener| {
             port.listen_port == number || (number == HTTP_PORT && port.redirects_http())
