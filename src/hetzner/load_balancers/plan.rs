@@ -104,9 +104,9 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Begins the plan for a Service that does not need its load balancers any more, or whose load balancers an
-    /// operator does not want this program to manage any more. Returns a plan without changes, and the data from which
-    /// the caller plans the changes. These changes need no nodes, so the data include no nodes.
+    /// Begins the plan that takes a Service off its load balancers, or that ends their management by this program (`ccm
+    /// lb release`). Returns a plan without changes, and the data from which the caller plans the changes. These
+    /// changes need no nodes, so the data include no nodes.
     fn end<'a>(
         &'a self,
         service: &'a Service,

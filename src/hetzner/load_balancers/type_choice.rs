@@ -31,12 +31,14 @@ static USUAL_TYPE: LazyLock<BalancerType> = LazyLock::new(|| BalancerType {
 enum Limit<'a> {
     None,
     Type(&'a BalancerType, Source),
-    /// No type has the name of the limit, or the types were not read. So no load balancer gets another type.
+    /// The largest allowed type can't be found out, because no type has the name that is set as the limit, or because
+    /// the list of types or the annotation of the Namespace could not be read. So no load balancer gets another type.
     Unknown,
 }
 
-/// Returns the type that the load balancer should have. `there` is `None` for a new load balancer. A type that does not
-/// exist is reported. The result is `None` when no type is needed or none can be chosen.
+/// Returns the type that the load balancer should have. `there` is the existing load balancer, or `None` when a new one
+/// will be created. A type that does not exist is reported. The result is `None` when no load balancer will be created,
+/// or when no type can be chosen.
 pub(super) fn type_choice<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,

@@ -125,7 +125,7 @@ pub(crate) fn choose(mut candidates: Vec<TargetCandidate>, rules: &ChoiceRules) 
 
 /// Returns the targets that are left out because their nodes will stop soon. Also returns, for each node that will stop
 /// soon, whether its target is left out or why it stays. At most half of the targets are left out. Nodes that are not
-/// targets yet are left out first, and then the nodes that began to stop the longest time ago.
+/// targets yet are left out first, and then present targets, beginning with the node that was noticed first.
 fn departing(
     candidates: &[TargetCandidate],
     rules: &ChoiceRules,
@@ -165,8 +165,8 @@ fn departing(
 /// considered.
 struct Exchange<'a> {
     rules: &'a ChoiceRules<'a>,
-    /// The targets that are removed now or soon. Either their nodes will stop soon, or they run no pods and nodes with
-    /// pods become targets instead.
+    /// The targets that this plan or a later plan removes. Either their nodes will stop soon, or their nodes run no
+    /// pods and nodes with pods become targets instead.
     leaving: BTreeSet<TargetId>,
     chosen: Vec<TargetCandidate>,
     /// The nodes that are left out, because the load balancer can't have more targets.
