@@ -140,8 +140,8 @@ impl BalancerSnapshot {
         given.for_each(|balancer| balancer.labels = guard.labels());
         let given = BalancerSnapshot::new(self.project.clone(), observed);
         // `given` is a copy of the data of the Hetzner Cloud project, in which the load balancer `id` already has the
-        // labels of its adoption. If the Service's annotations still ask for a different load balancer, and the Service
-        // is not allowed to adopt that different one, the plan is refused.
+        // labels that the adoption would give it. If the Service's annotations still ask for a different load balancer,
+        // and the Service is not allowed to adopt that different one, the plan is refused.
         if let (_, Err(Unsettled::Unfound(Unfound::NotAdopted(why)))) = given.settle(of, None) {
             return LoadBalancerPlan::default().refuse(why);
         }

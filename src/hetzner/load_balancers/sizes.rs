@@ -46,7 +46,7 @@ impl<'a> TypeChoice<'a> {
     }
 }
 
-/// The numbers for which a load balancer must have room.
+/// The numbers of targets, ports and certificates for which a load balancer must have room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Demand {
     pub(crate) targets: usize,

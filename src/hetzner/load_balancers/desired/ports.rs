@@ -568,7 +568,8 @@ impl PortReader<'_, '_> {
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         // When no annotation sets the health check's protocol, the protocol depends on whether an interval, a timeout
-        // or a number of retries is set. If one of these defaults is unknown, an existing port keeps its protocol.
+        // or a number of retries is set. The Namespace can have defaults for these three. While one of these defaults
+        // is not known, an existing port keeps its protocol.
         let of_interval =
             [&a::HEALTH_CHECK_INTERVAL, &a::HEALTH_CHECK_TIMEOUT, &a::HEALTH_CHECK_RETRIES];
         let is_kept = set.is_none()

@@ -126,7 +126,7 @@ impl Targets {
     }
 }
 
-/// The machine that a node runs on.
+/// The machine that a node runs on: a cloud server or a dedicated server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NodeMachine {
     Server(u64),

@@ -81,7 +81,8 @@ impl TargetChoice {
     }
 }
 
-/// Chooses the targets. The caller has sorted the candidates by name.
+/// Chooses which of the nodes in `candidates` are targets of the load balancer. The caller has sorted the nodes by
+/// name.
 pub(crate) fn choose(mut candidates: Vec<TargetCandidate>, rules: &ChoiceRules) -> TargetChoice {
     let mut left_out = Vec::new();
     let is_refused = |node: &TargetCandidate| !node.is_present && node.departure.is_to_be_deleted;
@@ -216,9 +217,9 @@ impl Exchange<'_> {
         true
     }
 
-    /// Returns the positions in `beyond` of the nodes that run a ready pod of one of certain Services, and that will
-    /// not stop soon. `services` is the mask of these Services, in which each bit stands for a Service. `beyond` has
-    /// the nodes that are left out because the load balancer can't have more targets.
+    /// Returns the positions in `beyond` of the nodes that run a ready pod of one of the Services in `services`, and
+    /// that will not stop soon. `services` is a mask, in which each bit stands for a Service. `beyond` has the nodes
+    /// that are left out because the load balancer can't have more targets.
     fn with_ready_pod(&self, services: u64) -> impl Iterator<Item = usize> {
         let is_ready = move |node: &TargetCandidate| node.pods.ready & services != 0;
         let all = self.beyond.iter().enumerate();

@@ -97,7 +97,7 @@ mod tests;
 /// The clocks of the Kubernetes API and of Hetzner's API are expected to differ by at most this time.
 const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
 
-/// The extent to which a Service owns a load balancer.
+/// The extent to which a Service owns a load balancer: as a whole, only some ports, or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stake<'a> {
     Nothing,

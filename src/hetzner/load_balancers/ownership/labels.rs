@@ -95,7 +95,7 @@ pub(crate) struct Ownership {
     unknown: BTreeMap<String, String>,
 }
 
-/// A load balancer, together with the ownership that its labels state.
+/// A load balancer, together with what its labels say about its owners.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Labelled<'a> {
     pub(crate) balancer: &'a LoadBalancer,
