@@ -101,8 +101,9 @@ impl CloudBudget {
         Ok(())
     }
 
-    /// Returns the limit and the number of remaining calls that the API reported last. The second value is the number
-    /// of seconds by which the API's clock is ahead of this program's clock.
+    /// Returns the rate limit and the number of remaining calls that the API reported last. The second value is the
+    /// number of seconds by which the API's clock is ahead of this program's clock. Each value is `None` until an
+    /// answer of the API has contained it.
     pub(super) fn seen(&self) -> (Option<(u64, u64)>, Option<i64>) {
         let state = lock(&self.state);
         let rate_limit = state.seen.map(|(limit, remaining, _)| (limit, remaining));

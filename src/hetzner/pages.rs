@@ -65,9 +65,9 @@ pub(super) fn calls(count: usize) -> u32 {
 }
 
 /// Looks for resources with these IDs, and reads only the pages on which they should be. Returns all resources on these
-/// pages. When one of the IDs is not in the result, no such resource existed when its page was read. `place` estimates
-/// how many resources have a lower ID. If this is wrong, more pages are read. After as many reads as the list has
-/// pages, the whole list is read instead.
+/// pages. When one of the IDs is not in the result, no such resource existed when its page was read. For an ID, `place`
+/// estimates how many resources have a lower ID. When an estimate is wrong, more pages are read. After as many reads as
+/// the list has pages, the whole list is read instead.
 ///
 /// A page shows which IDs exist between its first and its last ID. An ID can also be between the last ID of one page
 /// and the first ID of the next page. To be sure that it does not exist, the later of the two pages must be read first,
@@ -91,9 +91,9 @@ pub(super) fn around<T, E>(
             u32::try_from(page).unwrap_or(PAGES_AT_MOST)
         };
         let mut number = expected(moved).min(last);
-        // Only set when the next page to be read is the one just before the page that was read last. The value is then
-        // the lowest ID on the page that was read last. A wanted ID between the end of the next page and this ID does
-        // not exist.
+        // When the next page to be read is the one directly before the page that was read last, this is the lowest ID
+        // on the page that was read last. A wanted ID that is higher than all IDs of the next page, but lower than this
+        // ID, does not exist. In all other cases the value is `None`.
         let mut next_low = None;
         let mut steps = 0;
         while open.contains(&wanted) {
@@ -124,10 +124,11 @@ pub(super) fn around<T, E>(
                 (next_low, number) = (None, number.saturating_add(1).min(last));
             } else {
                 let previous = number.saturating_sub(1).max(1);
-                // The resource `wanted` must be on an earlier page than the one just read. Usually the page directly
-                // before is read next. Only after the second read of this search can the search jump back over several
-                // pages. For this jump, it assumes that deletions have moved `wanted` towards the front of the list by
-                // as many places as the first resource on this page.
+                // The resource `wanted` is on an earlier page than the page just read. Usually the page directly before
+                // it is read next. Only after the second read of this search, the page is estimated anew, and several
+                // pages can be skipped. The estimate assumes that `wanted` has moved towards the front of the list by
+                // as many places as the first resource of the page just read. Such a move happens when resources with
+                // lower IDs are deleted.
                 let jump = if steps == 1 { expected(moved_here) } else { previous };
                 next_low = (jump >= previous).then_some(low);
                 number = jump.min(previous);

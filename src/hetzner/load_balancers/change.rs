@@ -211,8 +211,9 @@ impl BalancerChange {
         change
     }
 
-    /// Adds the reason for a type that this program has chosen to the description of the change. A change of an existing
-    /// load balancer is then allowed to fail alone. Without a reason, the change stays as it is.
+    /// Adds the reason why this program has chosen the type of the load balancer to the description of the change. When
+    /// the change gives an existing load balancer a larger type and fails, later changes that do not need the larger
+    /// type are still made. If `reason` is `None`, the change stays as it is.
     pub(super) fn announced(mut self, reason: Option<String>) -> BalancerChange {
         if let Some(reason) = &reason {
             self.description = self.description.because(&format!(" ({reason})"));
@@ -436,10 +437,10 @@ impl BalancerChange {
         ];
         let has_parts = self.parts() != (0, 0);
         let CloudFailure { code, fields, .. } = failed;
-        // Whether the API's error is about a port, a certificate or a target. `field` comes from the error. It is the
-        // path of a field, such as `services[0].http.certificates`, or the name of a limit, such as
-        // `load_balancer_targets`. The result is `true` when a name in the path, or the name of the limit without
-        // `load_balancer_`, is in `FIELDS`.
+        // Whether the API's error is about a port, a certificate or a target. `field` comes from the error. It is
+        // either the path of a field, such as `services[0].http.certificates`, or the name of a limit, such as
+        // `load_balancer_targets`. The parts of the path, and the name of the limit without `load_balancer_`, are
+        // compared with the names in `FIELDS`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))

@@ -265,7 +265,7 @@ pub(super) fn take_off(
     boxed(parts)
 }
 
-/// A load balancer that a Service does not use any more, and that is not deleted with it. The ports and labels of the
+/// A load balancer that a Service does not use any more, but that is not deleted. Only the ports and labels of the
 /// Service are removed from it.
 struct TakenOff<'a> {
     context: &'a PlanContext<'a>,

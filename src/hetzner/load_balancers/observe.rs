@@ -85,8 +85,9 @@ pub(in crate::hetzner) fn observe(
     Ok(snapshot)
 }
 
-/// Returns the list of load balancer types. Also returns whether the list is too old for a write. A type that is only
-/// displayed may be chosen from an old list.
+/// Returns the list of load balancer types. The second value says whether the list is so old that it must be read again
+/// before a type that was chosen from it is written to the API. An old list is good enough for a type that is only
+/// displayed to users.
 fn read_types(
     project: &Project,
     is_good: impl FnOnce(Duration, &[BalancerType]) -> bool,
@@ -114,8 +115,9 @@ impl ObservedBalancers {
     }
 }
 
-/// Returns the snapshot with a list of types that is at most [`TYPES_CERTAIN`] old. When the list can't be read, the
-/// result has no list, so that no type is chosen from an old one.
+/// Returns `snapshot`, the data that were read from Hetzner's API, with a list of types that is at most
+/// [`TYPES_CERTAIN`] old. When the list can't be read, the result has no list, so that no type is chosen from an old
+/// one.
 pub(super) fn with_new_types(snapshot: &BalancerSnapshot, urgency: Urgency) -> BalancerSnapshot {
     let (project, mut observed) = (snapshot.project.clone(), snapshot.observed.clone());
     let read = read_types(&project, |age, _| age < TYPES_CERTAIN, urgency);

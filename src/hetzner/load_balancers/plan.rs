@@ -67,8 +67,8 @@ impl BalancerSnapshot {
             let ownership = balancer.ownership;
             // The Service leaves an external load balancer (one that somebody else made). When a label of the load
             // balancer has the Service's UID, the plan also empties the status of the Service. Without such a label,
-            // only the address in the status shows which ports are the Service's. The address then stays in the status,
-            // because a removal of the ports that fails must be tried again.
+            // this program recognises the Service's ports only by the load balancer's address in the status. The
+            // address then stays in the status, so that the removal of the ports can be tried again after a failure.
             if ownership.external.is_some() && ownership.carries(service) {
                 plan.status = Some(Vec::new());
             }
@@ -104,9 +104,9 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Begins a plan that ends the use or the management of the Service's load balancers. Returns a plan without
-    /// changes, and the settings and API objects from which the caller makes the changes that it adds. These changes
-    /// need no nodes, so the returned objects include no nodes.
+    /// Begins the plan that takes a Service off its load balancers, or that ends their management by this program (`ccm
+    /// lb release`). Returns a plan without changes, and the data from which the caller plans the changes. These
+    /// changes need no nodes, so the data include no nodes.
     fn end<'a>(
         &'a self,
         service: &'a Service,
@@ -139,9 +139,9 @@ impl BalancerSnapshot {
         let given = observed.balancers.iter_mut().filter(|balancer| balancer.id == id);
         given.for_each(|balancer| balancer.labels = guard.labels());
         let given = BalancerSnapshot::new(self.project.clone(), observed);
-        // `given` is a copy of the data of the Hetzner Cloud project. In it, the load balancer `id` already has the
-        // labels that it would get when the Service adopts it. If the Service, by its annotations, still asks for
-        // another load balancer and is not allowed to adopt that one, the plan is refused.
+        // `given` is a copy of the data of the Hetzner Cloud project, in which the load balancer `id` already has the
+        // labels that the adoption would give it. If the Service's annotations still ask for a different load balancer,
+        // and the Service is not allowed to adopt that different one, the plan is refused.
         if let (_, Err(Unsettled::Unfound(Unfound::NotAdopted(why)))) = given.settle(of, None) {
             return LoadBalancerPlan::default().refuse(why);
         }
@@ -180,7 +180,7 @@ impl BalancerSnapshot {
     }
 }
 
-/// The stages of a plan that follow when the load balancer and the ports are known.
+/// The parts of the planning that follow when the Service's load balancer and its ports there are known.
 impl<'a> Settled<'a> {
     fn bring_in_order(mut self, found: Result<FoundBalancer<'a>, Unsettled>) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan { needs: self.needs, ..LoadBalancerPlan::default() };
@@ -214,10 +214,11 @@ impl<'a> Settled<'a> {
         let shown = || serving().map(|balancer| status::for_people(balancer, context.cluster));
         plan.found = plan.found.or_else(shown);
         plan = refused(plan, parser, reason);
-        // When other Services or other people have ports on the load balancer, the IP mode in the status of this
-        // Service is set to `Proxy`, even when the plan is refused. With the mode `VIP`, kube-proxy would send traffic
-        // from the cluster to this Service for each port in its spec, even for ports of the load balancer that belong
-        // to others. An invalid annotation, with which any user can get a plan refused, must not cause that.
+        // When other Services or other people also have ports on the load balancer, the addresses in this Service's
+        // status must have the IP mode `Proxy`. With the mode `VIP`, kube-proxy would send the cluster's own traffic
+        // for the ports in this Service's spec to this Service, even if somebody else owns these ports of the load
+        // balancer. Any user can get a plan refused by an invalid annotation. So the mode is set even when the plan is
+        // refused.
         if desired.in_status.is_by_proxy {
             plan.status = status::by_proxy(context.service, context.balancers, context.cluster);
         }
@@ -361,10 +362,10 @@ impl<'a> Settled<'a> {
     }
 }
 
-/// Returns what is done after the changes of the plan. The changes `leaves`, which remove the Service from other load
-/// balancers, are made last, so that a new load balancer serves the Service before it leaves its old one. When the
-/// Service does not move and `leaves` is empty, an unfinished Service is planned again, and otherwise nothing more is
-/// done.
+/// Returns what is done after the changes of the plan. `moves` means that the Service moves to a new load balancer. The
+/// changes `leaves` take the Service off other load balancers. They are made last, so that the new load balancer serves
+/// the Service before it leaves its old one. Without a move and without `leaves`, nothing more is done, except that the
+/// Service is planned again soon when `is_unfinished` is true.
 fn make_before_break(
     moves: bool,
     leaves: Vec<Box<dyn provider::Change>>,
@@ -408,7 +409,8 @@ fn adopted(balancer: Labelled) -> Finding {
 }
 
 /// Returns a plan that changes nothing. It contains the problems because of which the load balancer is not changed. If
-/// the load balancer was already compared, users still see the differences.
+/// the present state of the load balancer was already compared with the desired state, the plan still shows the
+/// differences to users.
 fn refused(
     plan: LoadBalancerPlan,
     mut parser: AnnotationParser,

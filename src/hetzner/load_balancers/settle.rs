@@ -24,7 +24,7 @@ use super::ownership::labels::Labelled;
 use crate::provider::{Finding, Needs, Reason, ServiceInput};
 
 /// What is known about a Service before its load balancer is compared with what the Service asks for: its settings, its
-/// desired state, and the data that must be read again.
+/// desired state, and which data must be read from the APIs again before the plan is applied.
 pub(super) struct Settled<'a> {
     pub(super) parser: AnnotationParser<'a>,
     pub(super) context: PlanContext<'a>,
@@ -39,7 +39,7 @@ pub(super) struct Settled<'a> {
 /// The reason why the plan can't continue with a load balancer: data are missing, no load balancer can be used, or the
 /// Service must stay on its present one.
 pub(super) enum Unsettled<'a> {
-    /// Some data that the plan depends on were not read from the API.
+    /// The list of certificates, Primary IPs or types was not read from the API, although this plan needs it.
     Unread,
     Unfound(Unfound),
     /// The Service can't have the load balancer that it asks for, and stays on its present one. The caller must call
@@ -51,8 +51,8 @@ pub(super) enum Unsettled<'a> {
 pub(super) struct Stays<'a> {
     pub(super) on: Labelled<'a>,
     why: Vec<Finding>,
-    /// The load balancer that the Service asks for by its annotations, and can't have. `None` when there is no such
-    /// load balancer, or when it was not looked for.
+    /// The load balancer that the Service asks for by its annotations, but whose ports it can't have. `None` when this
+    /// load balancer does not exist yet, or when the Service is not allowed to use it at all.
     pub(super) asked: Option<Labelled<'a>>,
 }
 
@@ -181,7 +181,8 @@ fn needs(
     let needs_servers = |found: &FoundBalancer| {
         parser.problems.is_empty() && need_servers(context, desired, found.balancer())
     };
-    // The location of a new load balancer can depend on the locations of the servers.
+    // When no load balancer exists yet and its location is `auto`, the list of servers is needed. The new load balancer
+    // is created at the location of most servers that become targets.
     let is_placed = |found: &FoundBalancer| found.balancer().is_none() && desired.is_place_auto();
     let servers =
         services || found.as_ref().is_ok_and(|found| needs_servers(found) || is_placed(found));

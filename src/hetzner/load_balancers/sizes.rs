@@ -24,7 +24,8 @@ pub(crate) struct TypeChoice<'a> {
     /// With `type: auto`, the sentence that announces the creation or the growth of the load balancer. `None` when the
     /// type was not chosen or does not change.
     pub(crate) reason: Option<String>,
-    /// With `type: auto`, what the load balancer must have room for, for display.
+    /// The numbers of targets, ports and certificates for which the load balancer needs room, and a cheaper type if
+    /// there is one, for display. `None` unless the type is `auto`.
     pub(crate) sizing: Option<Sizing>,
     /// Whether the list of types must be read again before the type is written, because it is too old.
     pub(crate) needs_list: bool,
@@ -45,7 +46,7 @@ impl<'a> TypeChoice<'a> {
     }
 }
 
-/// The numbers for which a load balancer must have room.
+/// The numbers of targets, ports and certificates for which a load balancer must have room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Demand {
     pub(crate) targets: usize,
@@ -54,7 +55,8 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// Returns each number with its name and the limit of this type.
+    /// Returns the numbers of targets, ports and certificates, each with its name and the highest number that this type
+    /// allows.
     fn limits(&self, kind: &BalancerType) -> [(usize, &'static str, usize); 3] {
         [
             (self.targets, "targets", kind.max_targets),
@@ -134,7 +136,8 @@ impl<'a> Offers<'a, '_> {
             .or(present)
     }
 
-    /// Returns the cheapest type that fits and is cheaper than the present type. `None` when there is none.
+    /// Returns the cheapest type that has room for `demand` and costs less than the present type. `None` when there is
+    /// no such type.
     pub(crate) fn cheaper(
         &self,
         demand: &Demand,

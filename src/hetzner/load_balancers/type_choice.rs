@@ -31,12 +31,14 @@ static USUAL_TYPE: LazyLock<BalancerType> = LazyLock::new(|| BalancerType {
 enum Limit<'a> {
     None,
     Type(&'a BalancerType, Source),
-    /// No type has the name of the limit, or the types were not read. So no load balancer gets another type.
+    /// The largest allowed type can't be found out, because no type has the name that is set as the limit, or because
+    /// the list of types or the annotation of the Namespace could not be read. So no load balancer gets another type.
     Unknown,
 }
 
-/// Returns the type that the load balancer should have. `there` is `None` for a new load balancer. A type that does not
-/// exist is reported. The result is `None` when no type is needed or none can be chosen.
+/// Returns the type that the load balancer should have. `there` is the existing load balancer, or `None` when a new one
+/// will be created. A type that does not exist is reported. The result is `None` when no load balancer will be created,
+/// or when no type can be chosen.
 pub(super) fn type_choice<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -66,8 +68,9 @@ pub(super) fn type_choice<'a>(
     Some(choice)
 }
 
-/// Returns the type that a person has named, or the limit when the named type is larger. An existing load balancer that
-/// is larger than the limit keeps its type then.
+/// Returns the type `named`, which an annotation or a setting names. When this type is larger than the largest allowed
+/// type, the largest allowed type is returned. An existing load balancer that is already larger than allowed keeps its
+/// present type instead.
 fn named_type<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -114,7 +117,8 @@ fn usual<'a>(
     let is_place = place(context, desired, None, types.unwrap_or_default(), largest);
     let of = |largest| Offers { types: types.unwrap_or_default(), is_place: &is_place, largest };
     let choose = |largest| of(largest).choose(&Demand::default(), None);
-    // When no type at all is offered at the place, the place is probably wrong. The first type is enough to say so.
+    // When no type at all is offered at the place (location or network zone), the place is probably wrong. The plan
+    // then contains the first type of the list, so that the user gets an error about the place and not about the type.
     let any = || types?.first().filter(|_| choose(None).is_none());
     let kind = choose(largest).or_else(any);
     if kind.is_none() && types.is_some() {
@@ -210,9 +214,11 @@ fn demand(context: &PlanContext, desired: &Desired, there: Option<Labelled>) -> 
     }
 }
 
-/// Returns a function that says whether a location is the place of the load balancer. When only the network zone of the
-/// place is known, a location whose zone is not known counts as well. With `location: auto`, the place is one at
-/// which any of `types` up to the limit `largest` is offered. When no such place is known, every location counts.
+/// Returns a function that says whether a location is the place of the load balancer, i.e. the location where it exists
+/// or where it will be created. When only the network zone of a new load balancer is known, each location in this zone
+/// counts, and so does a location whose zone is not known. When neither is known, every location counts. `types` and
+/// `largest` (the largest allowed type) are used for `location: auto`, which chooses a location that offers an allowed
+/// type.
 fn place<'a>(
     context: &PlanContext<'a>,
     desired: &Desired,
@@ -241,7 +247,8 @@ fn place<'a>(
     }
 }
 
-/// Returns the smallest of the limits that are set. A limit that names no type is reported.
+/// Returns the largest type that the load balancer is allowed to have: the smallest of the types that annotations and
+/// settings name as limits. A limit that is not the name of a type is reported.
 fn limit<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,

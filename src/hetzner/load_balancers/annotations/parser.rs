@@ -271,9 +271,9 @@ impl<'a> AnnotationParser<'a> {
             *count += 1;
             *count <= FINDINGS_OF_A_REASON
         });
-        // Unknown annotations are reported by their keys. When there are very many, only some of the keys are kept in
-        // memory. `more_unknown` is the number of keys that are not kept, and is added here so that the reported number
-        // is right.
+        // An annotation that this program does not know is reported by its key. When a Service has very many of them,
+        // only some of their keys are kept in memory. `more_unknown` is the number of the other keys. It is added here
+        // so that the reported number is right.
         if let Some(count) = counts.get_mut(&Reason::UnknownAnnotation) {
             *count += self.service.more_unknown;
         }

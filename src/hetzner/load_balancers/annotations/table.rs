@@ -321,7 +321,8 @@ impl Annotation {
         !self.meaning.is_empty()
     }
 
-    /// Whether the annotation is about the place of a new load balancer. Its empty value turns the default off.
+    /// Whether the annotation says in which location or network zone a new load balancer is created. An empty value of
+    /// such an annotation, on a Service or its Namespace, turns off the default from the settings.
     pub(crate) fn is_place(&self) -> bool {
         [LOCATION.name, NETWORK_ZONE.name].contains(&self.name)
     }

@@ -306,9 +306,9 @@ impl PortReader<'_, '_> {
         self.health_check();
     }
 
-    /// Sets the field from its annotation, or else from the program's settings, or else to the default that this
-    /// function has for the field. A field with `nothing` in place of a default, i.e. the JSON value `null`, has no
-    /// default. Returns whether the annotation or the settings have a value.
+    /// Sets the field from its annotation, or else from the program's settings, or else to a default, which is the last
+    /// argument of each call below. The argument `nothing` means that the field has no default. Returns whether the
+    /// annotation or the settings have a value.
     fn read(&mut self, field: PortField) -> bool {
         let nothing = Value::Null;
         match field {
@@ -346,7 +346,8 @@ impl PortReader<'_, '_> {
         if let Some(of_setting) = setting(&context.project.defaults, field)
             && context.is_unknown(annotation)
         {
-            // A new port must have some value. An existing port keeps its value.
+            // The default of the Namespace is not known. A new port must have some value, so it gets the value from the
+            // program's settings. An existing port keeps its present value.
             usual = of_setting.value;
         }
         let enforced = context.enforced(annotation).filter(|_| !usual.is_null());
@@ -566,7 +567,9 @@ impl PortReader<'_, '_> {
     /// which the check asks kube-proxy, if there is one.
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
-        // The protocol depends on whether an interval, timeout or number of retries is set.
+        // When no annotation sets the health check's protocol, the protocol depends on whether an interval, a timeout
+        // or a number of retries is set. The Namespace can have defaults for these three. While one of these defaults
+        // is not known, an existing port keeps its protocol.
         let of_interval =
             [&a::HEALTH_CHECK_INTERVAL, &a::HEALTH_CHECK_TIMEOUT, &a::HEALTH_CHECK_RETRIES];
         let is_kept = set.is_none()

@@ -67,13 +67,13 @@ pub(crate) struct Whole {
     pub(crate) is_kept: bool,
 }
 
-/// The type that is asked for, and its limits.
+/// The type that annotations or defaults set for the load balancer, and the largest types that they allow.
 #[derive(Default)]
 pub(crate) struct AskedType {
     /// The name of a type, or the word `auto`. `None` when nothing names a type.
     pub(crate) name: Option<Sourced<String>>,
-    /// The names of the largest types that are allowed, from the annotation `type-max` and its setting. The smallest of
-    /// these types counts.
+    /// The names of the largest types that are allowed, as the annotation `type-max` of the Service or its Namespace
+    /// and the settings give them. The smallest of these types is the limit.
     pub(crate) limits: Vec<Sourced<String>>,
 }
 
@@ -126,7 +126,7 @@ impl Targets {
     }
 }
 
-/// The machine that a node runs on.
+/// The machine that a node runs on: a cloud server or a dedicated server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NodeMachine {
     Server(u64),
@@ -264,10 +264,9 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
     desired
 }
 
-/// Reads the desired settings of the whole load balancer, i.e. not those of single ports. The Services that share a
-/// load balancer under the name `NAMESPACE/NAME` are not equal: only the annotations of Services in `NAMESPACE` decide,
-/// and `parser` already contains only these. When no Service in `NAMESPACE` shares the load balancer, all settings stay
-/// as they are.
+/// Reads the desired settings of the whole load balancer, and not those of single ports. When Services share a load
+/// balancer under the name `NAMESPACE/NAME`, only the annotations of Services in `NAMESPACE` decide, and `parser`
+/// already contains only these. When no Service in `NAMESPACE` shares the load balancer, all settings stay as they are.
 fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     if context.group.has_no_decider() {
         return Whole::default();
@@ -308,7 +307,8 @@ fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
 fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace {
     let defaults = &context.defaults.values;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
-        // When the Service has the annotation, even with an empty value, the default is not used.
+        // When the Service has the annotation, even with an empty value, the default from the Namespace or the settings
+        // is not used.
         if parser.has(annotation, None) {
             parser.read(annotation, None, v::any)
         } else {
@@ -417,9 +417,10 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: 
 }
 
 /// Returns whether new targets are reached by their private IPs. On an external load balancer (one that somebody else
-/// made), the oldest Service that has a port there decides for all Services. A Service that asks for addresses which the
-/// load balancer can't reach is passed over. Otherwise it could prevent that nodes become targets for the other
-/// Services. On all other load balancers, the result is `own`, the value of the Service for which the plan is made.
+/// made), the oldest Service that has a port there decides for all Services. If it asks for a kind of address (public
+/// or private) by which this load balancer can't reach targets, the next Service decides, so that the other Services
+/// still get targets. On all other load balancers, the result is `own`, the value of the Service for which the plan is
+/// made.
 fn way_to_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -481,15 +482,15 @@ fn way_to_targets(
 enum AskedNodes {
     All,
     Selected(Selector),
-    /// The nodes that are targets now. This stands for the nodes of a Service when it is not known which nodes it asks
-    /// for, for example because its selector is invalid. So no present target is removed.
+    /// The nodes that are targets now. This value is used when it is not known which nodes the Service asks for, for
+    /// example because its selector is invalid. It prevents that a present target is removed.
     Present,
 }
 
-/// Returns which nodes should be targets of the load balancer, with one entry for each Service that decides about this.
-/// On an external load balancer (one that somebody else made), these are all Services with a port there, except those
-/// whose annotation `external-targets` is `false`. On any other load balancer, only the Service for which the plan is
-/// made decides.
+/// Returns which nodes should be targets of the load balancer. The result has one entry for each Service whose
+/// annotations decide about the targets. On an external load balancer (one that somebody else made), these are all
+/// Services with a port there, except those whose annotation `external-targets` is `false`. On any other load balancer,
+/// it is only the Service for which the plan is made.
 fn asked_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -525,9 +526,10 @@ fn asked_targets(
     own.into_iter().chain(others).chain(left).collect()
 }
 
-/// Returns how long a node that will stop soon stays a target, as the annotation `departing-delay` says it.
-/// `annotations` are the keys and values of all annotations of a Service. When the annotation is missing or invalid, the
-/// default counts. `None` when there is none, and zero when it is unknown, so that departing nodes are noticed.
+/// Returns how long a node stays a target after this program has noticed that it will stop soon. `annotations` are the
+/// keys and values of all annotations of a Service, of which `departing-delay` is read. When this annotation is missing
+/// or invalid, the default of the Namespace or of the settings is used. The result is `None` when there is no default.
+/// When the default can't be read, the result is zero, so that the caller still notices nodes that will stop soon.
 pub(crate) fn asked_delay(
     annotations: &mut dyn Iterator<Item = (&str, &str)>,
     settings: &Arc<LoadBalancerDefaults>,
@@ -586,13 +588,13 @@ fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Opti
 }
 
 /// Returns the Services whose pods decide which nodes become targets, when the load balancer can't have all nodes as
-/// targets. These are all its Services with `externalTrafficPolicy: Local`, because only a node with a pod of such a
-/// Service answers.
+/// targets. These are all its Services with `externalTrafficPolicy: Local`, because for such a Service only a node that
+/// runs one of its pods takes traffic.
 ///
 /// The list is empty unless the annotation or setting `prefer-nodes-with-pods` is true. On an external load balancer
-/// (one that somebody else made), it must be true for each Service with a port there. When a group of Services shares a
-/// load balancer under the name `NAMESPACE/NAME`, it must be true for a Service in this namespace with this traffic
-/// policy.
+/// (one that somebody else made), each Service with a port there must have the value true. When several Services share
+/// a load balancer under the name `NAMESPACE/NAME`, at least one Service in `NAMESPACE` with `externalTrafficPolicy:
+/// Local` must have the value true.
 fn pods_of(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<ServiceName> {
     let group = &context.group;
     let set = parser.read(&a::PREFER_NODES_WITH_PODS, None, v::boolean);

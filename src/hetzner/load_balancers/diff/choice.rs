@@ -81,7 +81,8 @@ impl TargetChoice {
     }
 }
 
-/// Chooses the targets. The caller has sorted the candidates by name.
+/// Chooses which of the nodes in `candidates` are targets of the load balancer. The caller has sorted the nodes by
+/// name.
 pub(crate) fn choose(mut candidates: Vec<TargetCandidate>, rules: &ChoiceRules) -> TargetChoice {
     let mut left_out = Vec::new();
     let is_refused = |node: &TargetCandidate| !node.is_present && node.departure.is_to_be_deleted;
@@ -123,9 +124,9 @@ pub(crate) fn choose(mut candidates: Vec<TargetCandidate>, rules: &ChoiceRules) 
     TargetChoice { targets, departed, exchanged, left_out }
 }
 
-/// Returns the targets that are left out because their nodes will stop soon, and what happens to each such node. At
-/// most half of the targets are left out. Nodes that are not targets yet are left out first. They are followed by the
-/// nodes for which it has been known longest that they will stop soon.
+/// Returns the targets that are left out because their nodes will stop soon. Also returns, for each node that will stop
+/// soon, whether its target is left out or why it stays. At most half of the targets are left out. Nodes that are not
+/// targets yet are left out first, and then present targets, beginning with the node that was noticed first.
 fn departing(
     candidates: &[TargetCandidate],
     rules: &ChoiceRules,
@@ -160,11 +161,13 @@ fn departing(
     (departed, states)
 }
 
-/// Decides which targets without pods are replaced by nodes with ready pods.
+/// Decides which targets are removed because their nodes run no pods, and which nodes with ready pods become targets
+/// instead. Only pods of Services that ask for this by the annotation or setting `prefer-nodes-with-pods` are
+/// considered.
 struct Exchange<'a> {
     rules: &'a ChoiceRules<'a>,
-    /// The targets that are removed now or soon. Either their nodes will stop soon, or they run no pods and nodes with
-    /// pods become targets instead.
+    /// The targets that this plan or a later plan removes. Either their nodes will stop soon, or their nodes run no
+    /// pods and nodes with pods become targets instead.
     leaving: BTreeSet<TargetId>,
     chosen: Vec<TargetCandidate>,
     /// The nodes that are left out, because the load balancer can't have more targets.
@@ -214,8 +217,9 @@ impl Exchange<'_> {
         true
     }
 
-    /// `beyond` has the nodes that are left out because the load balancer can't have more targets. Returns the
-    /// positions in `beyond` of those nodes that run a ready pod of these Services and will not stop soon.
+    /// Returns the positions in `beyond` of the nodes that run a ready pod of one of the Services in `services`, and
+    /// that will not stop soon. `services` is a mask, in which each bit stands for a Service. `beyond` has the nodes
+    /// that are left out because the load balancer can't have more targets.
     fn with_ready_pod(&self, services: u64) -> impl Iterator<Item = usize> {
         let is_ready = move |node: &TargetCandidate| node.pods.ready & services != 0;
         let all = self.beyond.iter().enumerate();

@@ -241,8 +241,8 @@ impl AskedIp {
             || covers(&format!("{ip}/{range}"), text);
         let is_it = found.map_or(by_text, |primary_ip| id == Some(primary_ip.id));
         // Whether the annotation contains the name of a Primary IP, and not its ID or address. When the list of Primary
-        // IPs was not read, a name can't be compared with the load balancer's address. So there is no warning that the
-        // load balancer has another address.
+        // IPs was not read, it is not known which address belongs to a name. There is then no warning that the load
+        // balancer has another address than the one that the annotation asks for.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
             // A user who asks for a certain address probably wants to keep it. So there is a warning when Hetzner would

@@ -32,8 +32,9 @@ pub(crate) fn wanted(
     if has_no_port { Vec::new() } else { ingress(balancer, desired) }
 }
 
-/// Returns the entries that the Service's status has now, but each IP address with the IP mode `Proxy`. The result is
-/// `None` when the status has no address of a load balancer of the Service.
+/// Returns the entries that the Service's status has now, but with the IP mode `Proxy` for each IP address. They are
+/// used when the Service can't be planned and other owners have ports on its load balancer. The result is `None` when
+/// the status has no address of a load balancer of the Service.
 pub(crate) fn by_proxy(
     service: &Service,
     balancers: Balancers,

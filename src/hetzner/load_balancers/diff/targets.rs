@@ -74,8 +74,9 @@ fn targets_of_nodes(
     order::map(all.filter(|(target, _)| is_node(target) && !is_before(*target)))
 }
 
-/// Whether each existing target keeps the kind of address by which it is reached now, because it is not known which
-/// kind is wanted.
+/// Whether existing targets keep the kind of address (private or public) by which they are reached now. This is so on
+/// an external load balancer (one that somebody else made), on a shared one about whose settings no Service is allowed
+/// to decide, and when the default of the Namespace is not known.
 fn keeps_ways(context: &PlanContext, desired: &Desired) -> bool {
     context.group.keeps_ways() || desired.use_private_ip.source == STAYS
 }
@@ -304,9 +305,10 @@ pub(crate) fn need_servers(
     })
 }
 
-/// Returns for how many targets the load balancer must have room: the nodes that its Services want as targets, departing
-/// ones included, and the targets that are not ours to remove. Whether nodes are ready makes no difference. A node that
-/// the cluster autoscaler is about to delete counts only while it is a target.
+/// Returns for how many targets the load balancer must have room. These are the nodes that its Services want as
+/// targets, whether the nodes are ready or not, and even if they will stop soon. Targets that somebody else added are
+/// counted, too, because this program does not remove them. A node that the cluster autoscaler is about to delete is
+/// counted only while it is a target.
 pub(crate) fn target_demand(
     context: &PlanContext,
     desired: &Desired,
@@ -335,9 +337,9 @@ pub(crate) fn target_demand(
 
 impl Diff<'_, '_> {
     /// Plans the additions and removals of targets. `limit_now` is the highest number of targets that the load balancer
-    /// can have while these changes are made. It differs from the later limit when the plan also changes to a smaller
-    /// type, because that change comes last. Returns whether the public interface must stay on, because a target can be
-    /// reached only by its public address.
+    /// can have while these changes are made. When the plan also changes to a smaller type, that change comes last, so
+    /// until then more targets are possible than afterwards. Returns whether the public interface must stay on, because
+    /// a target can be reached only by its public address.
     pub(crate) fn targets(&mut self, limit_now: usize) -> bool {
         let (balancer, limit) = (self.balancer, self.kind.max_targets);
         let mut before = targets_of_nodes(self.context, self.desired, balancer);
@@ -448,9 +450,9 @@ impl Diff<'_, '_> {
             target,
             name,
         };
-        // A departing node whose server is missing in the list would be left out. It is no candidate, so that it does not
-        // count towards the half of the targets that can be left out. Otherwise a node that does exist would stay a
-        // target because of it.
+        // At most half of the targets can be left out because their nodes will stop soon. A node whose server does not
+        // exist any more must not be one of them, because a node with a server would then have to stay a target. So
+        // such a node is not a candidate.
         let reach = reach_of(self.context.nodes);
         let has_delay = self.desired.targets.departing_delay.is_some();
         let is_gone = |node: &TargetCandidate| {

@@ -54,8 +54,8 @@ pub(crate) struct Differences {
     pub(crate) changes: Vec<BalancerChange>,
     /// All fields that were compared, for display. Fields without a difference are among them.
     pub(crate) fields: Vec<Field>,
-    /// Whether a node is not a target, or is not reached as desired, because its server lacks the desired kind of
-    /// address. The server may get such an address soon, so the Service is planned again.
+    /// Whether a wanted node is not a target, or is reached by the wrong kind of address (public or private), because
+    /// its server lacks the desired kind. The server may get such an address soon, so the Service is planned again.
     pub(crate) is_unfinished: bool,
     /// The wanted nodes that are not targets, and the targets whose nodes will stop soon or run no pods. Each has a
     /// state that says whether the target is removed, is removed later, or stays for a reason.
@@ -255,9 +255,10 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
-            // Whether the label is written. With `--cloud-provider=hcloud`, an existing load balancer may come from
-            // hcloud-cloud-controller-manager. When one Service uses it alone and does not adopt it now, only the
-            // labels `service-uid` and `keep` are written, because this program does not need the other labels there.
+            // Whether this label is written. A load balancer that hcloud-cloud-controller-manager created gets only the
+            // labels `service-uid` and `keep`, because this program does not need its other labels there. Such a load
+            // balancer is assumed with `--cloud-provider=hcloud`, when the load balancer exists, one Service uses it
+            // alone, and the Service does not adopt it now.
             let counts = counts_upstream(&key)
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
@@ -273,9 +274,9 @@ impl Diff<'_, '_> {
         self.balancer?.labels.get(key).cloned()
     }
 
-    /// Returns those labels from the annotation `labels` that the load balancer does not have with the desired value.
+    /// Returns those labels from the annotation `labels` that must be added to the load balancer or get another value.
     /// For each of them, adds a text to `parts`, which describe to the user what the request changes. `others` is the
-    /// number of labels that the request already sets for other reasons.
+    /// number of labels that the same request sets because they say who owns the load balancer.
     fn asked_labels(
         &mut self,
         others: usize,
@@ -350,7 +351,8 @@ impl Diff<'_, '_> {
             (None, Some(zone)) => ("network zone", &is.network_zone, Some(zone)),
             (location, _) => ("location", &is.name, location.as_ref()),
         };
-        // An existing load balancer is at the right location when a rule would choose one for a new load balancer.
+        // With the value `auto`, this program chooses the location of a new load balancer. An existing load balancer
+        // with this value is never at the wrong location.
         let differs = wanted
             .filter(|wanted| wanted.value != **is && wanted.value != annotations::values::AUTO);
         self.found.fields.push(Field {

@@ -181,8 +181,9 @@ impl TargetId {
         }
     }
 
-    /// Whether the target is the server or the address of a node of this cluster. The result is `false` when that node
-    /// has the provider ID of another provider, because such a node is matched with a server only by its name.
+    /// Whether the target is the server or the address of a node of this cluster that has a provider ID of Hetzner. The
+    /// result is `false` for a node with the provider ID of another provider, e.g. `k3s://`, because such an ID does
+    /// not name the server.
     pub(crate) fn is_claimed(self, cluster: &Cluster) -> bool {
         self.node(cluster).is_some_and(|node| !cluster.target_only.contains(node))
     }

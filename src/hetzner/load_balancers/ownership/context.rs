@@ -65,7 +65,8 @@ pub struct ObservedBalancers {
     pub balancers: Vec<LoadBalancer>,
     /// All load balancer types. `None` means that no Service needs them, so that they were not read.
     pub types: Option<Arc<Vec<BalancerType>>>,
-    /// Whether the list of types is too old for a plan that writes a type which was chosen from it.
+    /// Whether the list of types is so old that it must be read again before a plan writes a type that was chosen from
+    /// it.
     pub are_types_old: bool,
     /// Why the list of types could not be read. `types` is `None` then.
     pub types_error: Option<String>,
@@ -115,8 +116,9 @@ impl PlanContext<'_> {
         self.unknown(annotation).is_some()
     }
 
-    /// Returns the source of an annotation's default, like [`Project::enforced`]. Also returns `None` when the default
-    /// of the Namespace is unknown, because the present value then stays, too.
+    /// Returns the source of an annotation's default, for display, e.g. an environment variable. An existing port or
+    /// load balancer gets this default when the annotation is missing. The result is `None` when the present value must
+    /// stay unchanged: with `--cloud-provider=hcloud`, and while the default of the Namespace is not known.
     pub(crate) fn enforced(&self, annotation: &Annotation) -> Option<Source> {
         self.project.enforced(annotation).filter(|_| !self.is_unknown(annotation))
     }

@@ -14,7 +14,8 @@ use crate::text;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The source of a value that stays as it is.
+/// The text that users see as the source of a field's value when this program leaves the value unchanged, because it
+/// can't read the default of the Namespace.
 pub(crate) const STAYS: Source =
     Source::Rule("it stays as it is, because the default of the Namespace is not known");
 
@@ -29,9 +30,11 @@ pub(crate) struct ServiceDefaults {
     pub(crate) values: Arc<LoadBalancerDefaults>,
     /// The labels that the Namespace sets, in addition to those of the settings.
     pub(crate) labels: Option<Sourced<AllowedLabels>>,
-    /// The largest type that the Namespace allows, in addition to the limit of the settings.
+    /// The largest load balancer type that the Namespace allows for its Services. A limit in the settings applies as
+    /// well. `None` when the Namespace sets no limit.
     pub(crate) largest_type: Option<Sourced<String>>,
-    /// Why the defaults of these annotations are unknown, by the names of the annotations.
+    /// The annotations whose default could not be read, because the Namespace could not be read or has an invalid
+    /// value. The key is the name of the annotation, and the value says what is wrong.
     wrong: BTreeMap<&'static str, String>,
 }
 

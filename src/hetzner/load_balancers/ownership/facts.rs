@@ -174,9 +174,8 @@ pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<St
 }
 
 /// Returns a text for messages about the first target that is not certainly a node of this cluster. `None` means that
-/// all targets are nodes of this cluster. It is called for a load balancer whose labels say that it belongs to a
-/// Service. So, unlike [`foreign_target`], it also accepts a target whose server is certainly matched with a node of
-/// another provider.
+/// all targets are nodes of this cluster. A server on which a node of another provider (e.g. with a provider ID
+/// `k3s://`) certainly runs counts as a node of this cluster. [`foreign_target`] is stricter and does not count it.
 pub(crate) fn target_of_others(balancer: Labelled, cluster: &Cluster) -> Option<String> {
     let is_node = |id| cluster.has_server(id);
     balancer.targets.iter().find_map(|target| foreign_part(target, cluster, is_node))
@@ -198,8 +197,8 @@ pub(crate) fn foreign_targets<'a>(
     all.filter(|target| foreign_part(target, cluster, |id| cluster.has_server(id)).is_some())
 }
 
-/// Returns a text for messages when it is not certain that the target is a node of this cluster. `is_node` says which
-/// servers are nodes of this cluster.
+/// Returns a text for messages which says that the target is not certainly a node of this cluster. `None` means that it
+/// certainly is. `is_node` says which servers are nodes of this cluster.
 fn foreign_part(
     target: &ApiTarget,
     cluster: &Cluster,

@@ -314,8 +314,8 @@ pub(crate) fn rests_on_services(
 }
 
 /// Returns the load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses.
-/// When several load balancers fulfil this, but exactly one of them has no label `group`, the result is this one. The
-/// error names the load balancers when it can't be decided which one belongs to the Service.
+/// Several load balancers can have this label. A single one without the label `group` is then preferred to those that
+/// have a label `group`. The error names the load balancers when it can't be decided which one belongs to the Service.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,

@@ -100,10 +100,10 @@ pub(crate) enum GroupUse<'a> {
 pub(crate) enum Owner {
     /// The Service for which the plan is made owns the port.
     This,
-    /// Another Service that is allowed to share the load balancer.
+    /// Another Service that is allowed to share the load balancer owns the port.
     Member,
-    /// A Service of this cluster that was deleted. A label of the load balancer still names it as the owner of the
-    /// port.
+    /// A Service of this cluster owned the port, and was deleted. A label of the load balancer still has the UID of
+    /// this Service as the owner of the port.
     Gone,
     /// Somebody else owns the port, for example another cluster or a person, or it is not known who owns it.
     Other,
@@ -113,9 +113,9 @@ pub(crate) enum Owner {
 /// Service can't have this load balancer, [`Group::refused`] says why. `parser` collects other mistakes. `balancers` is
 /// `None` when annotations are checked without the load balancers, for example by `ccm lint`.
 ///
-/// `stays_on` is usually `None`. When the Service can't have the load balancer that it asks for, this function is
-/// called again, and `stays_on` is the load balancer that the Service uses now. The Services that use it are then found
-/// by its labels, and not by annotations.
+/// `stays_on` is usually `None`. When the Service can't have the load balancer that it asks for, the plan is made for
+/// the load balancer that the Service uses now. `stays_on` is then this present load balancer. Its labels, and not the
+/// annotations, say which Services use it.
 pub(crate) fn group<'a>(
     parser: &mut AnnotationParser<'a>,
     service: &'a Service,
@@ -329,10 +329,9 @@ impl<'a> Group<'a> {
     /// Completes the list of Services that are allowed to share the load balancer, and sorts it by age. The Service for
     /// which the plan is made is always in the list, in its newest version.
     ///
-    /// Also determines whose annotations decide about the settings that do not belong to a port. `stays_on` is set when
-    /// the Service for which the plan is made asks for another load balancer, but must stay on its present one.
-    /// `stays_on` is that present load balancer. The annotations of this Service then decide only if no other Service
-    /// uses `stays_on`.
+    /// Also determines whose annotations decide about the settings that do not belong to a port. `stays_on` is `None`,
+    /// unless the Service asks for another load balancer, but must stay on its present one, which is `stays_on`. On
+    /// `stays_on`, the annotations of the Service decide only if no other Service uses this load balancer.
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {
@@ -488,10 +487,9 @@ impl<'a> Group<'a> {
         all
     }
 
-    /// Whether annotations of Services other than this one decide about settings of the load balancer. On a shared load
-    /// balancer, this is so when another Service shares it. On an external load balancer (one that somebody else made),
-    /// this is so when another Service has a port there. The annotations of that other Service can then decide only
-    /// about the targets.
+    /// Whether annotations of other Services than `service` also decide about settings of the load balancer. On a
+    /// shared load balancer, this is so when another Service shares it. On an external load balancer (one that somebody
+    /// else made), annotations decide only about the targets, and this is so when another Service has a port there.
     pub(crate) fn others_decide(&self, balancer: Labelled, service: &Service) -> bool {
         let served = self.served_on(balancer);
         let has_port = |uid: &str| served.iter().any(|served| served.uid == uid);
@@ -595,8 +593,8 @@ impl<'a> Group<'a> {
     }
 
     /// Returns why this Service can't have the port with this number on the load balancer `there`, or `None` when it
-    /// can. A port that exists stays with its owner while its owner asks for it. When several Services ask for a new
-    /// port, the oldest gets it.
+    /// can. While the Service that owns an existing port still asks for this port, no other Service gets it. When
+    /// several Services ask for a port that does not exist yet, the oldest of them gets it.
     pub(crate) fn taken(&self, number: u16, there: Option<Labelled>) -> Option<String> {
         let answers = |port: &Listener| {
             port.listen_port == number || (number == HTTP_PORT && port.redirects_http())

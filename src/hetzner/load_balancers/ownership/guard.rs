@@ -29,8 +29,8 @@ pub(crate) struct SeenState {
     ports: BTreeSet<u16>,
     targets: BTreeSet<String>,
     is_protected: bool,
-    /// The IDs of the load balancers that use the certificate. This program reads the same data of load balancers and
-    /// of certificates before a write. For a load balancer, this set is empty.
+    /// The IDs of the load balancers that use the object, if the object is a certificate. The set is empty for a load
+    /// balancer.
     uses: BTreeSet<u64>,
 }
 
@@ -41,9 +41,9 @@ impl Guard {
         Guard { seen: seen.into(), ..Guard::default() }
     }
 
-    /// Returns a [`Guard`], which checks just before a write that the load balancer has not changed since the plan. The
-    /// write sets and removes labels, until the load balancer has the labels of `to`. `balancer` is the load balancer
-    /// as the plan saw it, or `None` when the write creates it.
+    /// Returns a [`Guard`] for a write that changes the labels of the load balancer to those of the owners in `to`.
+    /// Just before the write, the guard checks that the load balancer has not changed since it was read for the plan.
+    /// `balancer` is the load balancer as it was read then, or `None` when the write creates it.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
         let from = balancer.map(|balancer| balancer.ownership.clone()).unwrap_or_default();
         let seen = balancer.map(|labelled| SeenState::from(labelled.balancer));

@@ -97,7 +97,7 @@ mod tests;
 /// The clocks of the Kubernetes API and of Hetzner's API are expected to differ by at most this time.
 const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
 
-/// The extent to which a Service owns a load balancer.
+/// The extent to which a Service owns a load balancer: as a whole, only some ports, or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stake<'a> {
     Nothing,
@@ -118,8 +118,8 @@ pub(crate) enum AskedBy {
     Label,
     /// The annotation `name` of the Service asks for the adoption, because it names the load balancer.
     Name,
-    /// Nothing names the load balancer. The Service would adopt it because it has the name that a new load balancer of
-    /// the Service would get.
+    /// Neither a label nor an annotation asks for the adoption. The Service would adopt the load balancer because it
+    /// has the name that a new load balancer of the Service would get.
     Default,
 }
 
@@ -182,9 +182,9 @@ pub(crate) fn adoption<'a>(
 ) -> Result<(), WhyNot<'a>> {
     let ownership = balancer.ownership;
     let refused = |why: String| Err(WhyNot::Other(why));
-    // When the annotation `name` asks for the adoption, a label that names another program as the owner prevents it.
-    // Such a label does not count when this program created the load balancer, because then a Service asked for the
-    // label by its annotation `labels`.
+    // When the annotation `name` asks for the adoption, a label by which another program marks its load balancers
+    // prevents the adoption. On a load balancer that this program created, such a label is ignored, because it comes
+    // from the annotation `labels` of a Service, e.g. `team=owned`.
     let owner = owned_by_program(&balancer).filter(|_| by == AskedBy::Name);
     let owner = owner.filter(|_| ownership.created.is_none());
     if ownership.external.is_some() {

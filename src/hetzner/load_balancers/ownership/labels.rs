@@ -95,7 +95,7 @@ pub(crate) struct Ownership {
     unknown: BTreeMap<String, String>,
 }
 
-/// A load balancer, together with the ownership that its labels state.
+/// A load balancer, together with what its labels say about its owners.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Labelled<'a> {
     pub(crate) balancer: &'a LoadBalancer,
@@ -173,8 +173,8 @@ impl Ownership {
         wanted
     }
 
-    /// Returns the labels that an object has when it has exactly this ownership. Each value is `Some`, because `None`
-    /// would mean that a label is removed.
+    /// Returns the labels that mark an object as belonging to the owners in `self`. Each value is `Some`, because
+    /// `None` would mean that a label is removed.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (String, Option<String>)> + use<> {
         self.labels().into_iter().map(|(key, value)| (key, Some(value)))
     }

@@ -32,8 +32,8 @@ impl<'a> GroupName<'a> {
         }
     }
 
-    /// Chooses from `all` the Services whose namespace is allowed to share the load balancer. `all` are the Services
-    /// that name this load balancer in their annotation `share`.
+    /// Chooses from `all` the Services whose namespace is allowed to share the load balancer of this group. `all` are
+    /// the Services that name the group in their annotation `share`.
     pub(crate) fn members(self, all: &[Service]) -> impl Iterator<Item = &Service> {
         let guests = self.guests(all);
         all.iter().filter(move |service| self.is_open_to(&service.namespace, &guests))

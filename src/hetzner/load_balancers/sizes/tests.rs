@@ -35,7 +35,8 @@ const USUAL: &str = "lb11 25/5/10 5@fsn1; lb21 75/15/25 16@fsn1; lb31 150/30/50 
 
 #[test]
 fn the_type_is_chosen_by_these_rules() {
-    // The rule; the types; the present type; targets, ports and certificates; the limit; the chosen type.
+    // Each case has the name of the rule, the types that exist, the present type, the numbers of targets, ports and
+    // certificates that need room, the largest allowed type, and the type that is expected to be chosen.
     for (rule, all, present, demand, limit, expected) in [
         ("A4: the cheapest that fits", USUAL, "", [3, 1, 0], "", "lb11"),
         ("A4: targets ask", USUAL, "", [26, 1, 0], "", "lb21"),
