@@ -390,7 +390,8 @@ impl BalancerChange {
                 Err(ProviderError::new(ErrorKind::InPart, failed.error.message))
             }
             _ if self.action.is(Deletes) && failed.error.kind == ErrorKind::NotFound => Ok(Applied::Done),
-            // The growth of a load balancer must not stop other changes, whatever the API answers.
+            // After an error of the kind `Unavailable`, no further change of the plan is made. The growth of a load
+            // balancer must not stop the other changes, so its error gets the kind `Other` instead.
             _ if self.purpose == Purpose::Growth && failed.error.kind == ErrorKind::Unavailable => {
                 Err(ProviderError::new(ErrorKind::Other, failed.error.message))
             }
@@ -486,8 +487,8 @@ impl BalancerChange {
                 "the Network has reached its limit of servers and load balancers: detach those that do not need it"
                     .to_owned()
             }
-            // The limits for ports, targets and certificates depend on the type of the load balancer. Every other limit
-            // is a limit of the project.
+            // `names_part` means that the load balancer has too many ports, targets or certificates. These limits
+            // depend on its type. Every other limit that gets to this line is a limit of the whole project.
             "resource_limit_exceeded" if !names_part => {
                 "the project has reached this limit: delete what is not needed, or ask for a higher limit in the \
                  console under Limits"

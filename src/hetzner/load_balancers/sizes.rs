@@ -6,8 +6,9 @@
 //! | fits | the present type, even when another type is cheaper |
 //! | does not fit | the cheapest type that fits and is below the present type in no limit, or the largest such type when none fits |
 //!
-//! Only types up to the limit count that have a price at the place of the load balancer. A deprecated type counts only
-//! where no other type fits. The list itself lacks a type whose last date is over.
+//! A type that is larger than the annotation `type-max` or its default allows is never chosen. Nor is a type without a
+//! price in the location or network zone of the load balancer. A deprecated type is chosen only when no other type
+//! fits. The API's list does not contain a type that can't be ordered any more.
 
 use super::model::balancer::BalancerType;
 use crate::provider::{Sizing, Source};
@@ -26,7 +27,8 @@ pub(crate) struct TypeChoice<'a> {
     pub(crate) reason: Option<String>,
     /// With `type: auto`, what the load balancer must have room for, for display.
     pub(crate) sizing: Option<Sizing>,
-    /// Whether the list of types must be read again before the type is written, because it is too old.
+    /// Whether the list of types is too old for a request that sets this type. The list must then be read again before
+    /// the plan is applied.
     pub(crate) needs_list: bool,
     /// Whether the Service must be planned again soon, because the list of types could not be read.
     pub(crate) is_unfinished: bool,
@@ -88,14 +90,16 @@ fn counted(count: usize, what: &str) -> String {
 /// The types that a load balancer can get.
 pub(crate) struct Offers<'a, 'b> {
     pub(crate) types: &'a [BalancerType],
-    /// Whether a location is the place of the load balancer, or is possibly in the network zone of the load balancer.
+    /// Whether the load balancer is, or could be created, at this location. When only its network zone is known, the
+    /// result is `true` for each location in this zone, and for each location whose zone is not known.
     pub(crate) is_place: &'b dyn Fn(&str) -> bool,
-    /// The largest type that the load balancer may get. `None` means that there is no limit.
+    /// The largest type that the annotation `type-max` and its defaults allow. `None` means that they set no limit.
     pub(crate) largest: Option<&'a BalancerType>,
 }
 
 impl<'a> Offers<'a, '_> {
-    /// Whether there is a type that the load balancer can get at the place.
+    /// Whether the load balancer can get at least one type: a type that is not larger than `largest`, and that has a
+    /// price at a location of the load balancer.
     pub(crate) fn has_any(&self) -> bool {
         self.offered().next().is_some()
     }

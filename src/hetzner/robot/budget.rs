@@ -127,8 +127,8 @@ impl TokenBucket {
         TokenBucket { name, holds, back_an_hour, left: holds, filled: clock::now() }
     }
 
-    /// Takes one token, i.e. permits one call, but only if `reserve` other tokens are left afterwards. The error is the
-    /// time after which this is possible.
+    /// Takes one token, i.e. permits one call, but only if `reserve` other tokens are left afterwards. Otherwise the
+    /// error says how long the caller must wait until enough tokens are there.
     fn take(&mut self, reserve: f64, now: Instant) -> Result<(), Duration> {
         let passed = now.saturating_duration_since(self.filled);
         let back = passed.div_duration_f64(HOUR) * self.back_an_hour;

@@ -166,8 +166,9 @@ impl<'a> AnnotationParser<'a> {
         all.any(|set| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
     }
 
-    /// Whether the Service sets the annotation, so that its default does not count for the load balancer or any of its
-    /// TCP ports. Labels and limits never count as set, because their defaults count in addition to the Service's values.
+    /// Whether the Service itself sets the annotation, for all its TCP ports if the annotation is about ports. The
+    /// default of the annotation then has no effect. For the annotations `labels` and `type-max` the result is always
+    /// `false`, because their defaults have an effect in addition to the Service's values.
     pub(crate) fn sets(&self, annotation: &'static Annotation) -> bool {
         let is_set = |port: Option<&ServicePort>| {
             let set = self.place(annotation, port).and_then(|place| self.set.get(&place));
@@ -411,7 +412,8 @@ fn shown(port: &ServicePort) -> String {
 fn unknown(key: &str, name: &str) -> String {
     let names = TABLE.iter().filter(|row| row.is_read()).map(|row| row.name);
     // A fork of hcloud-cloud-controller-manager has the annotations external-dns-hostname and
-    // external-dns-hostname-ipv4-only, whose names are not similar to the annotation that replaces both.
+    // external-dns-hostname-ipv4-only. This program has the annotation `hostname` for both. The names are too different
+    // for the search for a similar name, so the message suggests `hostname` by this rule.
     let of_fork = name.starts_with("external-dns-hostname").then_some("hostname");
     let near = nearest(&name.to_ascii_lowercase(), names).or(of_fork);
     let meant = near.map(|name| format!("; did you mean {PREFIX}{name}?")).unwrap_or_default();

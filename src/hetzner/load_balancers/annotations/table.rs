@@ -326,7 +326,9 @@ impl Annotation {
         [LOCATION.name, NETWORK_ZONE.name].contains(&self.name)
     }
 
-    /// Whether the annotation is about targets. On an external load balancer, each Service has its own value.
+    /// Whether the annotation decides which nodes become targets, or how the load balancer reaches them. On an external
+    /// load balancer (one that somebody else made), each Service decides about this for its own ports. Other
+    /// annotations about the whole load balancer have no effect there.
     pub(crate) fn is_of_targets(&self) -> bool {
         [NODE_SELECTOR.name, USE_PRIVATE_IP.name, DEPARTING_DELAY.name].contains(&self.name)
     }

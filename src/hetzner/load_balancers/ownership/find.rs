@@ -240,9 +240,10 @@ fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, U
 }
 
 /// Returns the load balancer that the Services of a group share. The first choice is a load balancer whose label names
-/// the group. The second choice is a load balancer that one Service of the group has used alone until now. This must be
-/// a Service whose annotations decide about the settings, and the oldest such Service comes first. The last choice is a
-/// load balancer of the group whose labels were removed.
+/// the group. The second choice is a load balancer that has been used until now by one Service alone, and this Service
+/// is one whose annotations decide about the settings of the group. If there are several, the oldest such Service comes
+/// first. The last choice is a load balancer whose labels were removed, but whose address is in the status of a Service
+/// of the group.
 fn find_shared<'a>(
     context: &PlanContext<'a>,
     share: GroupName,
@@ -293,8 +294,9 @@ pub(crate) fn rests_on_owners(context: &PlanContext) -> bool {
         .any(|balancer| rests_on_owner(balancer, context))
 }
 
-/// Whether [`find`] could find another load balancer for the Service if other Services were created or deleted in the
-/// meantime. The list of Services must then be read again before the plan is applied; see `Needs::services`.
+/// Whether `found`, the result of [`find`], depends on which other Services exist. For example, a load balancer can be
+/// adopted only when the Service that its label names does not exist any more. If the result depends on this, the list
+/// of Services must be read again before the plan is applied; see `Needs::services`.
 pub(crate) fn rests_on_services(
     found: &Result<FoundBalancer, Unfound>,
     context: &PlanContext,
@@ -334,8 +336,9 @@ pub(crate) fn by_label<'a>(
 }
 
 /// Returns a text for messages about a load balancer whose label `adopt` names the Service, but which is not adopted,
-/// because the Service already has the load balancer `own`. The result is `None` when there is no such load balancer. A
-/// load balancer with the Service's UID in another label does not count, because the Service is about to leave it.
+/// because the Service already has the load balancer `own`. `None` when there is no such load balancer. A load balancer
+/// with another label that has the Service's UID is ignored, because it belongs to the Service already, and the Service
+/// is about to leave it.
 pub(crate) fn why_asked_too_late(
     balancers: Balancers,
     service: &Service,

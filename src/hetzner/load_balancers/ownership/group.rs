@@ -192,8 +192,8 @@ pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> boo
 }
 
 /// Returns how a Service uses this load balancer according to the load balancer's labels: alone, shared with other
-/// Services, or as an external load balancer (made by somebody else). In the last two cases, also returns all Services
-/// that ask for this load balancer and are allowed to use it.
+/// Services, or as an external load balancer (made by somebody else). When the load balancer is shared or external, the
+/// list has all Services that ask for it and are allowed to use it. Otherwise the list is empty.
 fn as_labelled<'a>(
     balancer: Labelled<'a>,
     service: &Service,

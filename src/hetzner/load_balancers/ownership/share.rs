@@ -64,10 +64,10 @@ impl<'a> GroupName<'a> {
     }
 }
 
-/// Returns a text that identifies the group to which a Service belongs: the Services that name the same load balancer
-/// in the annotation `share` or `external`. The text is equal for all of them; see `LoadBalancers::group`. For a shared
-/// load balancer, it is also the value of the load balancer's label `group`, so that the Services of the group can be
-/// found from this label. `None` when the Service has neither annotation.
+/// Returns a text that identifies the group to which a Service belongs. A group consists of the Services that name the
+/// same load balancer in the annotation `share` or `external`, and the text is the same for all Services of a group.
+/// For a shared load balancer, it is also the value of the load balancer's label `group`, so that the Services of the
+/// group can be found from this label. `None` when the Service has neither annotation.
 pub(in crate::hetzner) fn key(
     namespace: &str,
     annotations: &mut dyn Iterator<Item = (&str, &str)>,
