@@ -100,9 +100,8 @@ pub(super) enum Purpose {
     /// load balancer must not be deleted any more, the result is an error. A write with another purpose causes no error
     /// in this case, but a new plan for its Service.
     Orphan,
-    /// The write removes a target, and the plan will also remove all other targets that exist now. When the API has
-    /// refused some of the new targets, the write is made only if at least one new target was added. So the load
-    /// balancer always has a target.
+    /// The write removes one of the present targets, and the plan removes all other present targets, too. If the API
+    /// has refused all new targets of the plan, this write is not made. So the load balancer always has a target.
     LastTarget,
     /// The write gives the load balancer the larger type that `type: auto` has chosen. When it fails, the changes after
     /// it are made that do not need the larger type.
@@ -534,7 +533,7 @@ impl provider::Write for BalancerChange {
         self.description.clone()
     }
 
-    /// Returns JSON such as `{"change": "add_target", "loadBalancer": 7, "request": {…}}`.
+    /// Returns the write as JSON for programs, such as `{"change": "add_target", "loadBalancer": 7, "request": {…}}`.
     fn json(&self) -> Value {
         json!({
             "change": self.word(),

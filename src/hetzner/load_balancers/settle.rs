@@ -47,7 +47,8 @@ pub(super) enum Unsettled<'a> {
     Stays(Stays<'a>),
 }
 
-/// The present load balancer of a Service that can't have the load balancer or ports that it asks for.
+/// The load balancer on which a Service stays for now, because the Service can't have the load balancer or ports that
+/// it asks for.
 pub(super) struct Stays<'a> {
     pub(super) on: Labelled<'a>,
     why: Vec<Finding>,

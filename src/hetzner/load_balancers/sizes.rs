@@ -69,8 +69,8 @@ impl Demand {
         self.limits(kind).iter().all(|(count, _, most)| count <= most)
     }
 
-    /// Returns the numbers that are too high for this type, as text, e.g. `26 targets`. When the type is large enough,
-    /// the result has all numbers that are not zero.
+    /// Returns the counts (of targets, ports or certificates) that are too high for this type, as text, e.g. `26
+    /// targets`. When the type is large enough, the text has all counts that are not zero.
     pub(crate) fn text(&self, kind: Option<&BalancerType>) -> String {
         let too_small = kind.filter(|kind| !self.fits(kind));
         let none = BalancerType::default();
@@ -81,7 +81,7 @@ impl Demand {
     }
 }
 
-/// Returns the count with its noun, which is given in the plural.
+/// Returns the count with its noun, e.g. `1 target`. `what` is the noun in the plural, e.g. `targets`.
 fn counted(count: usize, what: &str) -> String {
     let noun = if count == 1 { what.trim_end_matches('s') } else { what };
     format!("{count} {noun}")

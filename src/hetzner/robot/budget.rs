@@ -107,7 +107,8 @@ impl RobotBudget {
 
     /// Starts a pause in which no call is sent, because Robot answered that its rate limit is used up. Returns the
     /// length of the pause. `what` says what Robot answered. Each call that is refused during the pause has this text
-    /// in its error. `interval` is the period of the rate limit in Robot's answer.
+    /// in its error. `interval` is the period of the rate limit in Robot's answer, or `None` when the answer has no
+    /// period.
     pub(super) fn pause(&self, what: &str, interval: Option<Duration>, now: Instant) -> Duration {
         let interval = interval.unwrap_or(LONGEST_PAUSE);
         let pause = self.pause.unwrap_or(interval.clamp(SHORTEST_PAUSE, LONGEST_PAUSE));

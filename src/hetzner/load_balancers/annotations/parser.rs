@@ -289,8 +289,8 @@ impl<'a> AnnotationParser<'a> {
         (self.problems, findings)
     }
 
-    /// Finds the value that the annotation has for this port, and returns its key in the map `set`. A value that is set
-    /// for this port alone takes precedence over a value that is set for all ports.
+    /// Returns the key under which the map `set` has the annotation's value for this port. A value for this port alone
+    /// takes precedence over a value for all ports. `None` when the Service has neither value.
     fn place(&self, annotation: &'static Annotation, port: Option<&ServicePort>) -> Option<Place> {
         // A Service can have a UDP port and a TCP port with the same number. An annotation for a single port applies
         // only to the TCP port.

@@ -110,8 +110,8 @@ impl<'a> Ways<'a> {
     }
 
     /// Returns the target for the server of a node. The second value is `true` for a dedicated server that has no
-    /// address of the desired kind (public or private), and so becomes a target by its address of the other kind. The
-    /// target is `None` when no address of the server can be used.
+    /// address of the desired kind, public or private. The target is then its address of the other kind. The target is
+    /// `None` when no address of the server can be used.
     fn target(&self, machine: NodeMachine) -> (Option<TargetId>, bool) {
         let (public, private) = match machine {
             NodeMachine::Server(id) => return (Some(TargetId::Server(id)), false),

@@ -18,7 +18,8 @@ use std::sync::Arc;
 pub(crate) const STAYS: Source =
     Source::Rule("it stays as it is, because the default of the Namespace is not known");
 
-/// Labels, and the keys of those that were left out because other programs recognise their load balancers by them.
+/// Labels for a load balancer. The second list has the keys of the labels that were left out, because other programs
+/// find their own load balancers by labels with these keys.
 pub(crate) type AllowedLabels = (Labels, Vec<String>);
 
 /// The default values of annotations, for the Services of one Namespace.

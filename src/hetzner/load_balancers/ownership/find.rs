@@ -184,9 +184,8 @@ fn by_adopt_label<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<
     let (service, cluster) = (context.service, context.cluster);
     let label = (ADOPT, names::service_value(service));
     let found = only_one(context.balancers, label, |_| true).map_err(Unfound::Several)?;
-    // The label `adopt` can name a Service that was in the group of Services that share this load balancer, and that
-    // leaves the group now. This Service is not allowed to adopt the load balancer while other Services of the group
-    // use it.
+    // The label `adopt` of a shared load balancer can name a Service that has just left the group of Services which
+    // share it. This Service is not allowed to adopt the load balancer while other Services of the group use it.
     let is_left = |balancer: &Labelled| {
         balancer.ownership.group.is_some() && is_used_by_others(*balancer, &service.uid, cluster)
     };

@@ -85,9 +85,10 @@ pub(in crate::hetzner) fn key(
     set.last()
 }
 
-/// Takes a text from [`key`]. If the text has the name of an external load balancer (one that somebody else made),
-/// returns the text with its ID instead. So Services that use the name and Services that use the ID belong to the same
-/// group. When the project has no such load balancer, the text stays unchanged.
+/// Changes the text by which [`key`] identifies a group of Services. If it has the name of an external load balancer
+/// (one that somebody else made), the name is replaced by the load balancer's ID. So Services that use the name and
+/// Services that use the ID belong to the same group. When the project has no such load balancer, the text stays
+/// unchanged.
 pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
     let named = key.strip_prefix(OF_EXTERNAL);
     let found = named.and_then(|text| external_named(text, balancers));
