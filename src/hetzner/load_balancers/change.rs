@@ -103,8 +103,8 @@ pub(super) enum Purpose {
     /// The write removes one of the present targets, and the plan removes all other present targets, too. If the API
     /// has refused all new targets of the plan, this write is not made. So the load balancer always has a target.
     LastTarget,
-    /// The write gives the load balancer the larger type that `type: auto` has chosen. When it fails, the changes after
-    /// it are made that do not need the larger type.
+    /// The write gives the load balancer the larger type that `type: auto` has chosen. When it fails, the later changes
+    /// of the plan are still made, except those that need the larger type.
     Growth,
     /// The write adds a port or a target for which the present type of the load balancer has no room. It is made only
     /// when all changes before it were made.

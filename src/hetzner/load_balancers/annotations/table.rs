@@ -21,8 +21,8 @@ pub fn kind_of(key: &str) -> AnnotationKind {
     }
 }
 
-/// Whether an annotation with this key is a default for Services when a Namespace has it. These are the annotations
-/// whose default a variable can set, without a port after a dot.
+/// Whether a Namespace can have an annotation with this key as a default for its Services. This is so for each
+/// annotation that has an environment variable for its default, when the key does not end in a dot and a port.
 pub fn is_default(key: &str) -> bool {
     TABLE.iter().any(|row| row.variable.is_some() && row.has_key(key))
 }

@@ -130,8 +130,8 @@ impl<'a> Ways<'a> {
             (true, Some(private)) => (Some(private), false),
             (true, None) => (public, true),
             (false, _) if public.is_some() => (public, false),
-            // The public address of a dedicated server is not known without the credentials for Robot. So an existing
-            // target of the server stays.
+            // The public address of a dedicated server is not known without the credentials for Robot. So when the
+            // server is already a target by its private address, this target stays.
             (false, _) => (there.next(), true),
         }
     }

@@ -59,8 +59,8 @@ const CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
 /// When a label of a load balancer has this value, the program that set the label owns the load balancer and will
 /// delete it later. The key of the label names that program.
 const OWNED: &str = "owned";
-/// The domains in the keys of labels by which other programs find their load balancers. All subdomains of
-/// `kubernetes.io` count, too.
+/// The domains in the keys of labels by which other programs find their load balancers. A subdomain of `kubernetes.io`
+/// is treated like `kubernetes.io`.
 const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
 
 /// The label of a managed certificate that is ordered from the test service of Let's Encrypt. Hetzner's API knows this
@@ -313,9 +313,9 @@ fn says_owner(key: &str, value: &str) -> bool {
     is_owner || (value == OWNED && !is_ours)
 }
 
-/// Whether a label with this key is written even on a load balancer that was taken over from
-/// hcloud-cloud-controller-manager. Such a load balancer gets only the labels `service-uid` and `keep`, and not the
-/// other labels of this program.
+/// Whether this program writes a label with this key on a load balancer that was taken over from
+/// hcloud-cloud-controller-manager. The result is `true` only for the labels `service-uid` and `keep`. The other labels
+/// of this program are not written on such a load balancer.
 pub(crate) fn counts_upstream(key: &str) -> bool {
     [SERVICE_UID, KEEP].contains(&key)
 }
