@@ -6,8 +6,8 @@
 //! | fits | the present type, even when another type is cheaper |
 //! | does not fit | the cheapest type that fits and is below the present type in no limit, or the largest such type when none fits |
 //!
-//! A type that is larger than the annotation `type-max` or its default allows is never chosen. Nor is a type without a
-//! price in the location or network zone of the load balancer. A deprecated type is chosen only when no other type
+//! A load balancer gets no new type that is larger than the annotation `type-max` and its defaults allow, and none
+//! without a price in the load balancer's location or network zone. It gets a deprecated type only when no other type
 //! fits. The API's list does not contain a type that can't be ordered any more.
 
 use super::model::balancer::BalancerType;

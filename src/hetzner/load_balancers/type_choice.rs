@@ -286,10 +286,10 @@ fn find<'a>(
     present.filter(is_it).or_else(types)
 }
 
-/// Reports `why`, the reason why the type that the annotations or defaults name, or the largest type that they allow,
-/// is not known. `kept` is the present type of the load balancer. With it, there is only a warning, and the other
-/// settings of the load balancer are still changed. With `None`, a problem is reported, and no settings of the whole
-/// load balancer are changed.
+/// Reports `why`, which says that an annotation or a default names a type that does not exist. `kept` is the present
+/// type of the load balancer. With it, there is only a warning: the load balancer keeps this type, and its other
+/// settings are still changed. With `None`, a problem is reported, and no settings of the whole load balancer are
+/// changed.
 fn keep_or_refuse(parser: &mut AnnotationParser, why: String, kept: Option<&BalancerType>) {
     if kept.is_none() {
         return parser.whole_problem(why);

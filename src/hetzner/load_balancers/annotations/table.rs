@@ -326,9 +326,9 @@ impl Annotation {
         [LOCATION.name, NETWORK_ZONE.name].contains(&self.name)
     }
 
-    /// Whether the annotation decides which nodes become targets, or how the load balancer reaches them. On an external
-    /// load balancer (one that somebody else made), each Service decides about this for its own ports. Other
-    /// annotations about the whole load balancer have no effect there.
+    /// Whether the annotation decides which nodes become targets, how they are reached, or how long they stay targets.
+    /// On an external load balancer (one that somebody else made), only these of the annotations about the whole load
+    /// balancer have an effect, and each Service's own value is used for its plan.
     pub(crate) fn is_of_targets(&self) -> bool {
         [NODE_SELECTOR.name, USE_PRIVATE_IP.name, DEPARTING_DELAY.name].contains(&self.name)
     }

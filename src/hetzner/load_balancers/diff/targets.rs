@@ -520,7 +520,8 @@ impl Diff<'_, '_> {
 
     /// Returns each healthy target with the port of the load balancer on which it is healthy. A target that is healthy
     /// on several ports is returned for each of them. When a label selector is a target, each server that it selects is
-    /// returned as a target.
+    /// returned as a target. The value `None`, for servers that are not known, does not occur: the API reports no
+    /// health for them.
     fn healthy(&self) -> impl Iterator<Item = (Option<TargetId>, u16)> + '_ {
         let targets = self.balancer.into_iter().flat_map(|labelled| &labelled.balancer.targets);
         targets.flat_map(ApiTarget::machines).flat_map(|(target, health)| {

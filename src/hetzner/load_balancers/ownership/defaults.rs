@@ -58,7 +58,8 @@ struct DefaultsReader<'a> {
 impl DefaultsReader<'_> {
     /// Reads this annotation of the Namespace. Its value replaces the value from the settings in `field`. Without the
     /// annotation, and when its value is empty, `field` stays as it is. But an empty `location` or `network-zone` sets
-    /// `field` to `None`, so that the settings choose no location or network zone.
+    /// `field` to `None`, so that the settings choose no location or network zone. An invalid value also sets `field`
+    /// to `None`, and the reason is noted in `wrong`.
     fn read<T>(
         &mut self,
         annotation: &'static Annotation,
