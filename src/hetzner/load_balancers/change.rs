@@ -97,8 +97,8 @@ pub(super) enum Purpose {
     /// new port or target since it was read for the plan.
     Release,
     /// The write deletes a load balancer that belongs to no Service. When a check just before the write shows that the
-    /// load balancer must not be deleted any more, the result is an error. A write with another purpose causes no error
-    /// in this case, but a new plan for its Service.
+    /// load balancer must not be deleted any more, the write ends with an error. For a write of another purpose, there
+    /// would be no error, and the Service would be planned again.
     Orphan,
     /// The write removes one of the present targets, and the plan removes all other present targets, too. If the API
     /// has refused all new targets of the plan, this write is not made. So the load balancer always has a target.
@@ -555,8 +555,9 @@ impl provider::Change for BalancerChange {
             let (body, key) = (&mut change.request.body, pair.key.expose());
             body.insert("certificate".to_owned(), json!(pair.chain));
             body.insert("private_key".to_owned(), json!(key));
-            // An error text from the API can repeat only a part of the private key. So each line of the key is a secret
-            // of its own, except a short line, which reveals nothing about the key.
+            // The private key must not appear in messages. An error text from the API can repeat only a part of the
+            // key. So each line of the key is treated as a secret, except a short line, which reveals nothing about the
+            // key.
             let is_long = |line: &&str| line.len() >= SHORTEST_KEY_LINE;
             secrets.extend(key.lines().filter(is_long).map(Secret::new));
         }

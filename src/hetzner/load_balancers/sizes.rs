@@ -22,8 +22,8 @@ pub(crate) struct TypeChoice<'a> {
     pub(crate) kind: &'a BalancerType,
     /// What sets the type, for display. `None` means that the load balancer keeps its type.
     pub(crate) source: Option<Source>,
-    /// With `type: auto`, the sentence that announces the creation or the growth of the load balancer. `None` when the
-    /// type was not chosen or does not change.
+    /// With `type: auto`, the sentence that announces the creation or the growth of the load balancer. `None` without
+    /// `type: auto`, or when the type does not change.
     pub(crate) reason: Option<String>,
     /// With `type: auto`, what the load balancer must have room for, for display.
     pub(crate) sizing: Option<Sizing>,

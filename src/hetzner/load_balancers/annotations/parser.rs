@@ -38,8 +38,8 @@ pub(crate) struct AnnotationParser<'a> {
     /// problems, these settings are not changed. The list is used only when several Services share the load balancer.
     /// Otherwise such problems are in `problems`.
     pub(crate) whole_problems: Vec<String>,
-    /// Advice for the user, in addition to the texts of the problems. It belongs to the first problem that has such
-    /// advice. `None` when no problem has any.
+    /// Advice for the user, in addition to the texts of the problems. When several problems have advice, this is the
+    /// advice of the first. `None` when no problem has advice.
     pub(crate) fix: Option<String>,
 }
 

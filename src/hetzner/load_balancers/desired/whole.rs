@@ -187,7 +187,8 @@ impl Desired {
         self.whole.as_ref()?.public.as_ref()
     }
 
-    /// Whether a new load balancer is created at the location of most servers that become targets.
+    /// Whether the annotation `location` or its default is `auto`. A new load balancer is then created at the location
+    /// of most servers that become targets.
     pub(crate) fn is_place_auto(&self) -> bool {
         let location = self.whole.as_ref().and_then(|whole| whole.place.location.as_ref());
         location.is_some_and(|location| location.value == v::AUTO)
@@ -546,9 +547,9 @@ pub(crate) fn asked_delay(
 
 /// Returns how long a node that will stop soon stays a target. `None` when it stays a target like any other node.
 ///
-/// On an external load balancer (one that somebody else made), each Service with a port there must ask for a delay, by
-/// the annotation `departing-delay` or by the default in the settings. The longest of these delays is then used. When a
-/// group of Services shares a load balancer under the name `NAMESPACE/NAME`, only the Services in this namespace
+/// On an external load balancer (one that somebody else made), each Service with a port there must have a delay, from
+/// its annotation `departing-delay`, from its Namespace or from the settings. The longest of these delays is then used.
+/// When a group of Services shares a load balancer under the name `NAMESPACE/NAME`, only the Services in this namespace
 /// decide.
 fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Duration> {
     let group = &context.group;

@@ -66,7 +66,7 @@ pub(crate) enum CanWait {
 pub(crate) struct TargetChoice {
     /// The targets that the load balancer should have.
     pub(crate) targets: Vec<TargetId>,
-    /// The targets whose nodes are not chosen for one reason only: the nodes will stop soon.
+    /// The machines that are not chosen as targets only because their nodes will stop soon.
     pub(crate) departed: BTreeSet<TargetId>,
     /// The targets that are removed because a node with pods needs their place on the load balancer. The value says
     /// whether the removal counts towards the greatest number of such removals in a minute.

@@ -187,8 +187,8 @@ impl Ownership {
         *self = Ownership::read(&labels);
     }
 
-    /// Returns the values of our labels for an object of this cluster: only the labels that name the cluster are set.
-    /// The UID and the name of the cluster are left out while they are not known.
+    /// Returns the values of this program's labels for a load balancer or certificate of this cluster. Only the labels
+    /// with the UID and the name of the cluster have a value, and only when the UID or name is known.
     pub(crate) fn of_cluster(cluster: &Cluster) -> Ownership {
         Ownership {
             cluster_uid: Some(cluster.uid.clone()).filter(|uid| !uid.is_empty()),
@@ -242,7 +242,8 @@ impl Ownership {
     }
 
     /// Returns the key of a label which says that a controller manages the load balancer for Services. Services can't
-    /// use such a load balancer as an external one, i.e. as one that somebody else made.
+    /// use such a load balancer as an external one, i.e. as one that somebody else made. `None` when there is no such
+    /// label.
     pub(crate) fn managed_by(&self) -> Option<&'static str> {
         self.service_uid.as_ref().map(|_| SERVICE_UID).or(self.group.as_ref().map(|_| GROUP))
     }
