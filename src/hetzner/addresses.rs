@@ -41,8 +41,8 @@ pub(super) fn addresses(
     let takes_ipv4 = matches!(family.value, AddressFamily::Ipv4 | AddressFamily::Dualstack);
     let takes_ipv6 = matches!(family.value, AddressFamily::Ipv6 | AddressFamily::Dualstack);
     // The address of type `Hostname` of a node on a cloud server is the name of the server. On a dedicated server, it
-    // is the name of the node, and not the name that the server has in Robot. When these two names differ, the server
-    // may be used for another purpose by now.
+    // is the name of the node. The server's name in Robot is not used: if it differs from the name of the node,
+    // somebody may have given the server another purpose.
     let (name, name_field, ipv4_field, ipv6_field) = match instance.id {
         InstanceId::Cloud(_) => (&instance.name, "name", "public_net.ipv4", "public_net.ipv6"),
         InstanceId::Dedicated(_) => (&node.name, "server_name", "server_ip", "server_ipv6_net"),

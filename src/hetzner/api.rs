@@ -91,9 +91,10 @@ impl<T> CachedList<T> {
         lock(&self.read).as_ref().is_none_or(|(at, _)| clock::since(*at) >= age)
     }
 
-    /// Returns the cached list, or reads a new list and caches it. `is_good` gets the time since the cached list was
-    /// read, and the list. When it returns `false`, `read` reads a new list. While nothing is cached, `first` can
-    /// return a list to cache that was read earlier for another purpose, with the time of that read.
+    /// Returns the cached list while `is_good` returns `true` for it. The arguments of `is_good` are the time since the
+    /// list was read, and the list. Otherwise `read` reads a new list, which is cached. While nothing is cached,
+    /// `first` is asked for a list that was read earlier for another purpose, and for the time of that read. If there
+    /// is one, it becomes the cached list.
     pub(super) fn get(
         &self,
         first: impl FnOnce() -> Option<(Instant, Vec<T>)>,

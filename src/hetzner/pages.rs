@@ -25,7 +25,7 @@ pub(super) struct Pagination {
     per_page: u64,
     #[serde(deserialize_with = "Option::deserialize")]
     next_page: Option<u32>,
-    /// The number of the last page. In the answer with the last page, the API can return null here.
+    /// The number of the last page. The API can return null in this field when `page` is the last page.
     #[serde(deserialize_with = "Option::deserialize")]
     last_page: Option<u32>,
     /// The number of items in the whole list, or `None` when the API does not count them.
@@ -82,8 +82,9 @@ pub(super) fn around<T, E>(
     let mut items: BTreeMap<u64, T> = BTreeMap::new();
     let mut open = ids.clone();
     let (mut reads, mut last) = (0, PAGES_AT_MOST);
-    // How many places closer to the front of the list than `place` had estimated the resources on the page that was
-    // read last are. This happens when resources with lower IDs were deleted.
+    // The function `place` estimates the position of an ID in the list. When resources with lower IDs were deleted, the
+    // real position is closer to the front. This is the difference between the two, for the resources on the page that
+    // was read last.
     let mut moved = 0;
     while let Some(wanted) = open.first().copied() {
         let expected = |moved: usize| {
@@ -280,8 +281,9 @@ mod tests {
         }
     }
 
-    /// In this test, resources are created and deleted at random between any two reads. The function `place`, which
-    /// estimates where an ID is in the list, can be wrong, because it sometimes uses an old or a random list.
+    /// In half of the runs of this test, resources are created and deleted at random between any two reads. The
+    /// function `place` estimates where an ID is in the list. Its estimates can be wrong, because it uses the list as
+    /// it was at the beginning or, in some runs, a random list.
     #[test]
     fn what_the_pages_around_an_id_do_not_show_does_not_exist() {
         let (mut few, mut all) = (0, 0);

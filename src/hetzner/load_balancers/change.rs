@@ -97,15 +97,14 @@ pub(super) enum Purpose {
     /// new port or target since it was read for the plan.
     Release,
     /// The write deletes a load balancer that belongs to no Service. When a check just before the write shows that the
-    /// load balancer must not be deleted any more, the result is an error. A write with another purpose causes no error
-    /// in this case, but a new plan for its Service.
+    /// load balancer must not be deleted any more, the write ends with an error. For a write of another purpose, there
+    /// would be no error, and the Service would be planned again.
     Orphan,
-    /// The write removes a target, and the plan will also remove all other targets that exist now. When the API has
-    /// refused some of the new targets, the write is made only if at least one new target was added. So the load
-    /// balancer always has a target.
+    /// The write removes one of the present targets, and the plan removes all other present targets, too. If the API
+    /// has refused all new targets of the plan, this write is not made. So the load balancer always has a target.
     LastTarget,
-    /// The write gives the load balancer the larger type that `type: auto` has chosen. When it fails, the changes after
-    /// it are made that do not need the larger type.
+    /// The write gives the load balancer the larger type that `type: auto` has chosen. When it fails, the later changes
+    /// of the plan are still made, except those that need the larger type.
     Growth,
     /// The write adds a port or a target for which the present type of the load balancer has no room. It is made only
     /// when all changes before it were made.
@@ -391,7 +390,8 @@ impl BalancerChange {
                 Err(ProviderError::new(ErrorKind::InPart, failed.error.message))
             }
             _ if self.action.is(Deletes) && failed.error.kind == ErrorKind::NotFound => Ok(Applied::Done),
-            // The growth of a load balancer must not stop other changes, whatever the API answers.
+            // After an error of the kind `Unavailable`, no further change of the plan is made. The growth of a load
+            // balancer must not stop the other changes, so its error gets the kind `Other` instead.
             _ if self.purpose == Purpose::Growth && failed.error.kind == ErrorKind::Unavailable => {
                 Err(ProviderError::new(ErrorKind::Other, failed.error.message))
             }
@@ -487,8 +487,8 @@ impl BalancerChange {
                 "the Network has reached its limit of servers and load balancers: detach those that do not need it"
                     .to_owned()
             }
-            // The limits for ports, targets and certificates depend on the type of the load balancer. Every other limit
-            // is a limit of the project.
+            // `names_part` means that the load balancer has too many ports, targets or certificates. These limits
+            // depend on its type. Every other limit that gets to this line is a limit of the whole project.
             "resource_limit_exceeded" if !names_part => {
                 "the project has reached this limit: delete what is not needed, or ask for a higher limit in the \
                  console under Limits"
@@ -534,7 +534,7 @@ impl provider::Write for BalancerChange {
         self.description.clone()
     }
 
-    /// Returns JSON such as `{"change": "add_target", "loadBalancer": 7, "request": {…}}`.
+    /// Returns the write as JSON for programs, such as `{"change": "add_target", "loadBalancer": 7, "request": {…}}`.
     fn json(&self) -> Value {
         json!({
             "change": self.word(),
@@ -556,8 +556,9 @@ impl provider::Change for BalancerChange {
             let (body, key) = (&mut change.request.body, pair.key.expose());
             body.insert("certificate".to_owned(), json!(pair.chain));
             body.insert("private_key".to_owned(), json!(key));
-            // An error text from the API can repeat only a part of the private key. So each line of the key is a secret
-            // of its own, except a short line, which reveals nothing about the key.
+            // The private key must not appear in messages. An error text from the API can repeat only a part of the
+            // key. So each line of the key is treated as a secret, except a short line, which reveals nothing about the
+            // key.
             let is_long = |line: &&str| line.len() >= SHORTEST_KEY_LINE;
             secrets.extend(key.lines().filter(is_long).map(Secret::new));
         }

@@ -61,8 +61,9 @@ pub(super) fn serves_foreign_node(context: &PlanContext, balancer: Labelled) -> 
     ))
 }
 
-/// Reports each default of a Namespace that is unknown and that the Service does not set itself. While there is one, no
-/// load balancer is created. On an existing load balancer, such fields stay as they are.
+/// Reports each annotation for which the Service has no value of its own, and whose default is unknown because the
+/// annotations of its Namespace are invalid or could not be read. While there is such an annotation, no load balancer
+/// is created for the Service. On an existing load balancer, what the annotation would set stays unchanged.
 pub(super) fn report_unknown(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -89,8 +90,10 @@ pub(super) fn report_unknown(
     }
 }
 
-/// Removes the attachment to the private Network from the settings of an existing load balancer that is not attached,
-/// while the subnet is unknown. The subnet could not be changed later.
+/// Prevents that an existing load balancer is attached to the private Network while the default for its subnet is
+/// unknown, e.g. because an annotation of the Namespace is invalid. The subnet of an attached load balancer could not
+/// be changed later. The attachment is removed from the desired settings, unless the Service asks for a private IP or a
+/// subnet.
 pub(super) fn keep_unattached(context: &PlanContext, whole: &mut Whole, there: Labelled) {
     let is_subnet_unknown = context.is_unknown(&annotations::PRIVATE_SUBNET_IP_RANGE);
     whole.attach.take_if(|attach| {

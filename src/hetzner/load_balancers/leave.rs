@@ -49,8 +49,8 @@ use serde_json::{Value, json};
 pub(super) struct Leaving {
     pub(super) changes: Vec<Box<dyn provider::Change>>,
     pub(super) claims: Vec<Claim>,
-    /// Whether the Service must leave at least one load balancer. The Service owns this load balancer, or owns only
-    /// some ports there.
+    /// Whether there is a load balancer that the Service must leave because it moves to another one. The Service owns
+    /// the load balancer that it leaves, or some ports of it.
     pub(super) is_any: bool,
 }
 
@@ -88,9 +88,9 @@ pub(super) fn leave_others(
 /// Adds changes to the plan of a Service that can't have what it asks for. The changes remove the Service from each of
 /// its load balancers that it does not use.
 ///
-/// A load balancer is used when the Service asks for it, or when the Service's status has an address of it. When the
-/// status is empty, all other load balancers are unused. When the status has only a host name, it is not known which
-/// load balancer serves the Service, so none is treated as unused.
+/// A load balancer is used when the Service asks for it, or when the Service's status has an address of it. So when the
+/// status is empty, only the load balancers that the Service asks for are used. When the status has only a host name,
+/// it is not known which load balancer serves the Service, so none is treated as unused.
 ///
 /// `there` is the load balancer that the Service asks for. A plan that is refused has no changes. When changes are
 /// added to a refused plan, it becomes a plan with changes, and the reason for the refusal becomes one of its findings,
@@ -114,9 +114,9 @@ pub(super) fn leave_unused(
     with_leaves(plan, leaves)
 }
 
-/// The Service asks for the load balancer `asked` and has begun to move there. It can't have this load balancer now, so
-/// it stays on its present one. This function adds changes to its plan that remove some of its ports from `asked`:
-/// those that it does not want any more, because the node port of such a port may belong to another Service by now. Its
+/// This is for a Service that asks for the load balancer `asked`, has begun to move there, and can't have it now. So
+/// the Service stays on its present load balancer. If it has ports on `asked` that it does not ask for any more, this
+/// function adds changes to its plan that remove these ports: their node ports may belong to other Services by now. Its
 /// other ports on `asked` stay, so that the move can continue.
 ///
 /// When `asked` is external (made by somebody else), and none of the Service's ports would stay there, the Service is

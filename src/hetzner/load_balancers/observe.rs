@@ -98,7 +98,9 @@ fn read_types(
 }
 
 impl ObservedBalancers {
-    /// Stores the list of types, or why it could not be read. When a Service names a type, the error is returned.
+    /// Stores the list of types. When the API gave no answer, the list is missing, and the error text is stored
+    /// instead. Other errors are returned. `are_named` means that Services name certain types. They can't be planned
+    /// without the list, so every error is then returned.
     fn note_types(
         &mut self,
         read: Result<(Arc<Vec<BalancerType>>, bool), ProviderError>,
@@ -148,8 +150,9 @@ fn needs_types(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     })
 }
 
-/// Whether the type of the Service's load balancer is chosen or limited. The list of types is then read once a day, also
-/// for an existing load balancer. A plan is possible without it.
+/// Whether an annotation or a default sets the type of the Service's load balancer, to a name or to `auto`. The list of
+/// types is then read once a day, even when the load balancer exists. An existing load balancer can also be planned
+/// without this list.
 fn chooses_type(project: &Project, service: &Service) -> bool {
     let wanted = wanted_type(project, service);
     wanted.as_deref() == Some(AUTO)
@@ -180,8 +183,9 @@ fn wanted_type(project: &Project, service: &Service) -> Option<String> {
     value_of(service, &annotations::TYPE).map(str::to_owned).or_else(default)
 }
 
-/// Returns the names of types that the list of types must have: the type that the Service asks for, and its limits. An
-/// empty name stands for any type.
+/// Returns the names of the types that the list of types must contain before this Service is planned. They are the type
+/// that the annotation or its default asks for, and the largest type that the annotation `type-max`, the Namespace and
+/// the settings each allow. The first name is empty when the Service asks for no particular type.
 fn wanted_types(project: &Project, service: &Service) -> impl Iterator<Item = String> {
     let wanted = wanted_type(project, service).filter(|wanted| *wanted != AUTO).unwrap_or_default();
     let defaults = ServiceDefaults::of(&project.defaults, service);

@@ -43,8 +43,9 @@ impl BalancerSnapshot {
         let (settled, found_meanwhile) = self.settle(of, Some(stays));
         let mut plan = settled.bring_in_order(found_meanwhile);
         // The first attempt to make a plan, `asked`, has shown that the Service can't have the load balancer or ports
-        // that it asks for, because of other Services. If that result depends on the list of Services, this plan
-        // depends on it, too. The list must then be read again before this plan is applied.
+        // that it asks for, because of other Services. This plan for the present load balancer depends on that result.
+        // So if the list of Services must be read again before `asked` is applied, it must also be read again before
+        // this plan is applied.
         plan.needs.services |= asked.needs.services;
         let plan = leave_unwanted_ports(plan, &asked.context, stays.asked);
         leave_unused(plan, &asked.context, &asked.desired, stays.asked)

@@ -47,7 +47,8 @@ pub(super) enum Unsettled<'a> {
     Stays(Stays<'a>),
 }
 
-/// The present load balancer of a Service that can't have the load balancer or ports that it asks for.
+/// The load balancer on which a Service stays for now, because the Service can't have the load balancer or ports that
+/// it asks for.
 pub(super) struct Stays<'a> {
     pub(super) on: Labelled<'a>,
     why: Vec<Finding>,
@@ -167,8 +168,8 @@ fn settle_ports<'a>(
 }
 
 /// Returns which lists must be read again just before the plan is applied, because the plan depends on them. When the
-/// list of Services is one of them, so is the list of servers: with a newer list of Services, the plan may adopt a load
-/// balancer, and an adopted load balancer gets targets.
+/// list of Services must be read again, the list of servers must be, too: with the newer list of Services, the plan may
+/// adopt a load balancer, and an adopted load balancer gets servers as targets.
 fn needs(
     context: &PlanContext,
     desired: &Desired,

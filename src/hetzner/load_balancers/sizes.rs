@@ -6,8 +6,9 @@
 //! | fits | the present type, even when another type is cheaper |
 //! | does not fit | the cheapest type that fits and is below the present type in no limit, or the largest such type when none fits |
 //!
-//! Only types up to the limit count that have a price at the place of the load balancer. A deprecated type counts only
-//! where no other type fits. The list itself lacks a type whose last date is over.
+//! A load balancer gets no new type that is larger than the annotation `type-max` and its defaults allow, and none
+//! without a price in the load balancer's location or network zone. It gets a deprecated type only when no other type
+//! fits. The API's list does not contain a type that can't be ordered any more.
 
 use super::model::balancer::BalancerType;
 use crate::provider::{Sizing, Source};
@@ -21,13 +22,14 @@ pub(crate) struct TypeChoice<'a> {
     pub(crate) kind: &'a BalancerType,
     /// What sets the type, for display. `None` means that the load balancer keeps its type.
     pub(crate) source: Option<Source>,
-    /// With `type: auto`, the sentence that announces the creation or the growth of the load balancer. `None` when the
-    /// type was not chosen or does not change.
+    /// With `type: auto`, the sentence that announces the creation or the growth of the load balancer. `None` without
+    /// `type: auto`, or when the type does not change.
     pub(crate) reason: Option<String>,
     /// The numbers of targets, ports and certificates for which the load balancer needs room, and a cheaper type if
     /// there is one, for display. `None` unless the type is `auto`.
     pub(crate) sizing: Option<Sizing>,
-    /// Whether the list of types must be read again before the type is written, because it is too old.
+    /// Whether the list of types is too old for a request that sets this type. The list must then be read again before
+    /// the plan is applied.
     pub(crate) needs_list: bool,
     /// Whether the Service must be planned again soon, because the list of types could not be read.
     pub(crate) is_unfinished: bool,
@@ -69,8 +71,8 @@ impl Demand {
         self.limits(kind).iter().all(|(count, _, most)| count <= most)
     }
 
-    /// Returns the numbers that are too high for this type, as text, e.g. `26 targets`. When the type is large enough,
-    /// the result has all numbers that are not zero.
+    /// Returns the counts (of targets, ports or certificates) that are too high for this type, as text, e.g. `26
+    /// targets`. When the type is large enough, the text has all counts that are not zero.
     pub(crate) fn text(&self, kind: Option<&BalancerType>) -> String {
         let too_small = kind.filter(|kind| !self.fits(kind));
         let none = BalancerType::default();
@@ -81,7 +83,7 @@ impl Demand {
     }
 }
 
-/// Returns the count with its noun, which is given in the plural.
+/// Returns the count with its noun, e.g. `1 target`. `what` is the noun in the plural, e.g. `targets`.
 fn counted(count: usize, what: &str) -> String {
     let noun = if count == 1 { what.trim_end_matches('s') } else { what };
     format!("{count} {noun}")
@@ -90,14 +92,16 @@ fn counted(count: usize, what: &str) -> String {
 /// The types that a load balancer can get.
 pub(crate) struct Offers<'a, 'b> {
     pub(crate) types: &'a [BalancerType],
-    /// Whether a location is the place of the load balancer, or is possibly in the network zone of the load balancer.
+    /// Whether the load balancer is, or could be created, at this location. When only its network zone is known, the
+    /// result is `true` for each location in this zone, and for each location whose zone is not known.
     pub(crate) is_place: &'b dyn Fn(&str) -> bool,
-    /// The largest type that the load balancer may get. `None` means that there is no limit.
+    /// The largest type that the annotation `type-max` and its defaults allow. `None` means that they set no limit.
     pub(crate) largest: Option<&'a BalancerType>,
 }
 
 impl<'a> Offers<'a, '_> {
-    /// Whether there is a type that the load balancer can get at the place.
+    /// Whether the load balancer can get at least one type: a type that is not larger than `largest`, and that has a
+    /// price at a location of the load balancer.
     pub(crate) fn has_any(&self) -> bool {
         self.offered().next().is_some()
     }

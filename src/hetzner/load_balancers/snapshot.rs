@@ -26,9 +26,9 @@ impl provider::Snapshot for BalancerSnapshot {
         let observed = &self.observed;
         let certificates = observed.certificates.as_ref().map(Vec::len);
         let primary_ips = observed.primary_ips.as_ref().map(Vec::len);
-        // The lengths of the lists that must be read to get the present state of the load balancers. The number of
-        // calls follows from them. The list of certificates is here twice, because the search for unused certificates
-        // reads it once more.
+        // The lengths of the lists that are read to get the present state of the load balancers. Lists are read page by
+        // page, so the number of API calls follows from the lengths. The list of certificates is here twice, because it
+        // is read once more to find unused certificates.
         let lists = [Some(observed.balancers.len()), certificates, certificates, primary_ips];
         lists.into_iter().flatten().map(pages::calls).sum()
     }

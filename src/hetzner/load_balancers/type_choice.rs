@@ -1,5 +1,6 @@
 //! Decides which type a load balancer should have. The annotation `type` or its default names the type, or leaves the
-//! choice to this program by the word `auto`. The annotation `type-max` and its setting limit both.
+//! choice to this program by the word `auto`. The annotation `type-max`, the Namespace and the settings can each name a
+//! largest type, and the load balancer gets no larger type than these.
 
 use super::annotations::parser::AnnotationParser;
 use super::annotations::{self as a, values::AUTO};
@@ -27,7 +28,8 @@ static USUAL_TYPE: LazyLock<BalancerType> = LazyLock::new(|| BalancerType {
     ..BalancerType::default()
 });
 
-/// The limit from the annotation `type-max` and its setting.
+/// The largest type that a load balancer may get. It is the smallest of the types in the annotation `type-max`, the
+/// default of the Namespace and the environment variable.
 enum Limit<'a> {
     None,
     Type(&'a BalancerType, Source),
@@ -99,7 +101,8 @@ fn named_type<'a>(
     Some(TypeChoice::of(limited, Some(named.source.clone())))
 }
 
-/// Returns the type of a new load balancer for which no type is set: the cheapest that is offered.
+/// Returns the type of a new load balancer for which neither an annotation nor a default sets a type: the cheapest type
+/// that is offered at its location or in its network zone.
 fn usual<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -205,7 +208,8 @@ fn chosen<'a>(
     })
 }
 
-/// Returns what the load balancer must have room for. The readiness of nodes and the present type make no difference.
+/// Returns the numbers of targets, ports and certificates for which the load balancer must have room. Nodes that are
+/// not ready count, too. The present type of the load balancer does not change the numbers.
 fn demand(context: &PlanContext, desired: &Desired, there: Option<Labelled>) -> Demand {
     Demand {
         targets: target_demand(context, desired, there),
@@ -289,8 +293,10 @@ fn find<'a>(
     present.filter(is_it).or_else(types)
 }
 
-/// Reports why the type or its limit is not known. With `kept`, the load balancer keeps this type, and the rest of its
-/// settings is synced.
+/// Reports `why`, which says that an annotation or a default names a type that does not exist. `kept` is the present
+/// type of the load balancer. With it, there is only a warning: the load balancer keeps this type, and its other
+/// settings are still changed. With `None`, a problem is reported, and no settings of the whole load balancer are
+/// changed.
 fn keep_or_refuse(parser: &mut AnnotationParser, why: String, kept: Option<&BalancerType>) {
     if kept.is_none() {
         return parser.whole_problem(why);

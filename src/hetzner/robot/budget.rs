@@ -107,7 +107,8 @@ impl RobotBudget {
 
     /// Starts a pause in which no call is sent, because Robot answered that its rate limit is used up. Returns the
     /// length of the pause. `what` says what Robot answered. Each call that is refused during the pause has this text
-    /// in its error. `interval` is the period of the rate limit in Robot's answer.
+    /// in its error. `interval` is the period of the rate limit in Robot's answer, or `None` when the answer has no
+    /// period.
     pub(super) fn pause(&self, what: &str, interval: Option<Duration>, now: Instant) -> Duration {
         let interval = interval.unwrap_or(LONGEST_PAUSE);
         let pause = self.pause.unwrap_or(interval.clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
@@ -127,8 +128,8 @@ impl TokenBucket {
         TokenBucket { name, holds, back_an_hour, left: holds, filled: clock::now() }
     }
 
-    /// Takes one token, i.e. permits one call, but only if `reserve` other tokens are left afterwards. The error is the
-    /// time after which this is possible.
+    /// Takes one token, i.e. permits one call, but only if `reserve` other tokens are left afterwards. Otherwise the
+    /// error says how long the caller must wait until enough tokens are there.
     fn take(&mut self, reserve: f64, now: Instant) -> Result<(), Duration> {
         let passed = now.saturating_duration_since(self.filled);
         let back = passed.div_duration_f64(HOUR) * self.back_an_hour;

@@ -9,7 +9,8 @@ use std::time::Duration;
 /// A failed call to the Robot web service.
 pub(super) struct RobotFailure {
     pub(super) error: ProviderError,
-    /// The error code in the answer of the web service. `None` when there was no answer, or when it has no code.
+    /// The error code in the answer of the web service. `None` when there was no answer, or when the answer has no
+    /// error code.
     pub(super) code: Option<String>,
     status: Option<u16>,
     /// The period of the rate limit in the answer of the web service. `None` when the answer does not give one.

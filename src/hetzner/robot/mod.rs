@@ -172,8 +172,8 @@ impl Dedicated for Robot {
     }
 }
 
-/// Counts the answers of Robot in metrics by method, path and status code. This is done in the same way as for the
-/// Cloud API.
+/// Counts the answers of Robot in a metric by method, path and status code, and measures how long each took. A call
+/// without an answer is counted in another metric.
 pub(super) fn watch(_: &str, method: Method, path: &str, stage: TryStage) {
     let method = &method.lower_name();
     match stage {

@@ -38,8 +38,8 @@ pub(crate) struct AnnotationParser<'a> {
     /// problems, these settings are not changed. The list is used only when several Services share the load balancer.
     /// Otherwise such problems are in `problems`.
     pub(crate) whole_problems: Vec<String>,
-    /// Advice for the user, in addition to the texts of the problems. It belongs to the first problem that has such
-    /// advice. `None` when no problem has any.
+    /// Advice for the user, in addition to the texts of the problems. When several problems have advice, this is the
+    /// advice of the first. `None` when no problem has advice.
     pub(crate) fix: Option<String>,
 }
 
@@ -166,8 +166,9 @@ impl<'a> AnnotationParser<'a> {
         all.any(|set| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
     }
 
-    /// Whether the Service sets the annotation, so that its default does not count for the load balancer or any of its
-    /// TCP ports. Labels and limits never count as set, because their defaults count in addition to the Service's values.
+    /// Whether the Service itself sets the annotation, for all its TCP ports if the annotation is about ports. The
+    /// default of the annotation then has no effect. For the annotations `labels` and `type-max` the result is always
+    /// `false`, because their defaults have an effect in addition to the Service's values.
     pub(crate) fn sets(&self, annotation: &'static Annotation) -> bool {
         let is_set = |port: Option<&ServicePort>| {
             let set = self.place(annotation, port).and_then(|place| self.set.get(&place));
@@ -288,8 +289,8 @@ impl<'a> AnnotationParser<'a> {
         (self.problems, findings)
     }
 
-    /// Finds the value that the annotation has for this port, and returns its key in the map `set`. A value that is set
-    /// for this port alone takes precedence over a value that is set for all ports.
+    /// Returns the key under which the map `set` has the annotation's value for this port. A value for this port alone
+    /// takes precedence over a value for all ports. `None` when the Service has neither value.
     fn place(&self, annotation: &'static Annotation, port: Option<&ServicePort>) -> Option<Place> {
         // A Service can have a UDP port and a TCP port with the same number. An annotation for a single port applies
         // only to the TCP port.
@@ -411,7 +412,8 @@ fn shown(port: &ServicePort) -> String {
 fn unknown(key: &str, name: &str) -> String {
     let names = TABLE.iter().filter(|row| row.is_read()).map(|row| row.name);
     // A fork of hcloud-cloud-controller-manager has the annotations external-dns-hostname and
-    // external-dns-hostname-ipv4-only, whose names are not similar to the annotation that replaces both.
+    // external-dns-hostname-ipv4-only. This program has the annotation `hostname` for both. The names are too different
+    // for the search for a similar name, so the message suggests `hostname` by this rule.
     let of_fork = name.starts_with("external-dns-hostname").then_some("hostname");
     let near = nearest(&name.to_ascii_lowercase(), names).or(of_fork);
     let meant = near.map(|name| format!("; did you mean {PREFIX}{name}?")).unwrap_or_default();

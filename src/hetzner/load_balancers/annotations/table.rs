@@ -21,8 +21,8 @@ pub fn kind_of(key: &str) -> AnnotationKind {
     }
 }
 
-/// Whether an annotation with this key is a default for Services when a Namespace has it. These are the annotations
-/// whose default a variable can set, without a port after a dot.
+/// Whether a Namespace can have an annotation with this key as a default for its Services. This is so for each
+/// annotation that has an environment variable for its default, when the key does not end in a dot and a port.
 pub fn is_default(key: &str) -> bool {
     TABLE.iter().any(|row| row.variable.is_some() && row.has_key(key))
 }
@@ -327,7 +327,9 @@ impl Annotation {
         [LOCATION.name, NETWORK_ZONE.name].contains(&self.name)
     }
 
-    /// Whether the annotation is about targets. On an external load balancer, each Service has its own value.
+    /// Whether the annotation decides which nodes become targets, how they are reached, or how long they stay targets.
+    /// On an external load balancer (one that somebody else made), only these of the annotations about the whole load
+    /// balancer have an effect, and each Service's own value is used for its plan.
     pub(crate) fn is_of_targets(&self) -> bool {
         [NODE_SELECTOR.name, USE_PRIVATE_IP.name, DEPARTING_DELAY.name].contains(&self.name)
     }

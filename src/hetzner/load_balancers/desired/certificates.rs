@@ -170,9 +170,9 @@ pub(crate) fn is_managed(
     Some(Sourced::new(is_managed, text.source))
 }
 
-/// Returns the existing certificate that the ports in `wanted` will use. When this certificate does not belong to the
-/// Service yet, the plan takes it over. The result is `None` when there is no such certificate. A new certificate is
-/// then ordered, or a problem is reported.
+/// Returns the existing certificate that the ports in `wanted` will use. When no Service owns this certificate yet, the
+/// plan makes this Service its owner. `None` means that no existing certificate can be used. The plan then orders a new
+/// certificate, or a problem is reported.
 fn choose<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,

@@ -185,11 +185,11 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
 }
 
 /// Removes from `ports` the ports that the Service can't have on the load balancer `there`, because another Service or
-/// the owner of the load balancer has them. Reports why, and returns `None`.
+/// the owner of the load balancer has them. Reports the reasons, and returns `None`.
 ///
-/// There is one exception. When a port was removed, and the Service's status has an address of another load balancer of
-/// the Service, the Service stays on that other load balancer for now. The function then reports nothing, and returns
-/// that load balancer and the reasons.
+/// The exception is a Service whose status has an address of another one of its load balancers. If it can't have all
+/// ports on `there`, it stays on that other load balancer for now. The function then reports nothing, and returns that
+/// load balancer and the reasons.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -562,9 +562,9 @@ impl PortReader<'_, '_> {
         self.parser.has(annotation, Some(self.port))
     }
 
-    /// Sets the protocol of the health check, and whether the check uses TLS. `is_set` means that the port, interval,
-    /// timeout or number of retries of the check is set. `asked` is the annotation or environment variable because of
-    /// which the check asks kube-proxy, if there is one.
+    /// Sets the protocol of the health check, and whether the check uses TLS. `is_set` means that the Service or a
+    /// default sets the port, interval, timeout or number of retries of the check. `asked` is the annotation or
+    /// environment variable that makes the check ask kube-proxy. `None` means that the check does not ask kube-proxy.
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         // When no annotation sets the health check's protocol, the protocol depends on whether an interval, a timeout

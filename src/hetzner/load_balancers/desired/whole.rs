@@ -144,9 +144,10 @@ pub(crate) enum NodeMachine {
 /// which addresses of the load balancer are left out.
 pub(crate) struct InStatus {
     pub(crate) hostname: Option<String>,
-    /// Whether the entries in the status have `ipMode: Proxy`, because somebody else has ports on the load balancer,
-    /// too. Traffic from inside the cluster to its address then goes through the load balancer. Otherwise kube-proxy
-    /// would send traffic for the ports of others directly to this Service.
+    /// Whether the entries in the Service's status have `ipMode: Proxy`, because somebody else also has ports on the
+    /// load balancer. Traffic from inside the cluster to the load balancer's address then goes through the load
+    /// balancer. Without this mode, kube-proxy would send all such traffic directly to this Service, even on the ports
+    /// of others.
     pub(crate) is_by_proxy: bool,
     pub(crate) without_ipv6: Sourced<bool>,
     pub(crate) without_private: Sourced<bool>,
@@ -186,7 +187,8 @@ impl Desired {
         self.whole.as_ref()?.public.as_ref()
     }
 
-    /// Whether a new load balancer is created at the location of most servers that become targets.
+    /// Whether the annotation `location` or its default is `auto`. A new load balancer is then created at the location
+    /// of most servers that become targets.
     pub(crate) fn is_place_auto(&self) -> bool {
         let location = self.whole.as_ref().and_then(|whole| whole.place.location.as_ref());
         location.is_some_and(|location| location.value == v::AUTO)
@@ -197,8 +199,9 @@ impl Desired {
     }
 }
 
-/// Returns the value of a switch that no Service sets: the default, or `false`. While the default of the Namespace is not
-/// known, it is the present value.
+/// Returns the value that a setting which is on or off has when no Service sets it: the default, or `false`. While it
+/// is unknown which default the Namespace has, the result is the value that the present load balancer and the status of
+/// the Service show.
 fn default_switch(
     context: &PlanContext,
     defaults: &ServiceDefaults,
@@ -546,13 +549,14 @@ pub(crate) fn asked_delay(
 
 /// Returns how long a node that will stop soon stays a target. `None` when it stays a target like any other node.
 ///
-/// On an external load balancer (one that somebody else made), each Service with a port there must ask for a delay, by
-/// the annotation `departing-delay` or by the default in the settings. The longest of these delays is then used. When a
-/// group of Services shares a load balancer under the name `NAMESPACE/NAME`, only the Services in this namespace
+/// On an external load balancer (one that somebody else made), each Service with a port there must have a delay, from
+/// its annotation `departing-delay`, from its Namespace or from the settings. The longest of these delays is then used.
+/// When a group of Services shares a load balancer under the name `NAMESPACE/NAME`, only the Services in this namespace
 /// decide.
 fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Option<Duration> {
     let group = &context.group;
-    // While the default is unknown, a departing node that is a target stays one, and another does not become one.
+    // While the default delay is unknown, the longest possible delay is used. So a target whose node will stop soon
+    // stays a target, and a node that will stop soon does not become a target.
     let default = |defaults: &ServiceDefaults| {
         let unknown = || defaults.is_unknown(&a::DEPARTING_DELAY).then_some(Duration::MAX);
         let default = defaults.values.departing_delay.as_ref();

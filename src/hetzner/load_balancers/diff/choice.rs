@@ -44,16 +44,18 @@ pub(crate) struct ChoiceRules<'a> {
     /// becomes a target instead. An exchange that gives a Service its first target with a ready pod of this Service is
     /// not limited by this number.
     pub(crate) exchanges: usize,
-    /// Returns the reason why a target must stay, or `None` when it can be removed. The arguments are the node, the
-    /// other targets that are removed at the same time, and whether the removal can wait while few API calls are left.
+    /// Returns the reason why a target must stay, or `None` when it can be removed. The arguments are the node of the
+    /// target, the other targets that are removed at the same time, and whether the removal must wait while few calls
+    /// are left under the API's rate limit.
     pub(crate) why_kept: &'a WhyKeptFn<'a>,
 }
 
 pub(crate) type WhyKeptFn<'a> =
     dyn Fn(&TargetCandidate, &BTreeSet<TargetId>, CanWait) -> Option<WhyKept> + 'a;
 
-/// Whether a target's removal can wait while few calls of the project's API rate limit remain. It can't wait when it
-/// makes room for a node with a ready pod of a Service that has no target with a ready pod yet.
+/// Whether the removal of a target can wait while few calls remain under the API's rate limit of the project. `No`
+/// means that the removal makes room for a node with a ready pod of a Service, and that no present target has a ready
+/// pod of this Service.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CanWait {
     Yes,
@@ -64,7 +66,7 @@ pub(crate) enum CanWait {
 pub(crate) struct TargetChoice {
     /// The targets that the load balancer should have.
     pub(crate) targets: Vec<TargetId>,
-    /// The targets whose nodes are not chosen for one reason only: the nodes will stop soon.
+    /// The machines that are not chosen as targets only because their nodes will stop soon.
     pub(crate) departed: BTreeSet<TargetId>,
     /// The targets that are removed because a node with pods needs their place on the load balancer. The value says
     /// whether the removal counts towards the greatest number of such removals in a minute.
@@ -73,8 +75,8 @@ pub(crate) struct TargetChoice {
 }
 
 impl TargetChoice {
-    /// Returns the names of the nodes that are not targets, or may lose their place as targets later, for the reason
-    /// `state`.
+    /// Returns the names of the nodes in the list `left_out` that have this state. The list has the nodes that are not
+    /// targets, and the targets that this plan or a later one may remove. The state of each node says why.
     pub(crate) fn names(&self, state: LeftOutState) -> Vec<&str> {
         let such = self.left_out.iter().filter(|node| node.state == state);
         such.map(|node| node.node.as_str()).collect()
@@ -173,9 +175,9 @@ struct Exchange<'a> {
     /// The nodes that are left out, because the load balancer can't have more targets.
     beyond: Vec<TargetCandidate>,
     is_departing: &'a dyn Fn(&TargetCandidate) -> bool,
-    /// The present targets that run no pods although nodes with pods need their places. Each of them is either removed,
-    /// or stays for the reason in the state. The last value is `true` for a removed target that counts towards the
-    /// greatest number of such removals in a minute.
+    /// The present targets that run no pods although a node with pods needs a place. The state says that the target is
+    /// removed, or why it stays. The last value is `true` when the target is removed and this counts towards the
+    /// highest number of such removals in a minute.
     gone: Vec<((TargetId, String), LeftOutState, bool)>,
 }
 
@@ -195,8 +197,9 @@ impl Exchange<'_> {
     }
 
     /// Exchanges one target: a target without pods of the Services is removed, and a node with a ready pod of these
-    /// Services becomes a target instead. `services` is the mask of these Services. With [`CanWait::Yes`], the target
-    /// must have been without pods for a minute. Returns `false` when there is no such target or no such node.
+    /// Services becomes a target instead. Each bit of `services` stands for a Service. With [`CanWait::Yes`], only a
+    /// target that has run no pods for at least a minute is removed. Returns `false` when no target can be removed, or
+    /// no node can take its place.
     fn exchange(&mut self, services: u64, can_wait: CanWait) -> bool {
         let Some(come) = self.with_ready_pod(services).next() else {
             return false;
@@ -241,9 +244,8 @@ impl Exchange<'_> {
         places
     }
 
-    /// Sometimes nodes with ready pods are not chosen as targets although some present targets run no pods. For each
-    /// such node, one of these present targets could lose its place to the node. For each of these present targets,
-    /// notes the reason why it keeps its place.
+    /// Notes why a target keeps its place although it runs no pods and a node with a ready pod could have the place.
+    /// This is noted for as many targets as there are such nodes.
     fn note_rest(&mut self) {
         let count = self.with_ready_pod(self.rules.services).count();
         for place in self.without_pods().into_iter().take(count) {

@@ -54,8 +54,8 @@ impl Diff<'_, '_> {
         let (mut services, mut targets) = (Vec::new(), Vec::new());
         let attach = whole.attach.as_ref();
         let is_attached = attach.is_some_and(|attach| !attach.needs_own_call());
-        // A target with a private IP can be part of the request only when the request also attaches the load balancer
-        // to the Network.
+        // The request that creates the load balancer can contain a target with a private IP only when it also attaches
+        // the load balancer to the Network.
         let can_be_reached = is_attached || !self.desired.use_private_ip.value;
         for change in self.found.changes.drain(first..) {
             let request = change.request;
@@ -89,9 +89,10 @@ impl Diff<'_, '_> {
         (body, targets)
     }
 
-    /// Chooses the location or network zone in which the load balancer is created. `of_addresses`, the location of the
-    /// Primary IPs that the load balancer gets, takes precedence over the location that the Service or a setting asks
-    /// for. Both take precedence over a network zone. When nothing is set, the place with most nodes is chosen.
+    /// Chooses the location or network zone in which the load balancer is created. `of_addresses` is the location of
+    /// the Primary IPs that the load balancer gets. It takes precedence over the location that the Service or a setting
+    /// asks for, and a location takes precedence over a network zone. When neither is set, the location or zone with
+    /// most nodes is chosen.
     fn choose_place(&mut self, of_addresses: Option<Sourced<String>>) -> Option<CreationPlace> {
         let mut there: Vec<&str> = self.kind.prices.iter().map(|price| &*price.location).collect();
         there.sort_unstable();
@@ -136,9 +137,10 @@ impl Diff<'_, '_> {
     }
 }
 
-/// Returns the location or network zone in which a new load balancer is to be created, without a check that it exists.
-/// [`Diff::choose_place`] has the order of what decides. With `location: auto`, the location is one of those for which
-/// `is_offered` returns `true`. The location stays `auto` when no such location is known.
+/// Returns the location or network zone in which a new load balancer should be created. It is not checked that this
+/// location or zone exists. The comment at [`Diff::choose_place`] says which setting takes precedence. With `location:
+/// auto`, the result is the location of most targets, among the locations for which `is_offered` returns `true`. The
+/// location is still `auto` when no target is known to be in such a location.
 pub(crate) fn wanted_place(
     context: &PlanContext,
     desired: &Desired,

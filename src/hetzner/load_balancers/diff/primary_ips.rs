@@ -57,8 +57,8 @@ pub(crate) fn chosen(
             continue;
         };
         let Some(one) = family.find(context) else {
-            // A missing Primary IP is reported as a problem only when an annotation names it. For a missing address
-            // from `spec.loadBalancerIP`, the function [`report`] adds a warning.
+            // A Primary IP that does not exist is reported as a problem only when an annotation names it. When only
+            // `spec.loadBalancerIP` asks for it, the function [`report`] adds a warning.
             if !family.is_asked_by_field() {
                 let of_type =
                     claimable(context).filter(|primary_ip| primary_ip.kind == family.kind);
@@ -245,8 +245,8 @@ impl AskedIp {
         // balancer has another address than the one that the annotation asks for.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
-            // A user who asks for a certain address probably wants to keep it. So there is a warning when Hetzner would
-            // delete the address together with the load balancer.
+            // A user who asks for this Primary IP probably wants to keep its address. So there is a warning when
+            // Hetzner would delete the Primary IP together with the load balancer.
             if let Some(one) = found.filter(|primary_ip| primary_ip.auto_delete) {
                 let why = format!(
                     "Primary IP {} will be deleted together with the load balancer. To keep it, turn its auto-delete \

@@ -111,8 +111,8 @@ impl<'a> Ways<'a> {
     }
 
     /// Returns the target for the server of a node. The second value is `true` for a dedicated server that has no
-    /// address of the desired kind (public or private), and so becomes a target by its address of the other kind. The
-    /// target is `None` when no address of the server can be used.
+    /// address of the desired kind, public or private. The target is then its address of the other kind. The target is
+    /// `None` when no address of the server can be used.
     fn target(&self, machine: NodeMachine) -> (Option<TargetId>, bool) {
         let (public, private) = match machine {
             NodeMachine::Server(id) => return (Some(TargetId::Server(id)), false),
@@ -131,8 +131,8 @@ impl<'a> Ways<'a> {
             (true, Some(private)) => (Some(private), false),
             (true, None) => (public, true),
             (false, _) if public.is_some() => (public, false),
-            // The public address of a dedicated server is not known without the credentials for Robot. So an existing
-            // target of the server stays.
+            // The public address of a dedicated server is not known without the credentials for Robot. So when the
+            // server is already a target by its private address, this target stays.
             (false, _) => (there.next(), true),
         }
     }
@@ -164,8 +164,8 @@ impl<'a> Ways<'a> {
     }
 
     /// Returns the desired targets, one for each node whose address is known. Two nodes with the same address get one
-    /// target. Also returns the names of the nodes on dedicated servers that lack the desired kind of address, each with
-    /// whether it is a target by its other address.
+    /// target. The second list has the nodes on dedicated servers that lack the desired kind of address (public or
+    /// private). Its value is `true` for a node that is a target by its address of the other kind.
     fn wanted(&self, balancer: Option<Labelled>) -> (NamedTargets, Vec<(String, bool)>) {
         let (mut wanted, mut lacks) = (NamedTargets::new(), Vec::new());
         let doubtful = doubtful_targets(self.context.nodes);
@@ -192,10 +192,10 @@ impl<'a> Ways<'a> {
         (wanted, lacks)
     }
 
-    /// Splits the desired targets by whether they can be reached by the desired kind of address: those for which this is
-    /// possible, the existing targets that stay and are reached by their other kind of address, and those that are not
-    /// targets. When the public interface will be turned off, and some targets can be reached, no target stays in this
-    /// way.
+    /// Splits the desired targets into three lists. The first has the targets that can be reached by the desired kind
+    /// of address, public or private. The second has the existing targets that can't, and that stay with their other
+    /// kind of address. The third has the rest, which are not targets after the plan. When the public interface will be
+    /// turned off and the first list is not empty, the second list is empty.
     fn split(&self, wanted: &NamedTargets) -> (NamedTargets, NamedTargets, NamedTargets) {
         let (can, can_not) = self.sort(wanted);
         let is_closed = self.desired.public().is_some_and(|public| !public.value);
@@ -520,9 +520,10 @@ impl Diff<'_, '_> {
         counts.into_keys().collect()
     }
 
-    /// Returns each pair of a target and a port on which the target is healthy. The port is a port of the load
-    /// balancer. The target is one machine, also when a label selector has selected it. It is `None` when the target is
-    /// not a machine, but such targets have no health of their own.
+    /// Returns each healthy target with the port of the load balancer on which it is healthy. A target that is healthy
+    /// on several ports is returned for each of them. When a label selector is a target, each server that it selects is
+    /// returned as a target. The value `None`, for servers that are not known, does not occur: the API reports no
+    /// health for them.
     fn healthy(&self) -> impl Iterator<Item = (Option<TargetId>, u16)> + '_ {
         let targets = self.balancer.into_iter().flat_map(|labelled| &labelled.balancer.targets);
         targets.flat_map(ApiTarget::machines).flat_map(|(target, health)| {

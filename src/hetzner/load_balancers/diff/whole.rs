@@ -57,8 +57,9 @@ pub(crate) struct Differences {
     /// Whether a wanted node is not a target, or is reached by the wrong kind of address (public or private), because
     /// its server lacks the desired kind. The server may get such an address soon, so the Service is planned again.
     pub(crate) is_unfinished: bool,
-    /// The wanted nodes that are not targets, and the targets whose nodes will stop soon or run no pods. Each has a
-    /// state that says whether the target is removed, is removed later, or stays for a reason.
+    /// The nodes that should be targets but are none, and the targets whose nodes will stop soon or run no pods. The
+    /// state of each node says why it is in this list, and whether the plan removes it from the targets, will remove it
+    /// later, or keeps it as a target.
     pub(crate) left_out: Vec<LeftOutNode>,
     /// The Services whose EndpointSlices must be read, because their pods decide which nodes become targets.
     pub(crate) pods_of: Vec<ServiceName>,

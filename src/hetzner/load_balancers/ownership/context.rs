@@ -93,20 +93,24 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) certificates: &'a [Certificate],
     pub(crate) group: Group<'a>,
-    /// The defaults of annotations about the whole load balancer. When Services share the load balancer under the name
-    /// `NAMESPACE/NAME`, these are the defaults of this namespace.
+    /// The default values of the annotations that are about the whole load balancer, and not about a port or a single
+    /// Service. They come from the annotations of a Namespace and from the settings. When Services share the load
+    /// balancer under the name `NAMESPACE/NAME`, the annotations of this namespace are used.
     pub(crate) defaults: ServiceDefaults,
-    /// The defaults of the Service's own Namespace, for all other annotations.
+    /// The default values of the annotations that are about a port or this Service alone. They come from the
+    /// annotations of the Service's own Namespace and from the settings.
     pub(crate) own_defaults: ServiceDefaults,
 }
 
 impl PlanContext<'_> {
-    /// Returns the defaults of another Service's Namespace.
+    /// Returns the default values of annotations for this Service, which can be in another Namespace than the Service
+    /// of the plan. They come from the annotations of its Namespace and from the settings.
     pub(crate) fn defaults_for(&self, service: &Service) -> ServiceDefaults {
         ServiceDefaults::of(&self.project.defaults, service)
     }
 
-    /// Returns why the default of this annotation is unknown, or `None` when it is known.
+    /// Returns why the default value of this annotation is unknown, for example because the annotation of the Namespace
+    /// is invalid. `None` means that it is known whether there is a default, and which one.
     pub(crate) fn unknown(&self, annotation: &Annotation) -> Option<&str> {
         let is_whole = annotation.scope == AnnotationScope::Whole;
         (if is_whole { &self.defaults } else { &self.own_defaults }).unknown(annotation)

@@ -19,16 +19,19 @@ use std::sync::Arc;
 pub(crate) const STAYS: Source =
     Source::Rule("it stays as it is, because the default of the Namespace is not known");
 
-/// Labels, and the keys of those that were left out because other programs recognise their load balancers by them.
+/// Labels for a load balancer. The second list has the keys of the labels that were left out, because other programs
+/// find their own load balancers by labels with these keys.
 pub(crate) type AllowedLabels = (Labels, Vec<String>);
 
-/// The defaults for the Services of one Namespace.
+/// The default values of annotations, for the Services of one Namespace.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ServiceDefaults {
-    /// The values of the Namespace, and for other annotations those of the settings. The value of an unknown default is
-    /// `None`. The labels are those of the settings.
+    /// The default value of each annotation. It comes from the annotation of the Namespace if there is one, and
+    /// otherwise from the settings of the program. The value is `None` when there is no default, or when it is unknown
+    /// because the Namespace's annotation is invalid or was not read. The labels are only those of the settings.
     pub(crate) values: Arc<LoadBalancerDefaults>,
-    /// The labels that the Namespace sets, in addition to those of the settings.
+    /// The labels that the annotation `labels` of the Namespace puts on load balancers, in addition to the labels from
+    /// the settings. `None` when the Namespace sets no labels, or when they are unknown.
     pub(crate) labels: Option<Sourced<AllowedLabels>>,
     /// The largest load balancer type that the Namespace allows for its Services. A limit in the settings applies as
     /// well. `None` when the Namespace sets no limit.
@@ -48,7 +51,7 @@ pub(crate) fn allowed_labels(text: &str) -> Result<AllowedLabels, String> {
     Ok((labels, left_out.into_iter().map(key_of).collect()))
 }
 
-/// Reads the annotations of one Namespace.
+/// Reads the annotations of one Namespace that are default values for the annotations of its Services.
 struct DefaultsReader<'a> {
     namespace: &'a str,
     annotations: &'a NamespaceAnnotations,
@@ -56,8 +59,10 @@ struct DefaultsReader<'a> {
 }
 
 impl DefaultsReader<'_> {
-    /// Replaces the setting in `field` by the annotation of the Namespace, if it has the annotation. An empty value
-    /// counts as missing, but unsets the setting of a place, as it does on a Service.
+    /// Reads this annotation of the Namespace. Its value replaces the value from the settings in `field`. Without the
+    /// annotation, and when its value is empty, `field` stays as it is. But an empty `location` or `network-zone` sets
+    /// `field` to `None`, so that the settings choose no location or network zone. An invalid value also sets `field`
+    /// to `None`, and the reason is noted in `wrong`.
     fn read<T>(
         &mut self,
         annotation: &'static Annotation,
@@ -133,7 +138,8 @@ impl ServiceDefaults {
         defaults
     }
 
-    /// Returns why the default of this annotation is unknown, or `None` when it is known.
+    /// Returns why the default value of this annotation is unknown, for example because the annotation of the Namespace
+    /// is invalid. `None` means that it is known whether there is a default, and which one.
     pub(crate) fn unknown(&self, annotation: &Annotation) -> Option<&str> {
         self.wrong.get(annotation.name).map(String::as_str)
     }
@@ -155,7 +161,8 @@ mod tests {
         ServiceDefaults::in_namespace(&Arc::new(settings), "web", &annotations)
     }
 
-    /// Every annotation with a variable is a default of a Namespace, and its value is read from there.
+    /// Each annotation that has an environment variable for its default can also be set on a Namespace, as a default
+    /// for the Namespace's Services. A value that is too long makes this default unknown.
     #[test]
     fn each_annotation_with_a_variable_is_read() {
         let none = read(&[], LoadBalancerDefaults::default());

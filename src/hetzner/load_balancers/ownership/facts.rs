@@ -166,8 +166,9 @@ pub(crate) fn other_service<'a>(
 /// all targets are nodes of this cluster. A label selector counts as nodes of this cluster only when the API lists the
 /// selected servers, there is at least one, and all of them are nodes.
 ///
-/// A target whose server is only matched with a node of another provider is not accepted as a node of this cluster,
-/// because such a match proves nothing about the owner of a load balancer. [`target_of_others`] accepts it.
+/// A node belongs to a server here only when the node's provider ID names the server. A node of another provider can be
+/// matched with a server by its name. This is not enough here, because it proves nothing about the owner of a load
+/// balancer. It is enough for [`target_of_others`].
 pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<String> {
     let is_node = |id| cluster.has_claimed(id);
     balancer.targets.iter().find_map(|target| foreign_part(target, cluster, is_node))

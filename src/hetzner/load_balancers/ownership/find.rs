@@ -184,9 +184,8 @@ fn by_adopt_label<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<
     let (service, cluster) = (context.service, context.cluster);
     let label = (ADOPT, names::service_value(service));
     let found = only_one(context.balancers, label, |_| true).map_err(Unfound::Several)?;
-    // The label `adopt` can name a Service that was in the group of Services that share this load balancer, and that
-    // leaves the group now. This Service is not allowed to adopt the load balancer while other Services of the group
-    // use it.
+    // The label `adopt` of a shared load balancer can name a Service that has just left the group of Services which
+    // share it. This Service is not allowed to adopt the load balancer while other Services of the group use it.
     let is_left = |balancer: &Labelled| {
         balancer.ownership.group.is_some() && is_used_by_others(*balancer, &service.uid, cluster)
     };
@@ -240,9 +239,10 @@ fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, U
 }
 
 /// Returns the load balancer that the Services of a group share. The first choice is a load balancer whose label names
-/// the group. The second choice is a load balancer that one Service of the group has used alone until now. This must be
-/// a Service whose annotations decide about the settings, and the oldest such Service comes first. The last choice is a
-/// load balancer of the group whose labels were removed.
+/// the group. The second choice is a load balancer that has been used until now by one Service alone, and this Service
+/// is one whose annotations decide about the settings of the group. If there are several, the oldest such Service comes
+/// first. The last choice is a load balancer whose labels were removed, but whose address is in the status of a Service
+/// of the group.
 fn find_shared<'a>(
     context: &PlanContext<'a>,
     share: GroupName,
@@ -293,8 +293,9 @@ pub(crate) fn rests_on_owners(context: &PlanContext) -> bool {
         .any(|balancer| rests_on_owner(balancer, context))
 }
 
-/// Whether [`find`] could find another load balancer for the Service if other Services were created or deleted in the
-/// meantime. The list of Services must then be read again before the plan is applied; see `Needs::services`.
+/// Whether `found`, the result of [`find`], depends on which other Services exist. For example, a load balancer can be
+/// adopted only when the Service that its label names does not exist any more. If the result depends on this, the list
+/// of Services must be read again before the plan is applied; see `Needs::services`.
 pub(crate) fn rests_on_services(
     found: &Result<FoundBalancer, Unfound>,
     context: &PlanContext,
@@ -334,8 +335,9 @@ pub(crate) fn by_label<'a>(
 }
 
 /// Returns a text for messages about a load balancer whose label `adopt` names the Service, but which is not adopted,
-/// because the Service already has the load balancer `own`. The result is `None` when there is no such load balancer. A
-/// load balancer with the Service's UID in another label does not count, because the Service is about to leave it.
+/// because the Service already has the load balancer `own`. `None` when there is no such load balancer. A load balancer
+/// with another label that has the Service's UID is ignored, because it belongs to the Service already, and the Service
+/// is about to leave it.
 pub(crate) fn why_asked_too_late(
     balancers: Balancers,
     service: &Service,

@@ -182,8 +182,8 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
 }
 
 /// Whether the labels of the load balancer say that its ports can belong to several owners. This is so when it is
-/// external (made by somebody else), or when a Service has a port there that is in another namespace than the one in
-/// the group name `NAMESPACE/NAME`.
+/// external (made by somebody else). It is also so when several Services share it under the group name
+/// `NAMESPACE/NAME`, and a Service of another namespace than this one has a port there.
 pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
     let ownership = balancer.ownership;
     let namespace = ownership.group.as_deref().and_then(namespace_of);
@@ -192,8 +192,8 @@ pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> boo
 }
 
 /// Returns how a Service uses this load balancer according to the load balancer's labels: alone, shared with other
-/// Services, or as an external load balancer (made by somebody else). In the last two cases, also returns all Services
-/// that ask for this load balancer and are allowed to use it.
+/// Services, or as an external load balancer (made by somebody else). When the load balancer is shared or external, the
+/// list has all Services that ask for it and are allowed to use it. Otherwise the list is empty.
 fn as_labelled<'a>(
     balancer: Labelled<'a>,
     service: &Service,
@@ -695,11 +695,11 @@ impl<'a> Group<'a> {
         (to, shown)
     }
 
-    /// Whether the Service is not the only owner of the shared load balancer. This is so when other Services use it,
-    /// when this program has stopped managing it for a Service whose ports it still has, or when the Service is not in
-    /// the namespace of the group name `NAMESPACE/NAME`. Such a load balancer must not have the label `service-uid`.
-    /// With the label, hcloud-cloud-controller-manager and this program would regard the Service as the only owner, and
-    /// would remove the ports of the other Services.
+    /// Whether the Service is not the only owner of the shared load balancer. This is so in three cases: other Services
+    /// use the load balancer, or it still has ports of a Service for which this program has stopped managing it, or the
+    /// Service is not in the namespace of the group name `NAMESPACE/NAME`. Such a load balancer must not have the label
+    /// `service-uid`. With the label, hcloud-cloud-controller-manager and this program would regard the Service as the
+    /// only owner, and would remove the ports of the other Services.
     fn is_of_several(&self, balancer: Option<Labelled>) -> bool {
         let GroupUse::Shared(share) = self.of else {
             return false;
@@ -764,9 +764,9 @@ impl<'a> Group<'a> {
         let targets = balancer.single_targets().map(|(target, _)| in_label(target));
         let all = targets.collect::<Vec<_>>().join("_");
         // The label lists the targets that the load balancer had before this cluster used it. The value `ALL` means
-        // that they are not known. If this cluster already has a port here, the label was set before and somebody has
-        // removed it, so they are not known any more. `ALL` is also used when the list is too long for a label or has a
-        // character that no label can have.
+        // that these targets are not known. They are not known when this cluster already has a port on the load
+        // balancer: the label was written before that port was added, and somebody has removed it. `ALL` is also used
+        // when the list is too long for a label or has a character that no label can have.
         if balancer.services.iter().any(is_ours) || all.len() > LONGEST || all.contains(':') {
             ALL.to_owned()
         } else if all.is_empty() {

@@ -7,9 +7,9 @@ use crate::provider::Service;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// The index of a list of load balancers, and the ownership that the labels of each load balancer state. The keys are,
-/// for example, IDs, names and addresses. For each key, the index has the positions of the matching load balancers in
-/// the list, in ascending order.
+/// An index of a list of load balancers. It also contains, for each load balancer, what its labels say about its
+/// owners. The keys of the index are, for example, IDs, names and addresses. For each key, it has the positions of the
+/// matching load balancers in the list, in ascending order.
 #[derive(Debug, Default)]
 pub(crate) struct BalancerIndex {
     ownerships: Vec<Ownership>,

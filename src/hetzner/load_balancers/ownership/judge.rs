@@ -101,8 +101,8 @@ const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stake<'a> {
     Nothing,
-    /// Another cluster, with this UID, owns the load balancer. The load balancer only seems to belong to the Service.
-    /// One of the two clusters is a copy of the other, so their Services have the same UIDs.
+    /// The Service seems to have ports on the load balancer, but another cluster, with the UID in this variant, owns
+    /// the load balancer. One of the two clusters is a copy of the other, so their Services have the same UIDs.
     Copy(&'a str),
     /// The Service owns the load balancer, and no other Service has ports on it.
     Whole,

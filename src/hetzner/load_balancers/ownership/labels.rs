@@ -59,8 +59,8 @@ const CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
 /// When a label of a load balancer has this value, the program that set the label owns the load balancer and will
 /// delete it later. The key of the label names that program.
 const OWNED: &str = "owned";
-/// The domains in the keys of labels by which other programs find their load balancers. All subdomains of
-/// `kubernetes.io` count, too.
+/// The domains in the keys of labels by which other programs find their load balancers. A subdomain of `kubernetes.io`
+/// is treated like `kubernetes.io`.
 const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
 
 /// The label of a managed certificate that is ordered from the test service of Let's Encrypt. Hetzner's API knows this
@@ -187,8 +187,8 @@ impl Ownership {
         *self = Ownership::read(&labels);
     }
 
-    /// Returns the values of our labels for an object of this cluster: only the labels that name the cluster are set.
-    /// The UID and the name of the cluster are left out while they are not known.
+    /// Returns the values of this program's labels for a load balancer or certificate of this cluster. Only the labels
+    /// with the UID and the name of the cluster have a value, and only when the UID or name is known.
     pub(crate) fn of_cluster(cluster: &Cluster) -> Ownership {
         Ownership {
             cluster_uid: Some(cluster.uid.clone()).filter(|uid| !uid.is_empty()),
@@ -242,7 +242,8 @@ impl Ownership {
     }
 
     /// Returns the key of a label which says that a controller manages the load balancer for Services. Services can't
-    /// use such a load balancer as an external one, i.e. as one that somebody else made.
+    /// use such a load balancer as an external one, i.e. as one that somebody else made. `None` when there is no such
+    /// label.
     pub(crate) fn managed_by(&self) -> Option<&'static str> {
         self.service_uid.as_ref().map(|_| SERVICE_UID).or(self.group.as_ref().map(|_| GROUP))
     }
@@ -313,9 +314,9 @@ fn says_owner(key: &str, value: &str) -> bool {
     is_owner || (value == OWNED && !is_ours)
 }
 
-/// Whether a label with this key is written even on a load balancer that was taken over from
-/// hcloud-cloud-controller-manager. Such a load balancer gets only the labels `service-uid` and `keep`, and not the
-/// other labels of this program.
+/// Whether this program writes a label with this key on a load balancer that was taken over from
+/// hcloud-cloud-controller-manager. The result is `true` only for the labels `service-uid` and `keep`. The other labels
+/// of this program are not written on such a load balancer.
 pub(crate) fn counts_upstream(key: &str) -> bool {
     [SERVICE_UID, KEEP].contains(&key)
 }

@@ -39,8 +39,9 @@ impl<'a> GroupName<'a> {
         all.iter().filter(move |service| self.is_open_to(&service.namespace, &guests))
     }
 
-    /// Whether Services of this namespace are allowed to share the load balancer. `all` are the Services that ask to
-    /// share it. The annotation `share-namespaces` of some of them can allow further namespaces.
+    /// Whether Services of this namespace are allowed to share the load balancer. This is so for the namespace in the
+    /// group name `NAMESPACE/NAME`, and for each namespace in the annotation `share-namespaces` of a Service there.
+    /// `all` are the Services that ask to share the load balancer.
     pub(crate) fn allows(self, namespace: &str, all: &[Service]) -> bool {
         self.is_open_to(namespace, &self.guests(all))
     }
@@ -64,10 +65,10 @@ impl<'a> GroupName<'a> {
     }
 }
 
-/// Returns a text that identifies the group to which a Service belongs: the Services that name the same load balancer
-/// in the annotation `share` or `external`. The text is equal for all of them; see `LoadBalancers::group`. For a shared
-/// load balancer, it is also the value of the load balancer's label `group`, so that the Services of the group can be
-/// found from this label. `None` when the Service has neither annotation.
+/// Returns a text that identifies the group to which a Service belongs. A group consists of the Services that name the
+/// same load balancer in the annotation `share` or `external`, and the text is the same for all Services of a group.
+/// For a shared load balancer, it is also the value of the load balancer's label `group`, so that the Services of the
+/// group can be found from this label. `None` when the Service has neither annotation.
 pub(in crate::hetzner) fn key(
     namespace: &str,
     annotations: &mut dyn Iterator<Item = (&str, &str)>,
@@ -85,9 +86,10 @@ pub(in crate::hetzner) fn key(
     set.last()
 }
 
-/// Takes a text from [`key`]. If the text has the name of an external load balancer (one that somebody else made),
-/// returns the text with its ID instead. So Services that use the name and Services that use the ID belong to the same
-/// group. When the project has no such load balancer, the text stays unchanged.
+/// Changes the text by which [`key`] identifies a group of Services. If it has the name of an external load balancer
+/// (one that somebody else made), the name is replaced by the load balancer's ID. So Services that use the name and
+/// Services that use the ID belong to the same group. When the project has no such load balancer, the text stays
+/// unchanged.
 pub(crate) fn known_key(key: String, balancers: Balancers) -> String {
     let named = key.strip_prefix(OF_EXTERNAL);
     let found = named.and_then(|text| external_named(text, balancers));

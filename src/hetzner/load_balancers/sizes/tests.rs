@@ -1,4 +1,4 @@
-//! A table of the rules by which a type is chosen.
+//! The tests of the choice of a load balancer's type, as a table.
 
 use super::{Demand, Offers};
 use crate::hetzner::load_balancers::model::balancer::{

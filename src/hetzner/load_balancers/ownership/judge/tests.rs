@@ -166,9 +166,10 @@ fn whether_the_service_may_adopt_it() {
         (13, balancer(&[], &[FOREIGN]), "ynn"),
         (14, balancer(&[], &[NODE]), "yyn"),
         (14, balancer(&[("provisioner", "terraform")], &[]), "yyn"),
-        // No row of the table of `adoption` before row 14 is true for these two load balancers. The first was made for
-        // a Service of another namespace, but row 6 also requires the label `cluster-uid` or `keep`, which it does not
-        // have. The second has a label of another program, but row 7 also requires that this program did not create it.
+        // These two load balancers get the verdict of row 14, the last row of the table of `adoption`, because no other
+        // row is true for them. The first was made for a Service of another namespace, but row 6 also requires the
+        // label `cluster-uid` or `keep`, which it does not have. The second has a label of another program, but row 7
+        // also requires that this program did not create it.
         (14, balancer(&[(SERVICE, of_stranger)], &[]), "yyn"),
         (14, balancer(&[("team", "owned"), (CREATED, "true")], &[]), "yyn"),
     ] {
