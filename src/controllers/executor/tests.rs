@@ -150,8 +150,8 @@ fn what_comes_of_one_services_changes() {
     }
 }
 
-/// Each change has its own count of tries. The cloud answers "busy" to each try of the first target. This must not
-/// reduce the number of tries for the second target.
+/// Each change of an object has its own number of tries. The cloud answers "busy" to the first target until no try is
+/// left. The second target can nevertheless be tried again when the cloud is busy.
 #[test]
 fn each_change_has_its_own_tries() {
     let _simulated = simulated();
@@ -525,9 +525,9 @@ fn changes_in_turn_share_questions() {
     assert!(asked as f64 <= intervals + 2.0, "{asked} questions in {intervals} intervals");
 }
 
-/// ccm allows each namespace a share of the API calls. `Payer` says which namespace's share the calls for a change are
-/// subtracted from. When this share is used up, the calls that were not sent yet are dropped if `Payer::can_stop` is
-/// true, and are still sent if it is false.
+/// The calls for the changes of an object are subtracted from the share in its `Payer`, i.e. from the API calls that
+/// ccm allows one namespace. When this share is used up, the changes that were not sent yet are dropped if
+/// `Payer::can_stop` is true, and are still sent if it is false.
 #[test]
 fn an_execution_stops_when_its_share_is_used_up() {
     use crate::controllers::share::{CallShare, Payer};

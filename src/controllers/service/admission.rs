@@ -120,10 +120,11 @@ impl Admission {
         self.admit(&service, agenda, has_room)
     }
 
-    /// Returns whose share of API calls is charged for the plan of this Service. If a change of this Service was begun
-    /// earlier and is unfinished, the same share is charged again. Otherwise, if another Service of its group (the
-    /// Services that share a load balancer) has an unfinished change, the share for that change is charged. `of_groups`
-    /// has these shares, see [`Admission::payers_of_groups`]. `None` when there is no unfinished change.
+    /// Returns the share of API calls (the calls that ccm allows one namespace) that is charged for the plan of this
+    /// Service. While a change of this Service is unfinished, this is the share that was charged when the change began.
+    /// Otherwise, if a change of another Service on the same load balancer is unfinished, this is the share in
+    /// `of_groups`, see [`Admission::payers_of_groups`]. `None` means that no share is charged, because no change of a
+    /// Service has caused the plan.
     pub(super) fn payer(
         &self,
         service: &KubeService,
@@ -309,9 +310,9 @@ impl Admission {
     }
 }
 
-/// A payer says from whose share of API calls the calls for an object are subtracted. Several payers can name the share
-/// of the same namespace. This function keeps only the first of them, so that the calls of one read are not subtracted
-/// twice from that share.
+/// A payer names the share of API calls (the calls that ccm allows one namespace) from which calls are subtracted.
+/// Several of the `payers` can name the same share. Returns only the first of these, so that calls which read data for
+/// all of them are subtracted from the share only once.
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();
     for payer in payers {

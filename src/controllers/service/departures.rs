@@ -98,10 +98,10 @@ impl Departures {
         }
     }
 
-    /// Stores, for each of these plans, how many nodes get no place among the targets because they will stop soon, or
-    /// because the load balancer's type allows no more targets. Then sets the metric `ccm_targets_left_out`. Each plan
-    /// comes with the UID of its Service. The nodes of a load balancer that several Services share are counted only
-    /// once.
+    /// Stores, for each of the given plans, how many nodes do not become targets because they will stop soon, or
+    /// because the load balancer's type allows no more targets. Each plan comes with the UID of its Service. When
+    /// several Services share a load balancer, its nodes are counted only once. Then sets the metric
+    /// `ccm_targets_left_out`.
     pub(super) fn planned<'a>(
         &mut self,
         plans: impl Iterator<Item = (&'a String, &'a LoadBalancerPlan)>,

@@ -406,11 +406,11 @@ impl ServicePlan {
         self.take_over(cloud);
     }
 
-    /// Makes the plan for a Service that this controller must not manage: the load balancer and our labels on it stay
-    /// unchanged. If the controller manages the Service again later, these labels give the load balancer back to the
-    /// Service. If the Service is deleted, these labels show that the load balancer has no Service any more. Only the
-    /// finalizer is removed, when it is certainly ours, i.e. when a load balancer has such labels. Otherwise it may
-    /// belong to another controller, so it stays.
+    /// Makes the plan for a Service that this controller must not manage. The load balancer and our labels on it stay
+    /// unchanged. Our finalizer is removed when a load balancer has labels which show that it belongs to the Service.
+    /// Without such a load balancer, the finalizer may belong to another controller, so it stays. Because of the
+    /// labels, this controller can manage the load balancer again later, and a load balancer whose Service was deleted
+    /// can be recognised.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();
@@ -589,7 +589,7 @@ impl Write for ServiceWrite {
         }
     }
 
-    /// Returns a text such as `set status to 192.0.2.7, 2001:db8::1`.
+    /// Returns a text that describes this write, such as `set status to 192.0.2.7, 2001:db8::1`.
     fn description(&self) -> Description {
         let finalizer = |verb| Description::new(verb, "finalizer", "");
         let emptied = Description::new(WriteVerb::EMPTY, "status", "");
