@@ -38,7 +38,7 @@ const NAME_ONE_SERVER: &str =
     "give this name only to the server of this node; hcloud server list shows the servers";
 
 /// Whether the node counts as a node of another provider. This includes a node without a provider ID, unless it has the
-/// taint `uninitialized`. Such a node is new and still waits for its provider ID.
+/// taint `uninitialized`. A node with this taint is new and still waits for its provider ID.
 pub(super) fn is_foreign(node: &KubeNode, provider: &dyn Provider) -> bool {
     let id = &node.spec.provider_id;
     if id.is_empty() {

@@ -408,8 +408,8 @@ fn an_action_is_not_late_before_it_was_asked_about() {
     let works = fake.run(vec![many.collect()]);
     assert_eq!((works[0].error(), works[0].lines().len()), (None, 150));
     let asked = fake.log().iter().filter(|line| line.starts_with("ask")).count();
-    // The number of periods of `ASKED_AFTER` in the time that the changes took. About one question about running
-    // actions is needed in each of these periods.
+    // How many periods of the length `ASKED_AFTER` the changes took. The executor must ask about running actions about
+    // once in each of these periods.
     let due = clock::since(begun).div_duration_f64(ASKED_AFTER);
     assert!((asked as f64) < due + 15.0, "{asked} questions, {due} due");
 }

@@ -46,10 +46,10 @@ struct Admitted {
     /// Service are subtracted, until the change is carried out. `None` when it is carried out. Also `None` for a
     /// Service that existed when this process started, because only later changes are counted.
     payer: Option<Payer>,
-    /// The Service as it was before its latest change, while this change is being carried out. `None` when no change is
-    /// being carried out, or when the earlier version is not known. If the change moves the Service to another load
-    /// balancer, this version names the previous one. The API calls that the change causes for the other Services on
-    /// the previous load balancer are then also subtracted from the share in `payer`.
+    /// The Service as it was before its latest change, until this change is carried out. `None` when no change is being
+    /// carried out, or when the earlier version is not known. A change can move the Service away from the load balancer
+    /// that this version names. The API calls that the change causes for the other Services on that load balancer are
+    /// then also subtracted from the share in `payer`.
     before: Option<Arc<KubeService>>,
 }
 
@@ -142,10 +142,10 @@ impl Admission {
         })
     }
 
-    /// The calls for a change of one Service are counted for its namespace. When the Service shares its load balancer,
-    /// its change can also need calls for the other Services. Returns, for each shared load balancer, the namespace for
-    /// which these calls are counted. The key of the map identifies the group of Services that share the load balancer.
-    /// A group without an unfinished change is left out.
+    /// When the change of a Service on a shared load balancer is unfinished, it can also need API calls for the other
+    /// Services there. These calls are subtracted from the same namespace's share as those for the changed Service.
+    /// Returns this share for each shared load balancer that has such a change. The key is that of the group of
+    /// Services that share the load balancer.
     pub(super) fn payers_of_groups(
         &self,
         group: impl Fn(&KubeService) -> Option<String>,

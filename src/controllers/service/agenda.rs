@@ -250,7 +250,8 @@ impl Agenda {
         self.seen.values().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Records which Services and nodes Kubernetes has shown, and forgets Services that do not exist any more.
+    /// Stores the names and versions of the Services in `seen`, and `dependencies`, the hashes of the objects on which
+    /// their plans depend. Forgets Services that do not exist any more.
     pub(super) fn saw(&mut self, seen: &SeenObjects, dependencies: Dependencies) {
         let listed = seen.services.iter().map(|service| {
             let metadata = &service.metadata;
@@ -588,7 +589,7 @@ mod tests {
         ("a Service is neither ours nor ever was", |it| it.lists(&[KubeService::default()]), ""),
         // The process was restarted, so it does not remember any earlier plan.
         ("a new process begins", |it| it.agenda = Agenda::default(), "a Changed, b Changed: 150 s, Changed"),
-        // A Service changes many times, and a plan is made after each change.
+        // A Service changes many times, and a plan is made after each change. At the end, no other plan is needed.
         ("each of many changes was planned", |it| (2..99).for_each(|version| { it.shows(version, &version.to_string()); assert_eq!(it.next(), "a Changed: any age, Changed"); it.plans("a", version, &version.to_string()); }), ""),
         ("many changes come during work", |it| { it.at_work.insert("a"); (2..99).for_each(|version| it.shows(version, "new")); assert_eq!(it.next(), ""); it.at_work.clear(); }, "a Changed: any age, Changed"),
         // In the next three cases, the Service or a node changes while the changes of the Service are being made. A new

@@ -45,9 +45,9 @@ pub(super) struct Departures {
     /// while at least one node will stop soon, and the longest time in `delays`, for which Services keep such a node as
     /// a target, is not over yet. The value was computed when Services and nodes were last read.
     is_pending: bool,
-    /// The removals of targets that Services still wanted. A target was removed because its node will stop soon, or
-    /// because a node with pods took its place. Each entry has the ID of the load balancer, the name of the node, and
-    /// the moment of the removal.
+    /// The targets that were removed although their Services still wanted them. Such a target is removed because its
+    /// node will stop soon, or because a node with pods takes its place. Each entry has the ID of the load balancer,
+    /// the name of the node, and the moment of the removal.
     removals: Vec<(u64, String, Instant)>,
     /// What the last plan of each Service leaves out, by the UID of the Service. The value contains the ID of the load
     /// balancer, the number of departing nodes (nodes that will stop soon) that are left out of its targets, and the

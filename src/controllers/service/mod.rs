@@ -469,8 +469,9 @@ impl ServiceController {
         }
     }
 
-    /// Reads the Services, but not their nodes and Secrets. A Service that was in the last list and is missing now can
-    /// have another type now. Such a Service is read by its name, and belongs to the result while it has our finalizer.
+    /// Reads the Services, but not their nodes and Secrets. The list contains only Services of type LoadBalancer. When
+    /// a Service of the last list is missing now, its type may have been changed. It is then read by its name, and
+    /// belongs to the result while it has our finalizer.
     fn list(&self, apis: &Apis, selection: &Selection) -> Result<SeenObjects, CacheError> {
         let period = apis.resync_period(self.settings.resync_period);
         let is_comparison = self.agenda.schedule.is_comparison_due(period, clock::now());

@@ -486,8 +486,8 @@ impl ServiceSync<'_> {
         None
     }
 
-    /// Takes note of the result when the changes of a Service in the cloud have ended (an execution). Returns the task
-    /// of the Service when it must be planned again.
+    /// Handles the result of an execution (the changes of one Service in the cloud) that has ended. Returns the task of
+    /// the Service when the Service must be planned again.
     fn end(&mut self, over: Execution<Work>) -> Option<Task> {
         let Work { mut task, plan, observed, .. } = over.subject;
         let result = over.result;
