@@ -650,8 +650,8 @@ impl<T> Execution<T> {
         count_change(self.controller, change.word(), outcome);
     }
 
-    /// Adds to the report of the sync pass the object's changes that were made and, if the other changes were dropped
-    /// because of an error, this error.
+    /// Adds the result for the object to the report of the sync pass: the changes that were made and, if an error has
+    /// stopped the other changes, this error.
     pub(super) fn note_in(self, report: &mut Report) {
         for made in &self.result.made {
             report.add_changes(&self.object, &made.description());

@@ -269,8 +269,8 @@ fn who_is_to_end_waits_for_an_answer_without_spinning() {
     assert!(rounds < 100, "{rounds} rounds in 300 ms");
 }
 
-/// One request takes longer than all other requests together. Two requests can be in flight at the same time, so the
-/// slow request leaves room for one other request at a time.
+/// One request takes longer than all other requests together. At most two requests can be in flight at the same time,
+/// so the other requests are sent one after the other while the slow one runs.
 #[test]
 fn a_slow_request_holds_up_no_other_one() {
     let fake = Fake::default();

@@ -292,7 +292,7 @@ impl Admission {
         Arc::clone(self.shares.entry(namespace.to_owned()).or_insert_with(full))
     }
 
-    /// Counts one more change of a Service that the namespace wants to begin. Returns `false` when the namespace has
+    /// Counts one more change that a Service of the namespace wants to begin. Returns `false` when the namespace has
     /// too few API calls left for this change, so that the change must wait until the Services are listed the next
     /// time. `busy` has one element for each change that is being made now. The calls that these changes need are
     /// subtracted first.

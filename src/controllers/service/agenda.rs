@@ -381,8 +381,8 @@ impl Dependencies {
         let mut of_nodes = DefaultHasher::new();
         departures.hash(&mut of_nodes);
         let mut add = |node: &KubeNode, found: (Vec<InstanceId>, bool, bool)| {
-            // A node that was deleted and registered again is another node, even when its name and content are the
-            // same.
+            // The hash contains the UID of the node, because a node that was deleted and registered again is another
+            // node, even when its name and content are the same.
             (node.name(), &node.metadata.uid, &node.spec.provider_id, found).hash(&mut of_nodes);
             for label in node.metadata.labels.iter() {
                 label.hash(&mut of_nodes);

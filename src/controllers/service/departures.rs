@@ -36,8 +36,9 @@ pub(super) struct Departures {
     /// `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`.
     cordon_is_enough: bool,
     /// The different times for which Services keep a departing node (one that will stop soon) as a target. They come
-    /// from the annotations `departing-delay` of the Services, or from `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`. While
-    /// the set is empty, the controller does not look for departing nodes.
+    /// from the annotation `departing-delay` of a Service or its Namespace, or from
+    /// `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`. While the set is empty, the controller does not look for departing
+    /// nodes.
     delays: BTreeSet<Duration>,
     /// The moment at which this process first saw that a node departs (will stop soon), by the UID of the node.
     since: HashMap<String, Instant>,
@@ -76,7 +77,7 @@ impl Departures {
     }
 
     /// Stores which of these nodes depart (will stop soon). Forgets all nodes that are not in `nodes` or do not depart.
-    /// When no Service has a `departing-delay`, all nodes are forgotten.
+    /// When no Service keeps a departing node as a target for some time (`delays` is empty), all nodes are forgotten.
     pub(super) fn saw_nodes(&mut self, nodes: &[Arc<KubeNode>]) {
         let nodes = if self.delays.is_empty() { &[] } else { nodes };
         let departing = nodes.iter().filter(|node| departs(node, self.cordon_is_enough));

@@ -255,9 +255,9 @@ impl ServiceController {
         certificates.is_due |= has_written || compared.is_some();
         if report.outage.is_none() {
             // The search for orphans (load balancers whose Service does not exist) needs the list of load balancers.
-            // After a sync pass without writes, it uses the list that was just compared, and makes no call of its own.
-            // After a sync pass with writes, that list is too old. The search is then skipped, unless a setting asks
-            // for the deletion of orphans.
+            // After a sync pass without writes, it uses the list that was read for the comparison, and needs no API
+            // call. After a sync pass with writes, that list is too old. The search is then skipped, unless a setting
+            // asks for the deletion of orphans.
             let compared = compared.filter(|_| !has_written || settings.delete_orphans);
             if let Some(begun) =
                 agenda.next_orphan_search(compared, !report.has(Progress::Unfinished))
@@ -469,9 +469,9 @@ impl ServiceController {
         }
     }
 
-    /// Reads the Services, but not their nodes and Secrets. The list contains only Services of type LoadBalancer. When
-    /// a Service of the last list is missing now, its type may have been changed. It is then read by its name, and
-    /// belongs to the result while it has our finalizer.
+    /// Reads the Services, but not their nodes and Secrets. The API server's list contains only Services of type
+    /// LoadBalancer. When a Service of the last list is missing now, its type may have been changed. It is then read by
+    /// its name, and belongs to the result while it has our finalizer.
     fn list(&self, apis: &Apis, selection: &Selection) -> Result<SeenObjects, CacheError> {
         let period = apis.resync_period(self.settings.resync_period);
         let is_comparison = self.agenda.schedule.is_comparison_due(period, clock::now());

@@ -181,8 +181,8 @@ impl ObservedServices {
         Ok(needs != Needs::default())
     }
 
-    /// Whether a node of the cluster runs on this server. When it is not certain that a node of another provider runs
-    /// on it, the result is `false`.
+    /// Whether a node of the cluster runs on this server. A node of another provider counts only when it surely runs on
+    /// the server.
     fn is_own(&self, id: InstanceId) -> bool {
         let is_matched = |node: &OfferedNode| {
             node.provider_id == ProviderId::Ours(id) && matches!(node.reach, Reach::By { .. })

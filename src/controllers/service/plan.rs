@@ -482,16 +482,18 @@ impl ServicePlan {
         })
     }
 
-    /// Whether the status of the Service names a load balancer, but no load balancer was found.
+    /// Whether the status of the Service has the addresses of a load balancer, but the load balancer of the Service was
+    /// not found in the cloud.
     pub fn has_lost_its_own(&self) -> bool {
         let has_status = !self.service.status.load_balancer.ingress.is_empty();
         let lacks = self.cloud.found.is_none() && self.rests_on_project();
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether the plan may be wrong if the API token belonged to another Hetzner project. For example, a load balancer
-    /// that is missing in that project would be created a second time. This is an estimate before all data were read.
-    /// After that, a new plan is made, and `rests_on_project` gives the exact answer.
+    /// Whether the plan could be harmful if the API token belonged to a wrong Hetzner Cloud project. For example, a
+    /// second load balancer would be created when the first one is missing in that project. This is only an estimate.
+    /// If it is `true`, servers are read to check the project, and `rests_on_project` then gives the exact answer for
+    /// the new plan.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)

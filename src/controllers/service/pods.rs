@@ -202,10 +202,10 @@ impl Pods {
         is_within
     }
 
-    /// Records which of the counted exchanges of targets on a load balancer were made. In an exchange, a node with pods
-    /// takes the place of a target without pods. `nodes` are the nodes whose targets were removed, so the exchanges of
-    /// these targets were made. The other exchanges were not made, and no longer count. When `is_known` is `false`, it
-    /// is not known which exchanges were made, and all of them count. [`Pods::admit`] has counted them.
+    /// Records which exchanges of targets on a load balancer were made, of those that [`Pods::admit`] has counted. In
+    /// an exchange, a node with pods takes the place of a target without pods. `nodes` are the nodes whose targets were
+    /// removed, so the exchanges of these targets were made. The other exchanges were not made, and no longer count.
+    /// When `is_known` is `false`, it is not known which exchanges were made, and all of them count.
     pub(super) fn made(&mut self, balancer: u64, nodes: &[&str], is_known: bool) {
         self.exchanges.retain_mut(|exchange| {
             if exchange.balancer == balancer && !exchange.is_made {

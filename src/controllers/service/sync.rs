@@ -108,8 +108,8 @@ pub(super) struct Task {
     balancer: Option<(String, u64)>,
     /// Whether anything was written for the Service, to Kubernetes or in the cloud.
     has_changed: bool,
-    /// The change of the last plan that was not made, because the cloud had changed after the plan was made. This is a
-    /// description of the change. `None` when the last plan did not fail in this way. See `Applied::Overtaken`.
+    /// A description of the change that could not be made, because something in the cloud had changed after its plan
+    /// was made. `None` when the last plan did not end in this way, see `Applied::Overtaken`.
     overtaken: Option<String>,
     /// Every write that was made for the Service so far, as JSON that commands can print.
     made: Vec<Value>,
@@ -545,7 +545,7 @@ impl ServiceSync<'_> {
             return self.finish(task, plan);
         }
         if result.made.is_empty() {
-            // No change was made. `None` means that no event reports the end of changes.
+            // No change was made. While `kind` is `None`, no event about the end of changes is written.
             task.kind = None;
         }
         let Some(plan) = in_order else {
@@ -555,8 +555,8 @@ impl ServiceSync<'_> {
         self.finish(task, plan)
     }
 
-    /// Remembers which targets were removed because their nodes depart (will stop soon) or run no pods, because there
-    /// is a limit on how often such targets are removed.
+    /// Remembers which targets were removed because their nodes depart (will stop soon) or run no pods. The number of
+    /// such removals is limited.
     fn note_soft_removals(&mut self, plan: &ServicePlan, result: &ExecutionResult) {
         let removals: Vec<SoftRemoval> =
             result.made.iter().filter_map(|made| made.soft_removal()).collect();
