@@ -11,9 +11,9 @@ pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// The moment from which the times of retries are counted in steps of equal length. A step is half of the wait of
-    /// an object. Each wait is lengthened so that it ends after a whole number of steps, so that objects with equal
-    /// waits are tried together. `None` means that waits are not lengthened.
+    /// The moment from which the times of retries are counted in steps, so that several objects are tried at the same
+    /// time. A step is half of the wait of an object. The wait of an object is lengthened until a whole number of steps
+    /// has passed since this moment. `None` means that waits are not lengthened.
     grid: Option<Instant>,
     /// The factor by which each wait is multiplied. A larger factor makes retries rarer, e.g. to save API calls.
     pub(super) stretch: f64,

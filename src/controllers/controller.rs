@@ -86,8 +86,8 @@ impl Selection {
     /// ago.
     ///
     /// Otherwise the complete Node objects can be as old as `whole_max_age`. In addition, a table with a few columns of
-    /// each node is read. It is at most `table_max_age` old and shows which nodes have changed since then. Only these
-    /// nodes are read completely again.
+    /// each node is read. It is at most `table_max_age` old and shows which nodes have changed since their complete
+    /// Node objects were read. Only these nodes are read completely again.
     pub(super) fn nodes(
         &self,
         apis: &Apis,

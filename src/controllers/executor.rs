@@ -62,7 +62,7 @@ pub(super) struct Executor<T> {
     last_id: u64,
     /// How many requests that ask for the state of running actions have failed in a row.
     unanswered: u32,
-    /// Whether the changes of an object are sent only after all changes of the previous object, see
+    /// Whether the changes of an object are sent only after all changes of the object before it were sent, see
     /// [`Executor::in_turn`].
     is_in_turn: bool,
     /// Whether the cloud has ever answered "busy" to a change of this executor.
@@ -260,10 +260,10 @@ impl<T> Executor<T> {
             }
             let why = format!("its action still runs after {} s", LONGEST_ACTION.as_secs());
             self.abandon(ErrorKind::Unavailable, &why, |execution| execution.is_late(now));
-            // A question asks the cloud which running actions have ended. No question is sent while an earlier one is
-            // not answered, or while the process is ending. In both cases, the wait for an answer below ignores the
-            // time when the next question is due. Otherwise, after that time, each wait would end at once, and this
-            // loop would spin.
+            // The executor repeatedly asks the cloud which running actions have ended. It does not ask while its last
+            // question is not answered, or while the process is ending. The time of the next question must then not end
+            // the wait for an answer below. If that time has passed, each wait would end at once, and this loop would
+            // use the processor without a pause.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
             let question = self.next_question().filter(|_| may_ask);
             if question.is_some_and(|question| question <= now) {
@@ -650,8 +650,8 @@ impl<T> Execution<T> {
         count_change(self.controller, change.word(), outcome);
     }
 
-    /// Adds to the report of the sync pass the object's changes that were made and, if the other changes were dropped
-    /// because of an error, this error.
+    /// Adds the result for the object to the report of the sync pass: the changes that were made and, if an error has
+    /// stopped the other changes, this error.
     pub(super) fn note_in(self, report: &mut Report) {
         for made in &self.result.made {
             report.add_changes(&self.object, &made.description());

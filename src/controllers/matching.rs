@@ -32,13 +32,13 @@ pub fn is_uninitialized(node: &KubeNode) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
-/// What to do when no server has the name of a node, and when several servers have it.
+/// The advice for a node when no server has its name, or when several servers have it.
 const NAME_A_SERVER: &str = "rename the server of this node to the node's name, or set a token of the project that has the server";
 const NAME_ONE_SERVER: &str =
     "give this name only to the server of this node; hcloud server list shows the servers";
 
 /// Whether the node counts as a node of another provider. This includes a node without a provider ID, unless it has the
-/// taint `uninitialized`. Such a node is new and still waits for its provider ID.
+/// taint `uninitialized`. A node with this taint is new and still waits for its provider ID.
 pub(super) fn is_foreign(node: &KubeNode, provider: &dyn Provider) -> bool {
     let id = &node.spec.provider_id;
     if id.is_empty() {
@@ -174,9 +174,9 @@ pub struct ForeignMatch {
     /// The address that connects the node with its server: the node reports it, and the server has it. `None` when
     /// there is no such address. It is always `None` when no server or more than one server is in `named`.
     pub address: Option<IpAddr>,
-    /// The reason why the node does not become a target of a load balancer. `None` means that it can, because the node
-    /// surely runs on the only server in `named`. A reason does not remove a target: a server in `named` that is a
-    /// target already stays one.
+    /// The reason why the node does not become a target of a load balancer. `None` means that it can become one,
+    /// because it surely runs on the only server in `named`. If a server in `named` is a target already, it stays a
+    /// target in spite of the reason.
     pub obstacle: Option<Finding>,
 }
 
@@ -391,8 +391,9 @@ impl<'a> MatchIndex<'a> {
     }
 
     /// Returns a finding (a message for the operator) when `instance` was found for this node, but the node must not
-    /// get this server, because another node names the server as well. A new node without a provider ID counts as
-    /// naming the server that has its name. So does a node of another provider that can be a target.
+    /// get this server, because another node names the server as well. Most nodes name a server by their provider ID.
+    /// Nodes of two kinds name the server that has their own name: new nodes without a provider ID, and nodes of
+    /// another provider if a setting allows them as targets of load balancers.
     pub fn claimed_twice(&self, instance: &Instance, node: &KubeNode) -> Option<Finding> {
         let namesake = self.by_node_name.get(instance.name.as_str()).copied();
         let is_new = |node: &KubeNode| node.spec.provider_id.is_empty() && is_uninitialized(node);
@@ -476,8 +477,9 @@ impl<'a> MatchIndex<'a> {
         Some(rival(all.map(|(node, _)| *node), node, None)?.node.name())
     }
 
-    /// Returns the servers that have one of the `reported` addresses, i.e. of the addresses in a node's status. Each
-    /// server comes with that address. Servers that already belong to a node by its provider ID or name are left out.
+    /// Returns the servers that have one of the `reported` addresses, which are the addresses in a node's status. Each
+    /// server comes with the reported address that it has. A server that some node names by its provider ID or by
+    /// having its name is left out.
     fn recognised(
         &self,
         instances: &dyn Instances,
@@ -527,7 +529,7 @@ impl<'a> MatchIndex<'a> {
 /// address, or the kubelet of another node asks for it as well.
 pub struct SharedAddress<'a> {
     pub ip: IpAddr,
-    /// The name of the other node, which already has the address, or whose kubelet asks for it, too.
+    /// The name of another node that has the address in its status, or whose kubelet also asks for the address.
     pub other: &'a str,
     /// Whether the node already has the address in its status. The node then keeps the address. Otherwise the node does
     /// not get it.

@@ -97,9 +97,9 @@ impl CallShare {
 }
 
 impl Payer {
-    /// Returns a payer (it says whose share of API calls is charged) for an object of another namespace, which changes
-    /// because of an object of this share's namespace. The calls for the other object are subtracted from the same
-    /// share. But the changes of the other object do not stop when this share is used up.
+    /// An object in the namespace of this share can cause changes of an object in another namespace. Returns the payer
+    /// for that other object, i.e. says whose share of API calls is charged for its changes. It is the same share, but
+    /// the changes of the other object do not stop when this share is used up.
     pub(super) fn of_another(&self) -> Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }

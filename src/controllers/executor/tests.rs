@@ -150,8 +150,8 @@ fn what_comes_of_one_services_changes() {
     }
 }
 
-/// Each change has its own count of tries. The cloud answers "busy" to each try of the first target. This must not
-/// reduce the number of tries for the second target.
+/// Each change of an object has its own number of tries. The cloud answers "busy" to the first target until no try is
+/// left. The second target can nevertheless be tried again when the cloud is busy.
 #[test]
 fn each_change_has_its_own_tries() {
     let _simulated = simulated();
@@ -269,8 +269,8 @@ fn who_is_to_end_waits_for_an_answer_without_spinning() {
     assert!(rounds < 100, "{rounds} rounds in 300 ms");
 }
 
-/// One request takes longer than all other requests together. Two requests can be in flight at the same time, so the
-/// slow request leaves room for one other request at a time.
+/// One request takes longer than all other requests together. At most two requests can be in flight at the same time,
+/// so the other requests are sent one after the other while the slow one runs.
 #[test]
 fn a_slow_request_holds_up_no_other_one() {
     let fake = Fake::default();
@@ -408,8 +408,8 @@ fn an_action_is_not_late_before_it_was_asked_about() {
     let works = fake.run(vec![many.collect()]);
     assert_eq!((works[0].error(), works[0].lines().len()), (None, 150));
     let asked = fake.log().iter().filter(|line| line.starts_with("ask")).count();
-    // The number of periods of `ASKED_AFTER` in the time that the changes took. About one question about running
-    // actions is needed in each of these periods.
+    // How many periods of the length `ASKED_AFTER` the changes took. The executor must ask about running actions about
+    // once in each of these periods.
     let due = clock::since(begun).div_duration_f64(ASKED_AFTER);
     assert!((asked as f64) < due + 15.0, "{asked} questions, {due} due");
 }
@@ -525,9 +525,9 @@ fn changes_in_turn_share_questions() {
     assert!(asked as f64 <= intervals + 2.0, "{asked} questions in {intervals} intervals");
 }
 
-/// ccm allows each namespace a share of the API calls. `Payer` says which namespace's share the calls for a change are
-/// subtracted from. When this share is used up, the calls that were not sent yet are dropped if `Payer::can_stop` is
-/// true, and are still sent if it is false.
+/// The calls for the changes of an object are subtracted from the share in its `Payer`, i.e. from the API calls that
+/// ccm allows one namespace. When this share is used up, the changes that were not sent yet are dropped if
+/// `Payer::can_stop` is true, and are still sent if it is false.
 #[test]
 fn an_execution_stops_when_its_share_is_used_up() {
     use crate::controllers::share::{CallShare, Payer};

@@ -46,10 +46,10 @@ struct Admitted {
     /// Service are subtracted, until the change is carried out. `None` when it is carried out. Also `None` for a
     /// Service that existed when this process started, because only later changes are counted.
     payer: Option<Payer>,
-    /// The Service as it was before its latest change, while this change is being carried out. `None` when no change is
-    /// being carried out, or when the earlier version is not known. If the change moves the Service to another load
-    /// balancer, this version names the previous one. The API calls that the change causes for the other Services on
-    /// the previous load balancer are then also subtracted from the share in `payer`.
+    /// The Service as it was before its latest change, until this change is carried out. `None` when no change is being
+    /// carried out, or when the earlier version is not known. A change can move the Service away from the load balancer
+    /// that this version names. The API calls that the change causes for the other Services on that load balancer are
+    /// then also subtracted from the share in `payer`.
     before: Option<Arc<KubeService>>,
 }
 
@@ -120,10 +120,11 @@ impl Admission {
         self.admit(&service, agenda, has_room)
     }
 
-    /// Returns whose share of API calls is charged for the plan of this Service. If a change of this Service was begun
-    /// earlier and is unfinished, the same share is charged again. Otherwise, if another Service of its group (the
-    /// Services that share a load balancer) has an unfinished change, the share for that change is charged. `of_groups`
-    /// has these shares, see [`Admission::payers_of_groups`]. `None` when there is no unfinished change.
+    /// Returns the share of API calls (the calls that ccm allows one namespace) that is charged for the plan of this
+    /// Service. While a change of this Service is unfinished, this is the share that was charged when the change began.
+    /// Otherwise, if a change of another Service on the same load balancer is unfinished, this is the share in
+    /// `of_groups`, see [`Admission::payers_of_groups`]. `None` means that no share is charged, because no change of a
+    /// Service has caused the plan.
     pub(super) fn payer(
         &self,
         service: &KubeService,
@@ -141,10 +142,10 @@ impl Admission {
         })
     }
 
-    /// The calls for a change of one Service are counted for its namespace. When the Service shares its load balancer,
-    /// its change can also need calls for the other Services. Returns, for each shared load balancer, the namespace for
-    /// which these calls are counted. The key of the map identifies the group of Services that share the load balancer.
-    /// A group without an unfinished change is left out.
+    /// When the change of a Service on a shared load balancer is unfinished, it can also need API calls for the other
+    /// Services there. These calls are subtracted from the same namespace's share as those for the changed Service.
+    /// Returns this share for each shared load balancer that has such a change. The key is that of the group of
+    /// Services that share the load balancer.
     pub(super) fn payers_of_groups(
         &self,
         group: impl Fn(&KubeService) -> Option<String>,
@@ -291,7 +292,7 @@ impl Admission {
         Arc::clone(self.shares.entry(namespace.to_owned()).or_insert_with(full))
     }
 
-    /// Counts one more change of a Service that the namespace wants to begin. Returns `false` when the namespace has
+    /// Counts one more change that a Service of the namespace wants to begin. Returns `false` when the namespace has
     /// too few API calls left for this change, so that the change must wait until the Services are listed the next
     /// time. `busy` has one element for each change that is being made now. The calls that these changes need are
     /// subtracted first.
@@ -309,9 +310,9 @@ impl Admission {
     }
 }
 
-/// A payer says from whose share of API calls the calls for an object are subtracted. Several payers can name the share
-/// of the same namespace. This function keeps only the first of them, so that the calls of one read are not subtracted
-/// twice from that share.
+/// A payer names the share of API calls (the calls that ccm allows one namespace) from which calls are subtracted.
+/// Several of the `payers` can name the same share. Returns only the first of these, so that calls which read data for
+/// all of them are subtracted from the share only once.
 pub(super) fn different(payers: impl IntoIterator<Item = Payer>) -> Vec<Payer> {
     let mut different: Vec<Payer> = Vec::new();
     for payer in payers {

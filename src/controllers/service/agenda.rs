@@ -28,16 +28,16 @@ const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 const KEPT_PERIOD: Duration = Duration::from_secs(60);
 const KEPT_AT_MOST: Duration = Duration::from_secs(600);
 
-/// A list of load balancers that was requested longer ago than this is too old for a write. The time is real time, even
-/// when the program's clock runs faster in a test, because reads and plans take real time there, too.
+/// A list of load balancers that was requested longer ago than this is too old for a write. The age is measured in real
+/// time, even in a test whose simulated clock runs faster, because reads and plans take real time in such a test.
 const LIST_MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Decides when plans for Services are made, and when to search for orphans (load balancers whose Service does not
 /// exist).
 #[derive(Default)]
 pub(super) struct Agenda {
-    /// When everything was last compared with the cloud, when load balancers were last written, and when each failed
-    /// Service is tried again.
+    /// When all Services were last compared with their load balancers, when load balancers were last written, and when
+    /// each failed Service is tried again.
     pub(super) schedule: Schedule,
     /// What is remembered about the last plan of each Service, by the UID of the Service.
     planned: HashMap<String, PlannedFacts>,
@@ -124,8 +124,9 @@ type Lists = (Weak<Vec<Arc<KubeService>>>, Weak<Vec<Arc<KubeNode>>>);
 struct PlannedFacts {
     service: u64,
     dependencies: u64,
-    /// The resource version of the Service in the last list, if the plan or a write has used a newer version. A list
-    /// that still shows this resource version is older than the plan, and gives no reason for a new plan.
+    /// The resource version that the last list showed for this Service when a newer version was planned or written. A
+    /// later list that still shows this resource version is older than the plan, and gives no reason for a new plan.
+    /// `None` when the list showed the version that was planned or written, or lacked the Service.
     superseded: Option<String>,
     /// Whether the last plan was not carried out completely. A new plan is then due at once, even when the Service did
     /// not change.
@@ -249,7 +250,8 @@ impl Agenda {
         self.seen.values().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Records which Services and nodes Kubernetes has shown, and forgets Services that do not exist any more.
+    /// Stores the names and versions of the Services in `seen`, and `dependencies`, the hashes of the objects on which
+    /// their plans depend. Forgets Services that do not exist any more.
     pub(super) fn saw(&mut self, seen: &SeenObjects, dependencies: Dependencies) {
         let listed = seen.services.iter().map(|service| {
             let metadata = &service.metadata;
@@ -300,8 +302,9 @@ impl Agenda {
         }
     }
 
-    /// Returns the resource version that the last list shows for this Service, if `service` is a newer version. Returns
-    /// `None` when both are the same version, or when the list lacks the Service.
+    /// Returns the resource version that the last list shows for this Service, if it is another one than that of
+    /// `service`. `service` was read or written after the list, so the version in the list is then the older one.
+    /// Returns `None` when both are the same version, or when the list lacks the Service.
     fn superseded(&self, service: &KubeService) -> Option<String> {
         let (_, listed) = self.seen.get(&service.metadata.uid)?;
         let is_newer = *listed != service.metadata.resource_version;
@@ -378,8 +381,8 @@ impl Dependencies {
         let mut of_nodes = DefaultHasher::new();
         departures.hash(&mut of_nodes);
         let mut add = |node: &KubeNode, found: (Vec<InstanceId>, bool, bool)| {
-            // A node that was deleted and registered again is another node, even when its name and content are the
-            // same.
+            // The hash contains the UID of the node, because a node that was deleted and registered again is another
+            // node, even when its name and content are the same.
             (node.name(), &node.metadata.uid, &node.spec.provider_id, found).hash(&mut of_nodes);
             for label in node.metadata.labels.iter() {
                 label.hash(&mut of_nodes);
@@ -586,10 +589,11 @@ mod tests {
         ("a Service is neither ours nor ever was", |it| it.lists(&[KubeService::default()]), ""),
         // The process was restarted, so it does not remember any earlier plan.
         ("a new process begins", |it| it.agenda = Agenda::default(), "a Changed, b Changed: 150 s, Changed"),
-        // A Service changes many times, and a plan is made after each change.
+        // A Service changes many times, and a plan is made after each change. At the end, no other plan is needed.
         ("each of many changes was planned", |it| (2..99).for_each(|version| { it.shows(version, &version.to_string()); assert_eq!(it.next(), "a Changed: any age, Changed"); it.plans("a", version, &version.to_string()); }), ""),
         ("many changes come during work", |it| { it.at_work.insert("a"); (2..99).for_each(|version| it.shows(version, "new")); assert_eq!(it.next(), ""); it.at_work.clear(); }, "a Changed: any age, Changed"),
-        // The Service or a node changes while the Service is worked on.
+        // In the next three cases, the Service or a node changes while the changes of the Service are being made. A new
+        // plan is needed, except when the controller's own last write was made to the changed Service.
         ("work ended, and its Service changed meanwhile", |it| { it.shows(2, "new"); it.agenda.written(&service("a", 3, "new")); }, ""),
         ("work ended, and its Service was changed to something else", |it| { it.agenda.written(&service("a", 2, "old")); it.shows(3, "new"); }, "a Changed: any age, Changed"),
         ("a node comes during work, and a write of the plan does not make up for it", |it| { it.nodes = 2; it.sees(); it.agenda.written(&service("a", 2, "old")); it.plans("b", 1, "old"); }, "a Overtaken: any age, Changed"),

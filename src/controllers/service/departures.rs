@@ -36,8 +36,9 @@ pub(super) struct Departures {
     /// `HCLOUD_LOAD_BALANCERS_DEPARTING_CORDONED`.
     cordon_is_enough: bool,
     /// The different times for which Services keep a departing node (one that will stop soon) as a target. They come
-    /// from the annotations `departing-delay` of the Services, or from `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`. While
-    /// the set is empty, the controller does not look for departing nodes.
+    /// from the annotation `departing-delay` of a Service or its Namespace, or from
+    /// `HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY`. While the set is empty, the controller does not look for departing
+    /// nodes.
     delays: BTreeSet<Duration>,
     /// The moment at which this process first saw that a node departs (will stop soon), by the UID of the node.
     since: HashMap<String, Instant>,
@@ -45,9 +46,9 @@ pub(super) struct Departures {
     /// while at least one node will stop soon, and the longest time in `delays`, for which Services keep such a node as
     /// a target, is not over yet. The value was computed when Services and nodes were last read.
     is_pending: bool,
-    /// The removals of targets that Services still wanted. A target was removed because its node will stop soon, or
-    /// because a node with pods took its place. Each entry has the ID of the load balancer, the name of the node, and
-    /// the moment of the removal.
+    /// The targets that were removed although their Services still wanted them. Such a target is removed because its
+    /// node will stop soon, or because a node with pods takes its place. Each entry has the ID of the load balancer,
+    /// the name of the node, and the moment of the removal.
     removals: Vec<(u64, String, Instant)>,
     /// What the last plan of each Service leaves out, by the UID of the Service. The value contains the ID of the load
     /// balancer, the number of departing nodes (nodes that will stop soon) that are left out of its targets, and the
@@ -76,7 +77,7 @@ impl Departures {
     }
 
     /// Stores which of these nodes depart (will stop soon). Forgets all nodes that are not in `nodes` or do not depart.
-    /// When no Service has a `departing-delay`, all nodes are forgotten.
+    /// When no Service keeps a departing node as a target for some time (`delays` is empty), all nodes are forgotten.
     pub(super) fn saw_nodes(&mut self, nodes: &[Arc<KubeNode>]) {
         let nodes = if self.delays.is_empty() { &[] } else { nodes };
         let departing = nodes.iter().filter(|node| departs(node, self.cordon_is_enough));
@@ -98,10 +99,10 @@ impl Departures {
         }
     }
 
-    /// Stores, for each of these plans, how many nodes get no place among the targets because they will stop soon, or
-    /// because the load balancer's type allows no more targets. Then sets the metric `ccm_targets_left_out`. Each plan
-    /// comes with the UID of its Service. The nodes of a load balancer that several Services share are counted only
-    /// once.
+    /// Stores, for each of the given plans, how many nodes do not become targets because they will stop soon, or
+    /// because the load balancer's type allows no more targets. Each plan comes with the UID of its Service. When
+    /// several Services share a load balancer, its nodes are counted only once. Then sets the metric
+    /// `ccm_targets_left_out`.
     pub(super) fn planned<'a>(
         &mut self,
         plans: impl Iterator<Item = (&'a String, &'a LoadBalancerPlan)>,

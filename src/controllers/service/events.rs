@@ -71,7 +71,8 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
 }
 
 /// Writes the event `finding`, which reports a success, e.g. that a load balancer was changed. When the plan also
-/// reports a failure, e.g. of one port, the event does not end this failure: the object still counts as failed.
+/// reports a failure, e.g. of one port, the record of this failure is kept, so that the same failure is not reported
+/// once more.
 fn succeeded(apis: &Apis, plan: &ServicePlan, finding: &Finding) {
     if fails(plan) {
         publish_beside_failures(apis, plan.object.seen_by(source(apis)), finding);

@@ -169,8 +169,8 @@ pub(super) struct ServiceOutages {
     has_looked: bool,
 }
 
-/// The health of the targets, as it was read at the last regular comparison of all Services with their load balancers.
-/// `services` are the Services of these load balancers.
+/// The health of the targets of all load balancers, as it was read at the last regular comparison of all Services with
+/// their load balancers. `services` are all Services that this controller may have to sync.
 pub(super) struct Look<'a> {
     pub(super) services: &'a [Arc<KubeService>],
     pub(super) health: &'a [SeenHealth],

@@ -175,8 +175,9 @@ impl ServiceController {
     }
 
     /// Returns a plan without changes for each Service that this controller manages. It is used when the cloud does not
-    /// answer. The annotations of the Services are then checked as those of a manifest file are: against `manifests`,
-    /// which stands for a Hetzner Cloud project without load balancers.
+    /// answer. The annotations of the Services are then checked in the same way as those in a manifest file, i.e.
+    /// without the state of the cloud. The snapshot `manifests` stands for a Hetzner Cloud project without load
+    /// balancers.
     pub fn by_kubernetes(
         &self,
         apis: &Apis,
@@ -254,9 +255,9 @@ impl ServiceController {
         certificates.is_due |= has_written || compared.is_some();
         if report.outage.is_none() {
             // The search for orphans (load balancers whose Service does not exist) needs the list of load balancers.
-            // After a sync pass without writes, it uses the list that was just compared, and makes no call of its own.
-            // After a sync pass with writes, that list is too old. The search is then skipped, unless a setting asks
-            // for the deletion of orphans.
+            // After a sync pass without writes, it uses the list that was read for the comparison, and needs no API
+            // call. After a sync pass with writes, that list is too old. The search is then skipped, unless a setting
+            // asks for the deletion of orphans.
             let compared = compared.filter(|_| !has_written || settings.delete_orphans);
             if let Some(begun) =
                 agenda.next_orphan_search(compared, !report.has(Progress::Unfinished))
@@ -291,10 +292,10 @@ impl ServiceController {
 
 impl ServiceSync<'_> {
     /// Begins the changes of the Services that need a sync, and works on them for at most one sync interval. If a
-    /// request to the cloud is still in flight at the end of the interval, another interval follows, in which the
-    /// changes of more Services can begin. A change that only waits until the cloud has ended an action is continued in
-    /// the next sync pass. When a person asked for the Services by a command, the work goes on until all changes have
-    /// ended.
+    /// request to the cloud is still in flight at the end of the interval, the work goes on for another interval, and
+    /// the changes of more Services can begin. A change that only waits until the cloud has ended an action is
+    /// continued in the next sync pass. When a person asked for the Services by a command, the work goes on until all
+    /// changes have ended.
     fn run(&mut self, provider: &dyn LoadBalancers) {
         let concurrency = self.state.settings.concurrency;
         std::thread::scope(|scope| {
@@ -468,8 +469,9 @@ impl ServiceController {
         }
     }
 
-    /// Reads the Services, but not their nodes and Secrets. A Service that was in the last list and is missing now can
-    /// have another type now. Such a Service is read by its name, and belongs to the result while it has our finalizer.
+    /// Reads the Services, but not their nodes and Secrets. The API server's list contains only Services of type
+    /// LoadBalancer. When a Service of the last list is missing now, its type may have been changed. It is then read by
+    /// its name, and belongs to the result while it has our finalizer.
     fn list(&self, apis: &Apis, selection: &Selection) -> Result<SeenObjects, CacheError> {
         let period = apis.resync_period(self.settings.resync_period);
         let is_comparison = self.agenda.schedule.is_comparison_due(period, clock::now());
@@ -520,8 +522,8 @@ impl ServiceController {
         } else if !seen.services.is_empty() {
             let poll = Poll {
                 table_max_age: age,
-                // The node controller reads complete Node objects more often than `resync_period * 2`. While it runs,
-                // its Node objects are used, and none are read for the Services alone.
+                // How old the complete Node objects may be. The node controller reads them more often than this. While
+                // it runs, its Node objects are used, and the service controller need not list them itself.
                 whole_max_age: self.settings.resync_period * 2,
                 metadata_max_age: Some(METADATA_MAX_AGE),
             };
@@ -616,8 +618,9 @@ fn measure(seen: &SeenObjects) {
 }
 
 /// Sets the metrics about load balancers: how many of their targets are healthy, whether they are shared or external,
-/// and when their certificates expire. `observed` is the data that was read for the plans. Returns the health that is
-/// in this data. Without new data, the metrics keep their values.
+/// and when their certificates expire. `observed` is the data that was read for the plans. Returns how healthy the
+/// targets are according to this data. When Services want load balancers but `observed` is `None`, the metrics keep
+/// their values, and the result is empty.
 fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Vec<SeenHealth> {
     let wanted = ours(&seen.services).filter(|service| want(service) == Want::Ensure);
     let wanted: HashSet<&str> = wanted.map(|service| &*service.metadata.uid).collect();
@@ -637,10 +640,9 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
     let traffic = health.iter().filter_map(|health| health.traffic_ratio);
     LOAD_BALANCERS_TRAFFIC.set(&[], traffic.fold(0.0, f64::max));
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
-    // The certificates were read if at least one Service uses a certificate. During a comparison of all Services with
-    // their load balancers (`is_comparison`), certificates that were not read therefore mean that no Service uses one.
-    // The metric with the earliest expiry of a certificate then becomes 0. At any other time, the metric keeps its
-    // value when they were not read.
+    // The certificates are read if at least one Service uses a certificate. When they were not read for a comparison of
+    // all Services with their load balancers (`is_comparison`), no Service uses one, and the metric with the earliest
+    // expiry of a certificate becomes 0. When they were not read in any other sync pass, this metric keeps its value.
     if certificates.is_some() || seen.is_comparison {
         let all = certificates.iter().flatten();
         let first = all.filter_map(|certificate| certificate.not_valid_after).min();

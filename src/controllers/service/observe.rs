@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 pub const NAME: &str = "service-lb-controller";
 
-/// The Service whose UID identifies the cluster. When a Lease has stored an earlier UID of this Service, the earlier
-/// UID identifies the cluster.
+/// The Service whose UID identifies the cluster. When this Service is deleted and created again, it gets another UID.
+/// The first UID that is stored in the daemon's Lease then still identifies the cluster.
 const IDENTITY: (&str, &str) = ("default", "kubernetes");
 
 /// The message for the operator when the cluster's identity (a UID) is not known. Without the identity, nothing is
@@ -79,10 +79,10 @@ pub(super) struct ObservedServices {
     pub(super) answered: Instant,
     /// How urgent the API calls are that read data for the plans.
     pub(super) urgency: Urgency,
-    /// Whether the project has a server that is a node of the cluster, which shows that the API token belongs to the
-    /// right project. A load balancer with such a server as a target proves this. A list of servers proves it only when
-    /// it was read after the load balancers, because somebody can replace the token between the two reads. `None` means
-    /// that it is not known.
+    /// Whether a node of the cluster runs on a server of this project, which shows that the API token belongs to the
+    /// right project. This is true when such a server is a target of a load balancer, or when it is found in the cloud.
+    /// The servers are read after the load balancers, because somebody can replace the token between the two reads.
+    /// `None` means that it is not known.
     pub(super) has_own_servers: Option<bool>,
     pub(super) management: Management,
     /// The UIDs of the Services with a change that waits, because their namespace has used up its share of API calls. A
@@ -102,7 +102,8 @@ pub(super) struct SeenObjects {
     /// The contents of the Secrets that the Services name. When a person asked only for Services with certain names,
     /// this is empty, because the Secrets are then read later, together with the other data for the plans.
     pub(super) tls_secrets: TlsSecrets,
-    /// The defaults of Namespaces. Empty when a setting turns them off.
+    /// The annotations of Namespaces that are defaults for the annotations of their Services. Empty when a setting
+    /// turns such defaults off.
     pub(super) namespaces: Arc<NamespaceDefaults>,
     /// Whether this sync pass compares every Service with its load balancer, including the Services that did not
     /// change. Such a sync pass is made at fixed intervals.
@@ -180,8 +181,8 @@ impl ObservedServices {
         Ok(needs != Needs::default())
     }
 
-    /// Whether a node of the cluster runs on this server. When it is not certain that a node of another provider runs
-    /// on it, the result is `false`.
+    /// Whether a node of the cluster runs on this server. A node of another provider counts only when it surely runs on
+    /// the server.
     fn is_own(&self, id: InstanceId) -> bool {
         let is_matched = |node: &OfferedNode| {
             node.provider_id == ProviderId::Ours(id) && matches!(node.reach, Reach::By { .. })
@@ -189,8 +190,8 @@ impl ObservedServices {
         self.cluster.has_claimed(id) || self.nodes.iter().any(is_matched)
     }
 
-    /// Sets again which nodes a plan may use as targets, because the Services or the servers were read again. Which
-    /// nodes will stop soon is not computed again, but taken from the present list of nodes.
+    /// Sets again which nodes a plan may use as targets, because the Services or the servers were read again. Whether a
+    /// node will stop soon is not decided again. The earlier answer for each node is kept.
     fn offer_again(&mut self, apis: &Apis, nodes: &[Arc<KubeNode>], servers: ServerList) {
         let known: HashMap<String, Departure> =
             self.nodes.drain(..).map(|node| (node.name, node.departure)).collect();
@@ -209,7 +210,8 @@ impl ObservedServices {
     ) {
         let dedicated = DedicatedServers::of(apis);
         let foreign = foreign_matches(apis, nodes, servers.list);
-        // Each server that has the name of a node of another provider, with this node, and whether they are matched.
+        // For each node of another provider, the servers that have the name of the node. The value `true` means that
+        // the node surely runs on this server, so that the server can become a target.
         let named: Vec<(&KubeNode, &Instance, bool)> = foreign
             .iter()
             .flat_map(|(node, found)| {
@@ -254,8 +256,9 @@ impl ObservedServices {
         self.cluster.matched = servers_of(true);
         for (node, server, _) in &named {
             let name = || node.name().to_owned();
-            // Only of a dedicated server are the addresses needed here, because its target is an IP. They are taken
-            // from the server and not from the status of the node, because the kubelet could write any address there.
+            // The plan needs the address of a server only if it is a dedicated server, because the target of a
+            // dedicated server is its IP address. The address comes from the list of servers and not from the status of
+            // the node, because the kubelet could write any address there.
             let public = server.public_ipv4.filter(|_| server.id.dedicated().is_some());
             if server.id.cloud().is_some() {
                 self.cluster.servers.entry(server.id).or_insert_with(name);
@@ -368,9 +371,9 @@ pub(super) fn observe(
     reads: Reads,
 ) -> Result<ObservedServices, CacheError> {
     let all = services.iter().chain(&seen.services);
-    // Returns the UID of the Service, its namespace, and whether it is too large to be read, if this program leaves the
-    // Service unchanged. Such a Service may share a load balancer with other Services. Its ports then stay there
-    // unchanged.
+    // For a Service that this program must leave unchanged, returns its UID, its namespace, and whether it is too large
+    // to be read. Returns `None` for any other Service. An unchanged Service can share a load balancer with other
+    // Services, and its ports then stay on that load balancer.
     let untouched = |service: &Arc<KubeService>| {
         let is_unread = service.too_large().is_some();
         let left =
@@ -595,7 +598,8 @@ pub(super) fn cluster(
 #[derive(Clone, Copy)]
 struct ServerList<'a> {
     list: Option<&'a [Instance]>,
-    /// Whether the list of servers was requested after this sync pass began.
+    /// Whether the list of servers was requested after this sync pass began. Only such a list proves that a server
+    /// which it lacks does not exist.
     is_certain: bool,
 }
 
@@ -632,8 +636,9 @@ pub(super) fn is_offered(node: &KubeNode) -> bool {
 
 /// Returns the nodes that can become targets, with the IDs of their servers. When one of these nodes changes, the
 /// Services get new plans. A node that the cluster autoscaler is about to remove is among them, so it stays a target
-/// until its Node object is deleted or its `departing-delay` is over. Its health check ends its traffic (KEP-3836),
-/// while the removal of the target would break its connections.
+/// until its Node object is deleted or its `departing-delay` is over. New traffic to this node ends without a removal
+/// of the target, because kube-proxy lets the health check of the node fail (KEP-3836). A removal would break the open
+/// connections.
 pub(super) fn candidates<'a>(
     nodes: &'a [Arc<KubeNode>],
     provider: &'a dyn Provider,

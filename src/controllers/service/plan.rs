@@ -406,11 +406,11 @@ impl ServicePlan {
         self.take_over(cloud);
     }
 
-    /// Makes the plan for a Service that this controller must not manage: the load balancer and our labels on it stay
-    /// unchanged. If the controller manages the Service again later, these labels give the load balancer back to the
-    /// Service. If the Service is deleted, these labels show that the load balancer has no Service any more. Only the
-    /// finalizer is removed, when it is certainly ours, i.e. when a load balancer has such labels. Otherwise it may
-    /// belong to another controller, so it stays.
+    /// Makes the plan for a Service that this controller must not manage. The load balancer and our labels on it stay
+    /// unchanged. Our finalizer is removed when a load balancer has labels which show that it belongs to the Service.
+    /// Without such a load balancer, the finalizer may belong to another controller, so it stays. Because of the
+    /// labels, this controller can manage the load balancer again later, and a load balancer whose Service was deleted
+    /// can be recognised.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();
@@ -482,16 +482,18 @@ impl ServicePlan {
         })
     }
 
-    /// Whether the status of the Service names a load balancer, but no load balancer was found.
+    /// Whether the status of the Service has the addresses of a load balancer, but the load balancer of the Service was
+    /// not found in the cloud.
     pub fn has_lost_its_own(&self) -> bool {
         let has_status = !self.service.status.load_balancer.ingress.is_empty();
         let lacks = self.cloud.found.is_none() && self.rests_on_project();
         self.want == Want::Ensure && has_status && lacks
     }
 
-    /// Whether the plan may be wrong if the API token belonged to another Hetzner project. For example, a load balancer
-    /// that is missing in that project would be created a second time. This is an estimate before all data were read.
-    /// After that, a new plan is made, and `rests_on_project` gives the exact answer.
+    /// Whether the plan could be harmful if the API token belonged to a wrong Hetzner Cloud project. For example, a
+    /// second load balancer would be created when the first one is missing in that project. This is only an estimate.
+    /// If it is `true`, servers are read to check the project, and `rests_on_project` then gives the exact answer for
+    /// the new plan.
     fn may_rest_on_project(&self) -> bool {
         let cloud = &self.cloud;
         !cloud.carries_uid && (self.obstacle.is_none() || cloud.needs.services)
@@ -589,7 +591,7 @@ impl Write for ServiceWrite {
         }
     }
 
-    /// Returns a text such as `set status to 192.0.2.7, 2001:db8::1`.
+    /// Returns a text that describes this write, such as `set status to 192.0.2.7, 2001:db8::1`.
     fn description(&self) -> Description {
         let finalizer = |verb| Description::new(verb, "finalizer", "");
         let emptied = Description::new(WriteVerb::EMPTY, "status", "");

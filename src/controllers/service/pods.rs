@@ -202,10 +202,10 @@ impl Pods {
         is_within
     }
 
-    /// Records which exchanges of targets (a node with pods takes the place of a target) on a load balancer were made,
-    /// of those that [`Pods::admit`] has counted. When a target was on one of the `nodes`, its exchange was made. All
-    /// other exchanges were not made, and no longer count. When `is_known` is `false`, the outcome is not known, and
-    /// all of them count as made.
+    /// Records which exchanges of targets on a load balancer were made, of those that [`Pods::admit`] has counted. In
+    /// an exchange, a node with pods takes the place of a target without pods. `nodes` are the nodes whose targets were
+    /// removed, so the exchanges of these targets were made. The other exchanges were not made, and no longer count.
+    /// When `is_known` is `false`, it is not known which exchanges were made, and all of them count.
     pub(super) fn made(&mut self, balancer: u64, nodes: &[&str], is_known: bool) {
         self.exchanges.retain_mut(|exchange| {
             if exchange.balancer == balancer && !exchange.is_made {
@@ -216,9 +216,9 @@ impl Pods {
         });
     }
 
-    /// Returns the Services whose EndpointSlices are read, and the Services whose EndpointSlices are not read because
-    /// of the limit [`SERVICES_WITH_PODS`]. When there are more Services than the limit, those that the plans of the
-    /// oldest Services need are read. Both lists are sorted by name.
+    /// Returns the Services whose EndpointSlices are read, and those whose EndpointSlices are not read, because at most
+    /// [`SERVICES_WITH_PODS`] Services are read. When there are more, the Services that matter for the plans of the
+    /// oldest Services are read. Both lists are sorted by name.
     fn wanted(&self) -> (Vec<ServiceName>, Vec<ServiceName>) {
         let (mut wanted, mut rest) = (BTreeSet::new(), BTreeSet::new());
         for name in self.asked.values().flatten() {
@@ -277,9 +277,10 @@ impl Pods {
                 self.ended.entry((service.clone(), node.clone())).or_insert(now);
             }
         }
-        // For each Service, `since` contains the time since which it is known on which nodes all pods of the Service
-        // run. While an endpoint of the Service names no node, the pod behind this endpoint may run on any node, so the
-        // Service has no entry in `since`. It gets an entry at the next read in which each endpoint names its node.
+        // `is_known` says whether the last read has shown on which nodes all pods of the Service run. This is not so
+        // while an endpoint of the Service names no node, because the pod behind this endpoint may run on any node. The
+        // map `since` has, for each Service, the time since which this is known. A Service loses its entry when this is
+        // not known any more.
         let is_known = |service: &ServiceName| pods.mask(std::slice::from_ref(service)).is_some();
         self.since.retain(|service, _| is_known(service));
         for service in pods.services.iter().filter(|service| is_known(service)) {

@@ -69,8 +69,9 @@ pub(super) struct ServiceSync<'a> {
     /// Whether a changed Service waits when its namespace has used up its share of API calls. The work that a person
     /// has asked for never waits for this reason.
     pub(super) is_limited: bool,
-    /// The payers of the Services whose changes ended in this sync pass. A payer is the namespace from whose share of
-    /// API calls (the calls that ccm allows each namespace) the calls are subtracted.
+    /// The payers of the changes that ended in this sync pass. A payer is the namespace from whose share of API calls
+    /// (the calls that ccm allows each namespace) the calls for a change are subtracted. The search for unused
+    /// certificates is charged to the same namespaces.
     pub(super) payers: Vec<Payer>,
     pub(super) report: Report,
     pub(super) plans: Vec<ServicePlan>,
@@ -107,8 +108,8 @@ pub(super) struct Task {
     balancer: Option<(String, u64)>,
     /// Whether anything was written for the Service, to Kubernetes or in the cloud.
     has_changed: bool,
-    /// The change of the last plan that was not made, because the cloud had changed after the plan was made. This is a
-    /// description of the change. `None` when the last plan did not fail in this way. See `Applied::Overtaken`.
+    /// A description of the change that could not be made, because something in the cloud had changed after its plan
+    /// was made. `None` when the last plan did not end in this way, see `Applied::Overtaken`.
     overtaken: Option<String>,
     /// Every write that was made for the Service so far, as JSON that commands can print.
     made: Vec<Value>,
@@ -121,8 +122,9 @@ pub(super) struct Task {
 pub(super) struct Work {
     task: Task,
     plan: ServicePlan,
-    /// The data from which the plan was made, if the plan creates a load balancer. Other plans do not keep the data,
-    /// because data about thousands of nodes take much memory.
+    /// The data from which the plan was made, if the plan creates a load balancer. After the creation, the next plan is
+    /// made from these data and the cloud's answer. The field is `None` for any other plan, because data about
+    /// thousands of nodes take much memory.
     observed: Option<Arc<ObservedServices>>,
     claims: HashSet<Claim>,
 }
@@ -331,7 +333,8 @@ impl ServiceSync<'_> {
             plan.want == Want::Ensure && (is_open || creates)
         };
         if plans.iter().any(may_create) {
-            // A load balancer is created from defaults that were just read, because some can't be changed later.
+            // A new load balancer is created with the defaults in the annotations of the Service's Namespace. Some of
+            // them, e.g. the location, can't be changed later. So these annotations are read again before a creation.
             seen.namespaces = apis.namespaces(clock::since(begun));
             if seen.namespaces != observed.cluster.namespaces {
                 let services = observed.services;
@@ -351,9 +354,10 @@ impl ServiceSync<'_> {
         Ok((Some(Arc::new(observed)), plans))
     }
 
-    /// Returns the present version of the Service that the task is about. It is taken from `listed`, or read by its
-    /// name. Returns `None` when the Service with this UID does not exist any more. A new Service with the same name is
-    /// planned in the next sync pass.
+    /// Returns the present version of the Service that the task is about. This is `listed`, if the Services were
+    /// listed. Otherwise the Service is read by its name. Returns `None` when the Service with this UID does not exist
+    /// any more, and also for a new Service that must wait because its namespace has used up its share of API calls. A
+    /// new Service with the same name as a deleted one is planned in the next sync pass.
     fn read_again(
         &mut self,
         task: &mut Task,
@@ -482,8 +486,8 @@ impl ServiceSync<'_> {
         None
     }
 
-    /// Takes note of the result when the changes of a Service in the cloud have ended (an execution). Returns the task
-    /// of the Service when it must be planned again.
+    /// Handles the result of an execution (the changes of one Service in the cloud) that has ended. Returns the task of
+    /// the Service when the Service must be planned again.
     fn end(&mut self, over: Execution<Work>) -> Option<Task> {
         let Work { mut task, plan, observed, .. } = over.subject;
         let result = over.result;
@@ -541,7 +545,7 @@ impl ServiceSync<'_> {
             return self.finish(task, plan);
         }
         if result.made.is_empty() {
-            // No change was made. `None` means that no event reports the end of changes.
+            // No change was made. While `kind` is `None`, no event about the end of changes is written.
             task.kind = None;
         }
         let Some(plan) = in_order else {
@@ -551,8 +555,8 @@ impl ServiceSync<'_> {
         self.finish(task, plan)
     }
 
-    /// Remembers which targets were removed because their nodes depart (will stop soon) or run no pods, because there
-    /// is a limit on how often such targets are removed.
+    /// Remembers which targets were removed because their nodes depart (will stop soon) or run no pods. The number of
+    /// such removals is limited.
     fn note_soft_removals(&mut self, plan: &ServicePlan, result: &ExecutionResult) {
         let removals: Vec<SoftRemoval> =
             result.made.iter().filter_map(|made| made.soft_removal()).collect();
@@ -612,8 +616,9 @@ impl ServiceSync<'_> {
         None
     }
 
-    /// Writes to the Service object, if that is the first change of the plan that was not made yet. Otherwise does
-    /// nothing and returns `true`. Returns `false` when the plan is out of date, because the Service has changed.
+    /// If the next write of the plan is a write to the Service object, makes it and returns `true`. If the next write
+    /// is in the cloud, or no write is left, does nothing and returns `true`. Returns `false` when the plan is out of
+    /// date, because the Service has changed.
     fn write(&mut self, task: &mut Task, plan: &mut ServicePlan) -> Result<bool, KubeError> {
         let Some(ServiceChange::Own(write)) = plan.changes.first() else {
             return Ok(true);
