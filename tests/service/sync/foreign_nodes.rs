@@ -112,7 +112,7 @@ fn without_the_setting_a_node_of_k3s_is_no_target() {
     world.create("web", &[], &[80]);
     world.once(&[]);
     assert_eq!(targets(&world.balancer("web")), Vec::<u64>::new());
-    world.wait_for_event("one", "UnknownProviderIDPrefix", &["another cloud provider"]);
+    world.wait_for_event("one", "UnknownProviderIDPrefix", &["another cloud-controller-manager"]);
 }
 
 /// An address that is lost is reported, and the target stays. It is not added to another load balancer.

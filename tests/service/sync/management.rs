@@ -61,7 +61,7 @@ fn a_wrong_adopt_or_release_is_explained_and_nothing_is_written() {
         (&["adopt", &id], 2, "takes the ID of a load balancer and a Service"),
         (&["adopt", "web", "default/web"], 2, "takes the ID of a load balancer and a Service"),
         (&["adopt", &id, "default/web"], 2, "add --yes"),
-        (&["adopt", "--yes", "4711", "default/web"], 1, "no load balancer with the ID 4711, which this command was given"),
+        (&["adopt", "--yes", "4711", "default/web"], 1, "the command names load balancer 4711"),
         (&["adopt", "--yes", &id, "default/shop"], 1, "default/shop"),
         (&["adopt", "--yes", &id, "default/plain"], 1, "of type ClusterIP"),
     ];

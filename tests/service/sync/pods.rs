@@ -233,7 +233,7 @@ fn in_a_group_the_namespace_of_the_group_asks_and_the_pods_of_all_count() {
     assert!(!world.has_targets(id, &[7]) && !world.has_targets(id, &[8]));
     assert_eq!(world.slice_reads(mark), 0);
     let shown = world.ccm(&["lb", "inspect", "shop/guest"]).with_code(0);
-    shown.prints("Services that share the load balancer name it default/edge");
+    shown.prints("the load balancer is shared under the name default/edge");
     world.annotate("web", PREFER.0, Some("true"));
     wait_until("both targets", || world.has_targets(id, &[7, 8]));
 }
