@@ -266,6 +266,8 @@ pub struct Cluster {
     pub matched: HashSet<InstanceId>,
     /// The Secrets of type `kubernetes.io/tls` whose certificates the planned Services use.
     pub tls_secrets: TlsSecrets,
+    /// The addresses in the statuses of all Services of type LoadBalancer. `None` when they were not read for this plan.
+    pub shown: Option<HashSet<IpAddr>>,
     /// Which targets were removed within the last hour, and on which nodes pods run. The plan uses both to choose the
     /// nodes that become targets.
     pub history: TargetHistory,

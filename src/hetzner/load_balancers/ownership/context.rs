@@ -2,6 +2,7 @@
 
 use super::group::Group;
 use super::index::{BalancerIndex, Balancers};
+use super::judge::Replacing;
 use crate::hetzner::api::{Api, CachedList};
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::load_balancers::annotations::Annotation;
@@ -76,6 +77,8 @@ pub struct ObservedBalancers {
     pub subnets: Option<Arc<Vec<Subnet>>>,
     /// Whether so few calls of the API's rate limit remain that work which can wait is done later.
     pub is_budget_low: bool,
+    /// The time of the API in UNIX seconds, when it answered with the load balancers. `None` when it did not tell it.
+    pub now: Option<i64>,
     /// Whether only manifest files are checked, without a cluster and without reading load balancers. Every object that
     /// a manifest names is then assumed to exist; see `Hetzner::for_manifests`.
     pub is_for_manifests: bool,
@@ -91,6 +94,8 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) certificates: &'a [Certificate],
     pub(crate) group: Group<'a>,
+    /// Whether the load balancer of this plan takes part in a replacement.
+    pub(crate) replacing: Replacing<'a>,
 }
 
 /// The text that users see as the source of a value when it is the default of Hetzner's API.
