@@ -65,6 +65,7 @@ const COMMANDS: &[CommandEntry] = &[
     entry("lb sync", CommandKind::Flags(Command::LbSync), text!("lb-sync")),
     entry("lb adopt", CommandKind::Flags(Command::LbAdopt), text!("lb-adopt")),
     entry("lb release", CommandKind::Flags(Command::LbRelease), text!("lb-release")),
+    entry("lb replace", CommandKind::Flags(Command::LbReplace), text!("lb-replace")),
     entry("route", CommandKind::Group, text!("route")),
     entry("route list", CommandKind::Flags(Command::RouteList), text!("route-list")),
     entry("route sync", CommandKind::Flags(Command::RouteSync), text!("route-sync")),

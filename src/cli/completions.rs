@@ -87,9 +87,11 @@ fn following(words: &[&str], begun: &str) -> Vec<String> {
                 Command::LbAdopt if !words.iter().any(|word| word.parse::<u64>().is_ok()) => {
                     Vec::new()
                 }
-                Command::LbInspect | Command::LbSync | Command::LbAdopt | Command::LbRelease => {
-                    forms(&SERVICES, begun, asked(words, services))
-                }
+                Command::LbInspect
+                | Command::LbSync
+                | Command::LbAdopt
+                | Command::LbRelease
+                | Command::LbReplace => forms(&SERVICES, begun, asked(words, services)),
                 _ => Vec::new(),
             };
             return if names.is_empty() { flags(command) } else { names };

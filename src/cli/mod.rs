@@ -151,6 +151,7 @@ fn run_command(entry: &CommandEntry, words: Vec<OsString>) -> Exit {
         CommandKind::Flags(Command::LbSync) => lb::sync(words),
         CommandKind::Flags(Command::LbAdopt) => lb::adopt(words),
         CommandKind::Flags(Command::LbRelease) => lb::release(words),
+        CommandKind::Flags(Command::LbReplace) => lb::replace(words),
         CommandKind::Flags(Command::RouteList) => route::list(words),
         CommandKind::Flags(Command::RouteSync) => route::sync(words),
         CommandKind::Flags(Command::Config) => config::config(words),

@@ -12,7 +12,7 @@ use crate::controllers::{Proposal, Report};
 use crate::kube::{KubeNode, PastEvent};
 use crate::provider::process::is_terminal;
 use crate::provider::{
-    Description, Field, Finding, OpenGate, ProviderId, Severity, Snapshot, Urgency,
+    Description, Field, Finding, OpenGate, ProviderId, Reason, Severity, Snapshot, Urgency,
 };
 use crate::settings::Settings;
 use serde::Serialize;
@@ -387,8 +387,16 @@ pub(super) fn warnings<'a>(
     object: String,
     findings: impl IntoIterator<Item = &'a Finding>,
 ) -> impl Iterator<Item = String> {
-    let warnings = findings.into_iter().filter(|finding| finding.severity == Severity::Warning);
-    warnings.map(move |finding| about('!', &object, &format!("warning: {}", finding.text())))
+    // What a replacement waits for is shown before it becomes a warning.
+    const SHOWN: [Reason; 2] = [Reason::LoadBalancerReplacementWaits, Reason::LoadBalancerChanges];
+    findings.into_iter().filter_map(move |finding| {
+        let (mark, word) = match finding.severity {
+            Severity::Warning => ('!', "warning"),
+            Severity::Info => ('·', "note"),
+        };
+        let is_shown = finding.severity == Severity::Warning || SHOWN.contains(&finding.reason);
+        is_shown.then(|| about(mark, &object, &format!("{word}: {}", finding.text())))
+    })
 }
 
 /// Returns the text that a command prints after a sync: a line for each change, each warning and each failure, and at

@@ -110,6 +110,8 @@ pub(super) fn parse(command: Command, words: Vec<OsString>) -> Result<Parsed, Ex
 /// first call to an API.
 fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
     let settings = &parsed.settings;
+    let orders = [settings.overlap.value.is_some(), settings.abort.value, settings.now.value];
+    let orders = orders.into_iter().filter(|is_given| *is_given).count();
     let why = match (command, parsed.words.as_slice()) {
         (Command::NodeList, [name, ..]) => {
             let inspect = shell_command("ccm node inspect", &[name]);
@@ -127,7 +129,7 @@ fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
         (Command::NodeInspect, [] | [_, _, ..]) => {
             "node inspect takes one name, e.g. ccm node inspect worker-1"
         }
-        (Command::LbInspect | Command::LbRelease, [] | [_, _, ..]) => {
+        (Command::LbInspect | Command::LbRelease | Command::LbReplace, [] | [_, _, ..]) => {
             let name = command.name();
             &format!("{name} takes one Service, e.g. ccm {name} default/web")
         }
@@ -135,6 +137,9 @@ fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
             if words.len() != 2 || words.first().is_none_or(|id| id.parse::<u64>().is_err()) =>
         {
             "lb adopt takes the ID of a load balancer and a Service, e.g. ccm lb adopt 4711 default/web"
+        }
+        (Command::LbReplace, _) if orders != 1 => {
+            "lb replace takes one of --overlap, --abort and --now, e.g. ccm lb replace --overlap=24h default/web"
         }
         (Command::RouteList | Command::RouteSync, [_, ..]) => {
             &format!("{} takes no name: it is about all routes", command.name())
@@ -174,7 +179,11 @@ pub(super) fn not_known(what: &str) -> String {
 fn start_log(command: Command, parsed: &Parsed) {
     let reader = match command {
         Command::Run => LogReader::Daemon,
-        Command::LbSync | Command::LbAdopt | Command::LbRelease | Command::RouteSync
+        Command::LbSync
+        | Command::LbAdopt
+        | Command::LbRelease
+        | Command::LbReplace
+        | Command::RouteSync
             if process::is_terminal(true) =>
         {
             LogReader::Waiting

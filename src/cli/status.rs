@@ -98,13 +98,16 @@ struct SpecialNodes {
 struct Count {
     healthy: usize,
     total: usize,
+    /// How many load balancers are being replaced. `None` when there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced: Option<usize>,
 }
 
 impl Count {
     /// Counts objects. Each item of `objects` stands for one object, and is true when that object is healthy.
     fn of(objects: impl Iterator<Item = bool>) -> Count {
         let (healthy, others): (Vec<bool>, Vec<bool>) = objects.partition(|is_healthy| *is_healthy);
-        Count { healthy: healthy.len(), total: healthy.len() + others.len() }
+        Count { healthy: healthy.len(), total: healthy.len() + others.len(), replaced: None }
     }
 }
 
@@ -162,7 +165,10 @@ impl<'a> Screen<'a> {
             (None, gap) => gap.map_or("answers".into(), unread),
         };
         let count = |count: &Option<Count>, word: &str, why: Option<&Gap>| match count {
-            Some(Count { healthy, total }) => format!("{healthy} of {total} {word}"),
+            Some(Count { healthy, total, replaced }) => {
+                let replaced = replaced.map(|count| format!(", {count} being replaced"));
+                format!("{healthy} of {total} {word}{}", replaced.unwrap_or_default())
+            }
             None => why.map_or("?".into(), unread),
         };
         let balancers = count(&self.load_balancers, "serving", gap(&view.services.plans));
@@ -247,7 +253,11 @@ fn load_balancers(view: &DoctorView) -> Option<Count> {
         let key = found.map_or(plan.name(), |found| found.id.to_string());
         *serves.entry(key).or_insert(true) &= counts.is_some_and(|counts| counts.healthy > 0);
     }
-    Some(Count::of(serves.into_values()))
+    let replaced = plans.iter().filter(|plan| plan.cloud.replacement.is_some());
+    let replaced: BTreeSet<u64> =
+        replaced.filter_map(|plan| Some(plan.cloud.found.as_ref()?.id)).collect();
+    let replaced = Some(replaced.len()).filter(|count| *count > 0);
+    Some(Count { replaced, ..Count::of(serves.into_values()) })
 }
 
 /// Counts the load balancers of Services by their types. `ccm status` shows these counts only when ccm itself chooses

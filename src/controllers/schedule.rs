@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// removed now.
 const KEPT_MAX_AGE: Duration = Duration::from_secs(30);
 
+/// The same for a plan that is made because the replacement of a load balancer waits for healthy targets.
+const AWAITED_MAX_AGE: Duration = Duration::from_secs(10);
+
 /// When a controller last compared its objects with the cloud and last wrote to the cloud, and when it must try failed
 /// objects again.
 #[derive(Default)]
@@ -40,6 +43,8 @@ pub(super) enum Why {
     /// The last plan kept a target that should be removed, e.g. because its node will stop soon. A new plan is made,
     /// because the health of the other targets may have changed, so that the target can be removed now.
     Kept,
+    /// The replacement of the load balancer waits, e.g. for healthy targets. A new plan is made, because it may go on now.
+    Awaited,
     /// The regular comparison of all objects with the cloud is due.
     Compared,
 }
@@ -81,6 +86,7 @@ impl Why {
             Why::Asked => (Duration::ZERO, Urgency::Asked),
             Why::Changed | Why::Overtaken | Why::Retried => (Duration::MAX, Urgency::Changed),
             Why::Kept => (KEPT_MAX_AGE, Urgency::CanWait),
+            Why::Awaited => (AWAITED_MAX_AGE, Urgency::CanWait),
             Why::Compared => (period / 2, Urgency::CanWait),
         };
         Reads { max_age, urgency }

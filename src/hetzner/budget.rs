@@ -44,6 +44,8 @@ struct State {
     /// The number of seconds by which the clock of the API is ahead of the clock of this program. `None` until an
     /// answer contains the time.
     clock_ahead_s: Option<i64>,
+    /// The time of the API in the last answer. `None` when that answer did not contain the time.
+    api_time: Option<i64>,
     paused_until: Option<Instant>,
     pause: Duration,
 }
@@ -110,6 +112,11 @@ impl CloudBudget {
         (rate_limit, state.clock_ahead_s)
     }
 
+    /// Returns the time of the API in the last answer, in UNIX seconds.
+    pub(super) fn api_time(&self) -> Option<i64> {
+        lock(&self.state).api_time
+    }
+
     /// Remembers the rate limit and the API's time from the headers of an answer. An answer with status 429 begins a
     /// pause in which no call is sent. A successful answer ends the pause.
     pub(super) fn note(&self, head: &Head, now: Instant) {
@@ -119,6 +126,7 @@ impl CloudBudget {
             HCLOUD_LIMIT.set(&[], limit as f64);
             HCLOUD_REMAINING.set(&[], remaining as f64);
         }
+        state.api_time = head.date.map(|date| date.as_second());
         if let Some(date) = head.date {
             state.clock_ahead_s = Some(date.as_second() - clock::timestamp().as_second());
         }

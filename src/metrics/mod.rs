@@ -119,7 +119,8 @@ metrics! {
     LOAD_BALANCERS_HEALTH: Gauge "ccm_load_balancers_health" ["state"];
 
     /// Number of load balancers of Services by their use, as of the last read. The uses are own (of one Service),
-    /// shared (by several Services), external (made by another owner) and released (not managed by ccm any more).
+    /// shared (by several Services), external (made by another owner) and released (not managed by ccm any more). A new
+    /// load balancer that replaces another one counts as replacing, too.
     LOAD_BALANCERS_USE: Gauge "ccm_load_balancers_use" ["use"];
 
     /// The share of the month's included traffic that the load balancer of a Service has used, as of the last read. Of

@@ -224,9 +224,13 @@ reasons! {
         /// is not added, but the other ports work. Choose another port.
         PortConflict: WarningEvent;
         /// The Service moves to another load balancer, because its annotation `share` or `external` was set, changed or
-        /// removed. Its addresses change. The old load balancer serves the Service until its status has the new
+        /// removed, or because of `ccm lb replace`. Its addresses change. The old load balancer serves the Service until its status has the new
         /// addresses. Change DNS records then.
         LoadBalancerChanges: WarningEvent;
+        /// The replacement of the load balancer (`ccm lb replace`) has not come further for ten minutes. The present load
+        /// balancer serves as before. The message says what is missing. `ccm lb replace --abort NAMESPACE/NAME` ends the
+        /// replacement.
+        LoadBalancerReplacementWaits: WarningEvent;
         /// The nodes become targets of an external load balancer, so they get the traffic of all its ports, also of the
         /// ports of other owners. The annotation `external-targets` with `"false"` prevents this.
         TargetsShared: WarningEvent Once;

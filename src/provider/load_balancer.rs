@@ -142,6 +142,12 @@ pub trait Snapshot: Send + Sync {
     /// adoption. The plan also gives the load balancer its desired state. Makes no API call.
     fn plan_adoption(&self, id: u64, of: ServiceInput) -> LoadBalancerPlan;
 
+    /// Plans the write that begins, aborts or shortens the replacement of the Service's load balancer, because an
+    /// operator has asked for this. Makes no API call.
+    fn plan_replacement(&self, _of: ServiceInput, _order: ReplaceOrder) -> LoadBalancerPlan {
+        LoadBalancerPlan::default()
+    }
+
     /// Whether any load balancer has a server of one of the cluster's nodes as a target. Such a target proves that the
     /// token's Hetzner Cloud project contains servers of this cluster. Makes no API call.
     fn has_server_of(&self, cluster: &Cluster) -> bool;
@@ -196,6 +202,32 @@ pub struct Needs {
     pub project: bool,
     /// Whether the list of load balancer types must be read again, because the plan chooses a type from it.
     pub types: bool,
+    /// Whether the statuses of all Services must be read, because the plan depends on which addresses they show. They
+    /// are then in `Cluster::shown`.
+    pub statuses: bool,
+}
+
+impl Needs {
+    pub fn and(self, other: Needs) -> Needs {
+        Needs {
+            servers: self.servers || other.servers,
+            services: self.services || other.services,
+            project: self.project || other.project,
+            types: self.types || other.types,
+            statuses: self.statuses || other.statuses,
+        }
+    }
+}
+
+/// What a person asks for about the replacement of a Service's load balancer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplaceOrder {
+    /// A new load balancer replaces the present one. Both serve for this number of seconds.
+    Begin(u32),
+    /// The present load balancer stays.
+    Abort,
+    /// The load balancer that leaves does not serve any longer.
+    Now,
 }
 
 /// A planned write in the cloud.
@@ -349,6 +381,20 @@ pub struct LoadBalancerPlan {
     /// The numbers of targets, ports and certificates by which the type is chosen. `None` when this program does not
     /// choose the type of the load balancer.
     pub sizing: Option<Sizing>,
+    /// The replacement of the load balancer by a new one. `None` when it is not being replaced.
+    pub replacement: Option<Box<ReplacementShown>>,
+}
+
+/// How far the replacement of a load balancer is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReplacementShown {
+    /// A word for the state: `replacing`, `overlapping` or `aborting`.
+    pub state: &'static str,
+    /// The load balancer that the status of the Service does not name. `None` when the new one does not exist yet.
+    pub other: Option<Balancer>,
+    /// The time until which both serve, if it is known.
+    #[serde(serialize_with = "as_text")]
+    pub ends: Option<Timestamp>,
 }
 
 /// The numbers by which the type of a load balancer is chosen with `type: auto`.
@@ -666,6 +712,7 @@ impl LoadBalancerPlan {
     /// twenty load balancers with a hundred targets each, these lists would take most of the daemon's memory.
     pub fn drop_details(&mut self) {
         self.fields = Vec::new();
+        self.replacement = None;
         self.left_out.iter_mut().for_each(|node| node.node = String::new());
         self.with_pods = Vec::new();
         if let Some(found) = &mut self.found {
@@ -1059,6 +1106,8 @@ pub struct SeenHealth {
     pub counts: TargetCounts,
     /// The share of the included traffic of the month that was used, see [`Consumption::traffic_ratio`].
     pub traffic_ratio: Option<f64>,
+    /// Whether the load balancer replaces another one, which exists or has just been removed.
+    pub is_replacing: bool,
     /// The UID of each Service, and the numbers of healthy and unhealthy targets, counted on the ports of this Service
     /// only.
     pub of_services: Vec<(String, TargetCounts)>,

@@ -42,8 +42,9 @@ pub use load_balancer::{
     ActionId, Actions, Applied, Balancer, BalancerHealth, BalancerUse, Cause, CauseKind, Change,
     ChangeKind, CheaperType, Claim, Consumption, EXCHANGES_AT_MOST, EXCHANGES_OF_BALANCER, Field,
     HealthyTargets, KeptObject, LeftOutNode, LeftOutState, LoadBalancerPlan, LoadBalancers, Needs,
-    NodeWithPods, Orphan, PlanOutcome, PortOwner, SeenHealth, ServiceInput, ShownCertificate,
-    Sizing, Snapshot, SoftRemoval, Target, TargetCounts, TargetHealth, Then, Usage, WhyKept,
+    NodeWithPods, Orphan, PlanOutcome, PortOwner, ReplaceOrder, ReplacementShown, SeenHealth,
+    ServiceInput, ShownCertificate, Sizing, Snapshot, SoftRemoval, Target, TargetCounts,
+    TargetHealth, Then, Usage, WhyKept,
 };
 pub use node::{AddressKind, Node, NodeAddress, one_ip_or_two};
 pub use options::{

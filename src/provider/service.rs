@@ -318,6 +318,8 @@ pub struct Cluster {
     pub matched: HashSet<InstanceId>,
     /// The Secrets of type `kubernetes.io/tls` whose certificates the planned Services use.
     pub tls_secrets: TlsSecrets,
+    /// The addresses in the statuses of all Services of type LoadBalancer. `None` when they were not read for this plan.
+    pub shown: Option<HashSet<IpAddr>>,
     /// Data about earlier targets and about the nodes on which pods run, e.g. which targets were removed too often
     /// within the last hour. The plan uses these data to choose the nodes that become targets.
     pub history: TargetHistory,

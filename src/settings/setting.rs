@@ -93,6 +93,7 @@ named! {
         LbSync = "lb sync",
         LbAdopt = "lb adopt",
         LbRelease = "lb release",
+        LbReplace = "lb replace",
         RouteList = "route list",
         RouteSync = "route sync",
         /// Checks the cluster, the cloud and the settings, and writes nothing.
@@ -279,8 +280,9 @@ impl Command {
     /// Whether this is a command by which a user changes the cluster or the cloud, e.g. `lb sync`. The result is
     /// `false` for the daemon (`run`).
     pub fn writes(self) -> bool {
-        use Command::{LbAdopt, LbRelease, LbSync, NodeRelabel, NodeSync, RouteSync};
-        matches!(self, NodeSync | NodeRelabel | LbSync | LbAdopt | LbRelease | RouteSync)
+        use Command::{LbAdopt, LbRelease, LbReplace, LbSync, NodeRelabel, NodeSync, RouteSync};
+        let of_lb = matches!(self, LbSync | LbAdopt | LbRelease | LbReplace);
+        of_lb || matches!(self, NodeSync | NodeRelabel | RouteSync)
     }
 
     /// Whether the command reads the arguments of the daemon, which may have been written for

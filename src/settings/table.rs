@@ -5,7 +5,7 @@
 
 use super::effective::{Resolver, choice, kubeconfig, output, parsed, password, token, user};
 use super::setting::Command::{
-    Doctor, LbAdopt, LbInspect, LbList, LbRelease, LbSync, Lint, NodeInspect, NodeList,
+    Doctor, LbAdopt, LbInspect, LbList, LbRelease, LbReplace, LbSync, Lint, NodeInspect, NodeList,
     NodeRelabel, NodeSync, RouteList, RouteSync, Run, Status,
 };
 use super::setting::Variable::{File, Older, OptionalFile, Value};
@@ -16,7 +16,7 @@ use crate::provider::{
     AddressFamily, CertificateDomains, ForeignNodes, InternalIpFrom, LabelPrefixes, Labels,
     LoadBalancerDefaults, NetworkSelector, Profile, Sourced, ZoneLabel, variables,
 };
-use crate::text::duration::{departing_delay, duration, interval, whole_seconds};
+use crate::text::duration::{departing_delay, duration, interval, overlap, whole_seconds};
 use crate::text::selector::Selector;
 use crate::text::{boolean, count, ip_range};
 use ipnet::IpNet;
@@ -40,11 +40,12 @@ const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
 const SYNCS: &[Command] = &[NodeSync, NodeRelabel, LbSync, RouteSync];
 
 /// The commands that plan changes and can also make these changes.
-const PLANNING: &[Command] = &[Run, NodeSync, NodeRelabel, LbSync, LbAdopt, LbRelease, RouteSync];
+const PLANNING: &[Command] =
+    &[Run, NodeSync, NodeRelabel, LbSync, LbAdopt, LbRelease, LbReplace, RouteSync];
 
 /// The commands that plan load balancers.
 const WITH_LOAD_BALANCERS: &[Command] =
-    &[Run, LbList, LbInspect, LbSync, LbAdopt, LbRelease, Doctor, Status, Lint];
+    &[Run, LbList, LbInspect, LbSync, LbAdopt, LbRelease, LbReplace, Doctor, Status, Lint];
 
 /// The commands that plan load balancers or show which nodes can be their targets.
 const WITH_TARGETS: &[Command] = &[
@@ -57,6 +58,7 @@ const WITH_TARGETS: &[Command] = &[
     LbSync,
     LbAdopt,
     LbRelease,
+    LbReplace,
     Doctor,
     Status,
     Lint,
@@ -69,7 +71,7 @@ const WITH_CONTROLLERS: &[Command] = &[Run, NodeInspect, NodeSync];
 /// The commands that plan routes.
 const WITH_ROUTES: &[Command] = &[Run, RouteList, RouteSync];
 
-const LOAD_BALANCERS: &[Command] = &[LbList, LbInspect, LbSync, LbAdopt, LbRelease];
+const LOAD_BALANCERS: &[Command] = &[LbList, LbInspect, LbSync, LbAdopt, LbRelease, LbReplace];
 
 const LISTS: &[Command] = &[NodeList, LbList, RouteList];
 
@@ -637,11 +639,33 @@ settings! {
         commands: &[LbSync],
     }
 
-    /// Do not ask for a confirmation. This applies to --delete-orphans, lb adopt, lb release and node relabel.
+    /// How long the old and the new load balancer both serve, from 0s to 720h.
+    OVERLAP overlap: Option<u32> = parsed(unless_empty(overlap)) => {
+        flags: &["overlap"],
+        kind: ValueKind::Duration,
+        commands: &[LbReplace],
+    }
+
+    /// End the replacement: the present load balancer stays.
+    ABORT abort: bool = parsed(boolean) => {
+        flags: &["abort"],
+        default: Some("false"),
+        commands: &[LbReplace],
+    }
+
+    /// End the overlap now: the load balancer that the status does not name is not needed any longer.
+    NOW now: bool = parsed(boolean) => {
+        flags: &["now"],
+        default: Some("false"),
+        commands: &[LbReplace],
+    }
+
+    /// Do not ask for a confirmation. This applies to --delete-orphans, lb adopt, lb release, lb replace and node
+    /// relabel.
     YES yes: bool = parsed(boolean) => {
         flags: &["yes"],
         default: Some("false"),
-        commands: &[NodeRelabel, LbSync, LbAdopt, LbRelease],
+        commands: &[NodeRelabel, LbSync, LbAdopt, LbRelease, LbReplace],
     }
 
     (Group::LeaderElection, DAEMON, by flag)

@@ -13,7 +13,7 @@ const CASES: &[(&str, &str)] = &[
     ("ccm no", "node"),
     ("ccm node ", "inspect list relabel sync"),
     ("ccm node in", "inspect"),
-    ("ccm help lb ", "adopt inspect list release sync"),
+    ("ccm help lb ", "adopt inspect list release replace sync"),
     ("ccm help tr", "troubleshooting"),
     ("ccm completions ", "bash fish zsh"),
     ("ccm completions f", "fish"),

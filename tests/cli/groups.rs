@@ -2,12 +2,13 @@
 //! begins again.
 
 use crate::common::cluster::text;
-use crate::common::{self, Cluster, contains, snapshot};
+use crate::common::{self, Cluster, Simulate, contains, snapshot};
 use crate::help::{ONE_BY_ONE, fits, seen};
 use jiff::{SignedDuration, Timestamp};
 use sandbox::Sandbox;
 use sandbox::hetzner::{Health, Machine};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const FSN1: (&str, &str) = ("location", "fsn1");
 const EDGE: (&str, &str) = ("share", "edge");
@@ -235,4 +236,39 @@ fn release_and_adopt_print_the_snapshots() {
     see(&["lb", "release", "default/web", "default/edge"]);
     see(&["lb", "relase", "default/web"]);
     snapshot("lb-adopt-release.txt", &text);
+}
+
+/// Everything that a person sees about a replacement, from the plan to its end.
+#[test]
+fn a_replacement_is_shown_in_each_state() {
+    let sandbox = common::builder().nodes(2).heartbeats(false).simulated();
+    sandbox.create("default/web", &[("hostname", "web.example.com"), FSN1], &[80]);
+    sandbox.ccm(&["run", "--once"]).with_code(0);
+    sandbox.ccm(&["run", "--once"]).with_code(0);
+    common::pass(&sandbox, Duration::from_secs(60));
+    sandbox.annotate("default/web", "location", Some("nbg1"));
+    let mut text = String::new();
+    let mut see = |words: &[&str]| text += &(seen(&sandbox, words) + "\n");
+    see(&["lb", "replace", "default/web"]);
+    see(&["lb", "replace", "default/web", "--overlap=24h"]);
+    see(&["lb", "replace", "default/web", "--overlap=24h", "--dry-run"]);
+    see(&["lb", "replace", "default/web", "--overlap=240h", "--yes"]);
+    see(&["lb", "sync", "--dry-run"]);
+    see(&["lb", "sync"]);
+    see(&["lb", "list"]);
+    see(&["lb", "sync", "--dry-run"]);
+    common::pass(&sandbox, Duration::from_secs(60));
+    see(&["lb", "sync"]);
+    see(&["lb", "sync"]);
+    see(&["lb", "list", "-o", "wide"]);
+    see(&["lb", "inspect", "default/web"]);
+    contains(&seen(&sandbox, &["status"]), "1 of 1 serving, 1 being replaced");
+    contains(&seen(&sandbox, &["doctor"]), "Both serve until");
+    see(&["lb", "replace", "default/web", "--abort", "--dry-run"]);
+    see(&["lb", "replace", "default/web", "--now", "--yes"]);
+    see(&["lb", "sync"]);
+    see(&["lb", "sync"]);
+    see(&["lb", "replace", "default/web", "--abort", "--yes"]);
+    see(&["lb", "list"]);
+    snapshot("lb-replace.txt", &text);
 }

@@ -81,7 +81,7 @@ fn modules_use_only_modules_below_them() {
 /// The rooms of `hetzner/load_balancers`. Each may use those below it.
 #[rustfmt::skip]
 const STAGES: &[&str] = &[
-    "snapshot", "plan", "settle", "leave", "type_choice", "checks", "causes", "observe", "diff", "desired", "change",
+    "snapshot", "plan", "replace", "settle", "leave", "type_choice", "checks", "causes", "observe", "diff", "desired", "change",
     "ownership", "sizes", "annotations", "model",
 ];
 

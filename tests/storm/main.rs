@@ -45,7 +45,7 @@ const AT_LEAST: [(&str, u64); 28] = [
     ("load balancers renamed or labelled", 75),
     ("adopted", 38),
     ("released", 12),
-    ("targets removed", 55),
+    ("targets removed", 50),
     ("targets of departing nodes removed", 90),
     ("changes refused for a moment", 85),
     ("not stopped by a stuck one", 12),
@@ -61,6 +61,8 @@ const AT_LEAST: [(&str, u64); 28] = [
     ("certificates approved", 50),
     ("targets added beside nodes of other providers", 100),
     ("targets removed beside nodes of other providers", 40),
+    ("load balancers created to replace another one", 15),
+    ("statuses that changed to another load balancer", 20),
 ];
 
 #[test]

@@ -47,7 +47,8 @@ const STORIES: u64 = 10_000;
 
 /// The topics that only few stories have. A fault that no story finds is also looked for in this many stories of each of
 /// these topics.
-const RARE_TOPICS: [&str; 5] = ["targets", "pods", "zones", "certificates", "foreign-nodes"];
+const RARE_TOPICS: [&str; 6] =
+    ["targets", "pods", "zones", "certificates", "foreign-nodes", "replace"];
 const STORIES_OF_TOPIC: u64 = 1_000;
 
 /// The number of stories that must pass without any fault, because otherwise a failed story would prove nothing.

@@ -11,8 +11,8 @@ use crate::machine::Machine;
 use crate::process::{Process, Start};
 use crate::random::Random;
 use crate::topics::{
-    Topic, Verdict, certificates, foreign_nodes, nodes, pods, routes, services, shared, targets,
-    types, zones,
+    Topic, Verdict, certificates, foreign_nodes, nodes, pods, replace, routes, services, shared,
+    targets, types, zones,
 };
 use allocation_counter::{measure, opt_out};
 use ccm::controllers::{Report, Selection};
@@ -129,7 +129,8 @@ fn topic(random: &mut Random, two_at_once: bool, is_real: bool) -> Arc<dyn Topic
     let topics = [
         (10, "routes"),
         (25, "shared"),
-        (23, "services"),
+        (20, "services"),
+        (3, "replace"),
         (4, "zones"),
         (4, "certificates"),
         (5, "foreign-nodes"),
@@ -154,6 +155,7 @@ fn topic(random: &mut Random, two_at_once: bool, is_real: bool) -> Arc<dyn Topic
         "foreign-nodes" => Arc::new(foreign_nodes::ForeignTargets::generate(random)),
         "nodes" => Arc::new(nodes::Nodes::generate(random, two_at_once, is_real)),
         "pods" => Arc::new(pods::Pods::generate(random)),
+        "replace" => Arc::new(replace::Replacements::generate(random)),
         "zones" => Arc::new(zones::Zones::generate(random)),
         "types" => Arc::new(types::Types::generate(random)),
         "targets" => Arc::new(targets::Targets::generate(random)),

@@ -240,6 +240,11 @@ impl Cloud {
         self.lock().circumstances.silent_deletes = silent;
     }
 
+    /// Returns by how many seconds the header `Date` of the API is ahead of the real clock.
+    pub fn clock_ahead(&self) -> i64 {
+        self.lock().circumstances.clock_ahead_s
+    }
+
     /// Sets by how many seconds the header `Date` of the API is ahead of the real clock. A negative number means that
     /// `Date` is behind.
     pub fn set_clock_ahead(&self, seconds: i64) {

@@ -94,6 +94,7 @@ fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
             _ => String::new(),
         },
         of_found(usage),
+        replacement(plan),
         room(plan),
         of_found(certificates),
         health(plan),
@@ -168,6 +169,25 @@ fn usage(found: &Balancer) -> String {
     let rows = [("price", price), ("traffic", carried), ("now", now)];
     let lines = rows.into_iter().filter_map(|(name, text)| Some(format!("  {name:<9}{}\n", text?)));
     section("\nUSAGE", &lines.collect::<String>(), "not known")
+}
+
+/// Returns the state of the replacement of the load balancer, and the load balancer that the status does not name.
+fn replacement(plan: &ServicePlan) -> String {
+    let Some(replacement) = &plan.cloud.replacement else {
+        return String::new();
+    };
+    let ends = replacement.ends.map(|at| format!(", until {at}")).unwrap_or_default();
+    let other = replacement.other.as_ref().map(|other| {
+        let addresses =
+            text::some_of(&Vec::from_iter(other.addresses.iter().map(ToString::to_string)));
+        let (Balancer { id, name, kind, location, .. }, counts) =
+            (other, other.target_counts(Some(&plan.object.uid)));
+        let price = other.consumption.monthly_price.unwrap_or_default();
+        format!("{name:?} ({id}), {kind} in {location}, {addresses}, {counts}, {price:.2} a month")
+    });
+    let other = other.unwrap_or_else(|| "the new load balancer does not exist yet".to_owned());
+    let state = line(format_args!("  state    {}{ends}", replacement.state));
+    section("\nREPLACEMENT", &(state + &paragraph("  other    ", 11, &other)), "")
 }
 
 /// Returns how many targets, ports and certificates the load balancer must have room for, and a cheaper type, if one

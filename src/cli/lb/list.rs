@@ -170,6 +170,7 @@ fn diff(plan: &ServicePlan) -> String {
     if plan.want == Want::Ensure && !plan.service.spec.ports.iter().any(is_tcp) {
         words.push("no TCP port".into());
     }
+    words.extend(plan.cloud.replacement.as_ref().map(|replacement| replacement.state.to_owned()));
     words.extend(warnings(plan));
     or_dash(&words.join(","))
 }

@@ -1,5 +1,5 @@
-//! `ccm lb list | inspect | sync | adopt | release`: the commands that show and do the work of the Service controller.
-//! Some commands show their plan and ask before they write: `adopt`, `release`, and `sync --delete-orphans`, which
+//! `ccm lb list | inspect | sync | adopt | release | replace`: the commands that show and do the work of the Service controller.
+//! Some commands show their plan and ask before they write: `adopt`, `release`, `replace`, and `sync --delete-orphans`, which
 //! deletes load balancers without a Service.
 
 mod inspect;
@@ -12,7 +12,7 @@ pub(super) use list::list;
 use super::output::{Exit, Printer};
 use crate::controllers::service::{Management, ServicePlan};
 use crate::controllers::{Progress, Selection};
-use crate::provider::clock;
+use crate::provider::{ReplaceOrder, clock};
 use crate::settings::Command;
 use plans::Services;
 use std::collections::HashSet;
@@ -89,6 +89,18 @@ pub(super) fn release(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbRelease, words)?;
     let question = "End the management of this load balancer?";
     plan_and_ask(services, Management::Ends, question)
+}
+
+/// Begins, aborts or shortens the replacement of a Service's load balancer. The daemon does the rest.
+pub(super) fn replace(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let services = Services::start(Command::LbReplace, words)?;
+    let settings = &services.context.settings;
+    let (order, question) = match settings.overlap.value {
+        Some(seconds) => (ReplaceOrder::Begin(seconds), "Replace this load balancer?"),
+        None if settings.abort.value => (ReplaceOrder::Abort, "Abort the replacement?"),
+        None => (ReplaceOrder::Now, "End the overlap now?"),
+    };
+    plan_and_ask(services, Management::Replaced(order), question)
 }
 
 fn plan_and_ask(

@@ -171,7 +171,7 @@ impl Services {
         let names = names::resolve(kind, words, Some(namespace), known, in_cloud, not_there)?;
         let is_other = |service: &&Arc<KubeService>| match self.command {
             Command::LbInspect | Command::LbList => false,
-            Command::LbAdopt => service.left_alone.is_some(),
+            Command::LbAdopt | Command::LbReplace => service.left_alone.is_some(),
             _ => want(service) == Want::Nothing,
         };
         let mut others = there.iter().filter(is_other);
@@ -288,7 +288,7 @@ impl PlannedObjects for Vec<ServicePlan> {
         // When the plan for a load balancer without a Service has made a write, the sync has deleted this load
         // balancer. The warnings about it are then left out.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
-        left.flat_map(|plan| warnings(plan.name(), plan.warnings())).collect()
+        left.flat_map(|plan| warnings(plan.name(), &plan.findings)).collect()
     }
 }
 
@@ -314,6 +314,9 @@ impl Serialize for ServiceJson<'_> {
         map.serialize_entry("ingress", &service.status.load_balancer.ingress)?;
         if let Some(sizing) = &plan.cloud.sizing {
             map.serialize_entry("needs", sizing)?;
+        }
+        if let Some(replacement) = &plan.cloud.replacement {
+            map.serialize_entry("replacement", replacement)?;
         }
         if !plan.cloud.left_out.is_empty() {
             map.serialize_entry("leftOut", &plan.cloud.left_out)?;

@@ -28,6 +28,11 @@ const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 const KEPT_PERIOD: Duration = Duration::from_secs(60);
 const KEPT_AT_MOST: Duration = Duration::from_secs(600);
 
+/// How often a Service is planned again while the replacement of its load balancer waits, e.g. for healthy targets. This
+/// is done for the time `AWAITED_AT_MOST`. After this time, an event says what is missing.
+const AWAITED_PERIOD: Duration = Duration::from_secs(15);
+const AWAITED_AT_MOST: Duration = Duration::from_secs(600);
+
 /// A list of load balancers that was requested longer ago than this is too old for a write. The age is measured in real
 /// time, even in a test whose simulated clock runs faster, because reads and plans take real time in such a test.
 const LIST_MAX_AGE: Duration = Duration::from_secs(5);
@@ -61,6 +66,9 @@ pub(super) struct Agenda {
     /// other targets are healthy. The target should be removed because its node will stop soon or runs no pods. The key
     /// is the UID of the Service.
     kept: HashMap<String, KeptSince>,
+    /// The Services whose load balancers are being replaced while the replacement waits for something. The key is the
+    /// UID of the Service. The text says for what it waits.
+    awaited: HashMap<String, (String, KeptSince)>,
     /// The start of the last search for orphans (load balancers whose Service does not exist), if it found none, and if
     /// no Service wanted or had a load balancer of this controller. Otherwise `None`.
     quiet_since: Option<Instant>,
@@ -77,8 +85,11 @@ impl KeptSince {
     /// Whether the Service is planned again now. Its last plan kept a target that should be removed, e.g. because too
     /// few other targets were healthy, and this may have changed.
     fn is_due(&self, now: Instant) -> bool {
-        now.duration_since(self.last) >= KEPT_PERIOD
-            && now.duration_since(self.first) < KEPT_AT_MOST
+        self.is_due_after(KEPT_PERIOD, KEPT_AT_MOST, now)
+    }
+
+    fn is_due_after(&self, period: Duration, at_most: Duration, now: Instant) -> bool {
+        now.duration_since(self.last) >= period && now.duration_since(self.first) < at_most
     }
 }
 
@@ -196,6 +207,9 @@ impl Agenda {
             if self.kept.get(uid).is_some_and(|kept| kept.is_due(now)) {
                 return Some(Why::Kept);
             }
+            if self.is_awaited(uid, now) && !self.schedule.backoff.is_waiting(uid, now) {
+                return Some(Why::Awaited);
+            }
             // A Service that failed and waits for its next try is left out of the regular comparison of all Services
             // with their load balancers.
             let is_compared = is_comparison && !self.schedule.backoff.is_waiting(uid, now);
@@ -243,6 +257,32 @@ impl Agenda {
             && seen.services.len() == seen.list.len()
             && !seen.services.iter().any(is_retry_due)
             && !self.kept.values().any(|kept| kept.is_due(now))
+            && !self.awaited.keys().any(|uid| self.is_awaited(uid, now))
+    }
+
+    /// Whether a new plan of the Service is due, because the replacement of its load balancer may go on now.
+    fn is_awaited(&self, uid: &str, now: Instant) -> bool {
+        let due = |since: &KeptSince| since.is_due_after(AWAITED_PERIOD, AWAITED_AT_MOST, now);
+        self.awaited.get(uid).is_some_and(|(_, since)| due(since))
+    }
+
+    /// Whether the replacement of the Service's load balancer has waited for the same thing for so long that an event
+    /// says so.
+    pub(super) fn has_waited_long(&self, uid: &str) -> bool {
+        let awaited = self.awaited.get(uid);
+        awaited.is_some_and(|(_, since)| clock::since(since.first) >= AWAITED_AT_MOST)
+    }
+
+    /// Notes for what the replacement of the Service's load balancer waits, according to the last plan. `None` when it
+    /// waits for nothing.
+    pub(super) fn awaits(&mut self, uid: &str, what: Option<&str>) {
+        let (now, known) = (clock::now(), self.awaited.remove(uid));
+        if let Some(what) = what {
+            let first =
+                known.filter(|(text, _)| text == what).map_or(now, |(_, since)| since.first);
+            let since = KeptSince { first, last: now };
+            self.awaited.insert(uid.to_owned(), (what.to_owned(), since));
+        }
     }
 
     /// Returns the names of the Services that had type LoadBalancer or our finalizer at the last read.
@@ -263,6 +303,7 @@ impl Agenda {
         self.settled = Lists::default();
         self.planned.retain(|uid, _| self.seen.contains_key(uid));
         self.kept.retain(|uid, _| self.seen.contains_key(uid));
+        self.awaited.retain(|uid, _| self.seen.contains_key(uid));
         self.schedule.backoff.keep(|uid| self.seen.contains_key(uid));
         let left_alone = seen.services.iter().filter(|service| service.left_alone.is_some());
         let uids = left_alone.map(|service| &service.metadata.uid);

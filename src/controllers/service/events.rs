@@ -21,8 +21,13 @@ const EVENT_COMPONENT: &str = "service-controller";
 const ENSURED: &str = "Ensured load balancer";
 const UPDATED: &str = "Updated load balancer with new hosts";
 
-pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
-    report(apis, &plan.object, plan.all_findings());
+/// Reports the findings of a plan. `has_waited_long` says whether a finding that the replacement of the load balancer
+/// waits is reported, too.
+pub(super) fn findings(apis: &Apis, plan: &ServicePlan, has_waited_long: bool) {
+    let is_due = |finding: &&Finding| {
+        has_waited_long || finding.reason != Reason::LoadBalancerReplacementWaits
+    };
+    report(apis, &plan.object, plan.all_findings().filter(is_due));
     let is_right = plan.want == Want::Ensure
         && plan.cloud.outcome.is_in_order()
         && plan.changes_now().next().is_none()

@@ -275,6 +275,7 @@ mod tests {
         let counts = TargetCounts { unhealthy: 1, total: 1, ..TargetCounts::default() };
         let health = [SeenHealth {
             use_of: BalancerUse::Own,
+            is_replacing: false,
             counts,
             traffic_ratio: None,
             of_services: vec![("u".to_owned(), counts)],

@@ -637,6 +637,8 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
         let such = health.iter().filter(|health| health.use_of == *use_of);
         LOAD_BALANCERS_USE.set(&[use_of.name()], such.count() as f64);
     }
+    let replacing = health.iter().filter(|health| health.is_replacing).count();
+    LOAD_BALANCERS_USE.set(&["replacing"], replacing as f64);
     let traffic = health.iter().filter_map(|health| health.traffic_ratio);
     LOAD_BALANCERS_TRAFFIC.set(&[], traffic.fold(0.0, f64::max));
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));

@@ -5,15 +5,15 @@
 //! nodes were targets, a node that often changes between ready and not ready would be added and removed each time.
 
 use super::departures::Departures;
-use crate::cache::{self, Apis, CacheError, View};
+use crate::cache::{self, Apis, CacheError, ReadFrom, View};
 use crate::controllers::matching::{Claims, ForeignMatch, MatchIndex, is_foreign, server_of};
 use crate::controllers::schedule::Reads;
 use crate::kube::{AnyService, KubeNode, KubeService};
 use crate::provider::order;
 use crate::provider::{
     self, AddressKind, Cluster, Departure, ErrorKind, Groups, Instance, InstanceId,
-    NamespaceDefaults, Needs, NodeAddress, OfferedNode, Provider, ProviderId, Reach, Servers,
-    Snapshot, TlsSecrets, Urgency, clock,
+    NamespaceDefaults, Needs, NodeAddress, OfferedNode, Provider, ProviderId, Reach, ReplaceOrder,
+    Servers, Snapshot, TlsSecrets, Urgency, clock,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -118,6 +118,8 @@ pub enum Management {
     Usual,
     /// From now on, this controller manages the load balancer with this ID for the Service.
     Begins(u64),
+    /// The load balancer is replaced, or its replacement is aborted or shortened.
+    Replaced(ReplaceOrder),
     /// From now on, this controller does not manage the load balancer any more: it removes its finalizer, and changes
     /// nothing for the Service afterwards.
     Ends,
@@ -158,6 +160,13 @@ impl ObservedServices {
                 let list = last.as_deref().map(Vec::as_slice);
                 self.offer_again(apis, nodes, ServerList { list, is_certain: false });
             }
+        }
+        if needs.statuses {
+            let services =
+                apis.load_balancer_services(clock::since(since), ReadFrom::Latest)?.value;
+            let ingress = services.iter().flat_map(|service| &service.status.load_balancer.ingress);
+            let addresses = ingress.filter_map(|entry| entry.ip.as_ref()?.parse().ok());
+            self.cluster.shown = Some(addresses.collect());
         }
         if needs.types {
             let with_types = self.snapshot.with_new_types(self.urgency);

@@ -133,6 +133,7 @@ pub(super) fn plan_for(
         (Want::Release, Management::Ends) => snapshot.plan_release(&for_cloud, cluster),
         (Want::Release, _) => std::mem::take(&mut plan.cloud),
         (Want::Ensure, Management::Begins(id)) => snapshot.plan_adoption(id, input),
+        (Want::Ensure, Management::Replaced(order)) => snapshot.plan_replacement(input, order),
         (Want::Ensure, _) => snapshot.plan(input),
     };
     if plan.want == Want::Ensure && observed.nodes.is_empty() {
@@ -205,12 +206,7 @@ fn too_large(service: &KubeService, want: Want) -> Option<Finding> {
 
 /// Returns which data must be read again before these plans are carried out.
 pub(super) fn needs(plans: &[ServicePlan]) -> Needs {
-    plans.iter().map(|plan| plan.cloud.needs).fold(Needs::default(), |one, other| Needs {
-        servers: one.servers || other.servers,
-        services: one.services || other.services,
-        project: one.project || other.project,
-        types: one.types || other.types,
-    })
+    plans.iter().map(|plan| plan.cloud.needs).fold(Needs::default(), Needs::and)
 }
 
 /// Refuses plans when the API token may belong to the wrong project. This is assumed when the project has neither a
@@ -277,7 +273,11 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
         let group = observe::group(provider, &plan.service);
         let is_shared = group.is_some();
         if let Some(id) = plan.cloud.found.as_ref().map(|found| found.id).filter(|_| is_shared) {
+            let is_replaced = plan.cloud.replacement.is_some();
             plan.changes.retain(|write| match write {
+                ServiceChange::Leave(change) if is_replaced && change.new_name().is_some() => {
+                    changed.insert((id, change.word().to_owned()))
+                }
                 ServiceChange::Cloud(_) => changed.insert((id, write.json().to_string())),
                 _ => true,
             });
@@ -426,6 +426,12 @@ impl ServicePlan {
             }
             _ => self.want = Want::Nothing,
         }
+    }
+
+    /// Returns for what the replacement of the load balancer waits, as text. `None` when it waits for nothing.
+    pub(super) fn waits_for(&self) -> Option<&str> {
+        let is_it = |finding: &&Finding| finding.reason == Reason::LoadBalancerReplacementWaits;
+        self.findings.iter().find(is_it).map(|finding| finding.message.as_str())
     }
 
     /// Whether a new plan for the Service is made from fresh data in this sync pass. This is so in two cases:

@@ -420,7 +420,7 @@ impl ServiceSync<'_> {
                 self.state.queued.push(task);
                 continue;
             }
-            events::findings(self.apis, &plan);
+            self.report_findings(&plan);
             if let Some(obstacle) = plan.obstacle.clone() {
                 self.blocked(task, plan, &obstacle);
             } else if self.is_closed {
@@ -551,8 +551,15 @@ impl ServiceSync<'_> {
         let Some(plan) = in_order else {
             return Some(task);
         };
-        events::findings(self.apis, &plan);
+        self.report_findings(&plan);
         self.finish(task, plan)
+    }
+
+    /// Reports the findings of a plan. A finding about a replacement that waits is reported only when it waits for long.
+    fn report_findings(&mut self, plan: &ServicePlan) {
+        let (agenda, uid) = (&mut self.state.agenda, &plan.object.uid);
+        agenda.awaits(uid, plan.waits_for());
+        events::findings(self.apis, plan, agenda.has_waited_long(uid));
     }
 
     /// Remembers which targets were removed because their nodes depart (will stop soon) or run no pods. The number of
@@ -653,7 +660,7 @@ impl ServiceSync<'_> {
     /// Ends the work on a Service without a write. Either no write is needed, or too little is known for one.
     pub(super) fn leave_as_it_is(&mut self, plan: ServicePlan) {
         self.state.agenda.planned(&plan.service);
-        events::findings(self.apis, &plan);
+        self.report_findings(&plan);
         let task = Task::new(Arc::clone(&plan.service), None, clock::now());
         if let Some(obstacle) = plan.obstacle.clone() {
             self.blocked(task, plan, &obstacle);

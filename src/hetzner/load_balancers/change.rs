@@ -5,6 +5,7 @@ use super::annotations::{self as a, Annotation};
 use super::model::balancer::{LoadBalancer, TargetInRequest};
 use super::ownership::context::{BalancerSnapshot, ObservedBalancers, Project};
 use super::ownership::guard::{Guard, SeenState};
+use super::ownership::replacement::Successor;
 use crate::hetzner::actions;
 use crate::hetzner::api::CloudFailure;
 use crate::hetzner::certificates::Certificate;
@@ -109,6 +110,9 @@ pub(super) enum Purpose {
     /// The write adds a port or a target for which the present type of the load balancer has no room. It is made only
     /// when all changes before it were made.
     NeedsGrowth,
+    /// The write changes which load balancer of a replacement serves, or for how long both do. Everything is read and
+    /// planned again after it.
+    Replacement,
     /// The write uploads the last certificate of a plan. After this write all certificates are read again, because
     /// changes of ports need the IDs of the uploaded certificates.
     LastUpload,
@@ -138,6 +142,9 @@ pub struct BalancerChange {
     new_name: Option<Sourced<String>>,
     /// The text that announces the write in an event, when this program has chosen the type of the load balancer.
     announcement: Option<String>,
+    /// Set when the write takes something away from a load balancer, because another one has replaced it. It is not made
+    /// when this other one can't take over just before the write.
+    pub(super) successor: Option<Box<Successor>>,
 }
 
 /// A line of a private key with at least this number of characters is hidden in error texts. A shorter line reveals
@@ -183,6 +190,7 @@ impl BalancerChange {
             pair: None,
             new_name: None,
             announcement: None,
+            successor: None,
         }
     }
 
@@ -317,6 +325,20 @@ impl BalancerChange {
         Ok(Some(Applied::Overtaken))
     }
 
+    /// Reads both load balancers of a replacement just before the write. Returns whether the one that stays is as it was,
+    /// and can take over.
+    fn is_succeeded(&self) -> Result<bool, ProviderError> {
+        let Some((successor, id)) = self.successor.as_ref().zip(self.id) else {
+            return Ok(true);
+        };
+        let read = |id| match self.project.api.one::<LoadBalancer>(id, Urgency::Needed) {
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+            read => read.map(Some),
+        };
+        let both = read(successor.id)?.zip(read(id)?);
+        Ok(both.is_some_and(|(stays, leaves)| successor.allows(&stays, &leaves)))
+    }
+
     fn answered(&self, answer: Option<WriteAnswer>) -> Result<Applied, ProviderError> {
         let (action, balancer) = match answer {
             None => (None, None),
@@ -351,6 +373,7 @@ impl BalancerChange {
             // The next change does not wait for the issuance of the certificate, which can take minutes. A later read
             // of the certificate shows whether it was issued.
             (BalancerAction::CreateCertificate, ..) => Applied::Done,
+            (_, _, running) if self.purpose == Purpose::Replacement => Applied::LookAgain(running),
             (action, _, running) if action.is(ReadAgain) => Applied::LookAgain(running),
             (_, _, Some(running)) => Applied::Running(running),
             (_, _, None) => Applied::Done,
@@ -547,6 +570,9 @@ impl provider::Write for BalancerChange {
 impl provider::Change for BalancerChange {
     fn apply(&self) -> Result<Applied, ProviderError> {
         let mut change = self.clone();
+        if !change.is_succeeded()? {
+            return Ok(Applied::Overtaken);
+        }
         if let Some(instead) = change.rebase()? {
             return Ok(instead);
         }

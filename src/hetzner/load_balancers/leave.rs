@@ -4,16 +4,17 @@
 //!
 //! # What may delete a load balancer
 //!
-//! The function [`removal`] returns the write that deletes a load balancer. It has four callers:
+//! The functions [`removal`] and [`end_replaced`] return the write that deletes a load balancer. They have these callers:
 //!
 //! | caller | when it deletes the load balancer | what prevents this, besides the conditions below |
 //! |---|---|---|
 //! | `BalancerSnapshot::plan_end` | the Service is deleted, or gets another type | two load balancers have the Service's UID in a label; the management of this load balancer has ended |
 //! | [`leave_others`] | the Service moves to another load balancer | the plan has a problem; the new load balancer can't serve the Service yet; the status does not name the new load balancer yet |
 //! | [`leave_unused`] | the Service can't have what it asks for, and has another load balancer that serves nothing | the status does not say which load balancer serves the Service; the Service asks for this one |
+//! | `BalancerSnapshot::with_replacement` | another load balancer has replaced it (`ownership/replacement.rs`) | a status names it; its time is not over; the other one can't take over, also just before the write |
 //! | `BalancerSnapshot::orphans`, which `controllers/service/orphans.rs` deletes | the load balancer belongs to no Service, and an operator or `--delete-orphaned-load-balancers` asks for it | a Service takes the load balancer over; something could not be read |
 //!
-//! For all four callers, each of these conditions must be true:
+//! For all callers, each of these conditions must be true:
 //!
 //! - The load balancer belongs to the Service or to nobody, and nothing requires that it stays (`ownership/judge.rs`).
 //! - The load balancer is not protected.
@@ -31,13 +32,15 @@ use super::model::balancer::TargetId;
 use super::model::listener::Listener;
 use super::ownership::context::{PlanContext, Project};
 use super::ownership::facts::{
-    foreign_targets, is_kept, is_of, is_released_by_another, is_served_by, is_used_by_others, tcp,
+    foreign_targets, is_kept, is_of, is_released_by_another, is_served_by, is_used_by_others,
+    target_of_others, tcp,
 };
-use super::ownership::group::was_before;
+use super::ownership::group::{is_same_or_partner, was_before};
 use super::ownership::guard::Guard;
-use super::ownership::judge::{Stake, owned, stake, why_it_stays};
+use super::ownership::judge::{Stake, owned, stake, why_it_stays, why_whole_stays};
 use super::ownership::labels::Labelled;
 use super::ownership::removal::{after_management, without_service};
+use super::ownership::replacement::{Pair, Side, Successor};
 use crate::provider::{
     self, Claim, Cluster, Description, Finding, LoadBalancerPlan, PlanOutcome, Reason, Service,
     Then, WriteVerb,
@@ -61,10 +64,10 @@ pub(super) fn leave_others(
     there: Option<Labelled>,
     parser: &mut AnnotationParser,
 ) -> Leaving {
-    let id = there.map(|there| there.id);
+    let is_used = |balancer| there.is_some_and(|there| is_same_or_partner(there, balancer));
     let all = owned(context.balancers, context.service, context.cluster);
     let mut leaving = Leaving::default();
-    for balancer in all.filter(|balancer| Some(balancer.id) != id) {
+    for balancer in all.filter(|balancer| !is_used(*balancer)) {
         let (changes, finding) = leave(context, balancer);
         leaving.claims.push(Claim::Id(balancer.id));
         finding.into_iter().for_each(|finding| parser.finding(finding));
@@ -142,7 +145,13 @@ pub(super) fn leave_unwanted_ports(
     let leaves = if wanted.is_empty() && asked.ownership.external.is_some() {
         take_off(context, asked, "none of its ports can be used there")
     } else {
-        let taken_off = TakenOff { context, balancer: asked, is_last: false, is_kept: false };
+        let taken_off = TakenOff {
+            context,
+            balancer: asked,
+            is_last: false,
+            is_replaced: false,
+            is_kept: false,
+        };
         let ports = asked.balancer.services.iter();
         let parts = ports.filter(|port| unwanted.contains(&port.listen_port));
         boxed(parts.map(|port| taken_off.port(port)).collect())
@@ -233,12 +242,16 @@ pub(super) fn removal(
     balancer: Labelled,
     purpose: Purpose,
 ) -> Box<dyn provider::Change> {
+    Box::new(deletion(project, balancer, purpose))
+}
+
+fn deletion(project: &Project, balancer: Labelled, purpose: Purpose) -> BalancerChange {
     let name = format!("load balancer {}", balancer.shown());
     let deleted = Description::new(WriteVerb::DELETE, name, "");
     let id = Some(balancer.id);
     let mut change = BalancerChange::new(project, BalancerAction::Delete, id, Value::Null, deleted);
     change.purpose = purpose;
-    Box::new(change.guarded(Guard::of(balancer.balancer)))
+    change.guarded(Guard::of(balancer.balancer))
 }
 
 /// Returns the changes that take the Service off a load balancer that stays. The Service's ports and targets are
@@ -257,12 +270,47 @@ pub(super) fn take_off(
         context,
         balancer,
         is_last,
+        is_replaced: false,
         is_kept: is_last && !is_external && is_kept(balancer, service),
     };
-    let mut parts = taken_off.ports();
-    parts.extend(taken_off.targets());
-    parts.extend(taken_off.labels(why));
-    boxed(parts)
+    boxed(taken_off.parts(why))
+}
+
+/// Returns the reason why one of the two load balancers of a replacement is released at its end, and not deleted.
+pub(super) fn why_replaced_stays(
+    balancer: Labelled,
+    side: Side,
+    service: &Service,
+    cluster: &Cluster,
+) -> Option<String> {
+    let stays = match side {
+        Side::Old => why_whole_stays(balancer, service, cluster),
+        Side::New => target_of_others(balancer, cluster),
+    };
+    let protected = || balancer.protection.delete.then(|| "it has delete protection".to_owned());
+    stays.or_else(protected)
+}
+
+/// Returns the changes that delete one of the two load balancers of a replacement. When it must stay, returns the
+/// changes that remove all its ports, its targets and the labels of this program. All its Services use the other load
+/// balancer.
+pub(super) fn end_replaced(
+    context: &PlanContext,
+    pair: &Pair,
+    side: Side,
+) -> Vec<Box<dyn provider::Change>> {
+    let (service, balancer) = (context.service, pair.get(side));
+    let mut changes = match why_replaced_stays(balancer, side, service, context.cluster) {
+        None => vec![deletion(context.project, balancer, Purpose::Usual)],
+        Some(why) => {
+            let is_kept = side == Side::Old && is_kept(balancer, service);
+            TakenOff { context, balancer, is_last: true, is_replaced: true, is_kept }.parts(&why)
+        }
+    };
+    for change in &mut changes {
+        change.successor = Some(Box::new(Successor::of(pair, side)));
+    }
+    boxed(changes)
 }
 
 /// A load balancer that a Service does not use any more, but that is not deleted. Only the ports and labels of the
@@ -273,12 +321,21 @@ struct TakenOff<'a> {
     /// Whether no other Service uses the load balancer. A Service whose management was ended (`ccm lb release`) still
     /// uses the load balancer, because its ports stay.
     is_last: bool,
+    /// Whether another load balancer has replaced this one. All its ports are then removed.
+    is_replaced: bool,
     /// Whether the load balancer stays in the project without ports, so that a later Service can use it. This is so
     /// when the annotation `keep` of the Service asks for it.
     is_kept: bool,
 }
 
 impl TakenOff<'_> {
+    fn parts(&self, why: &str) -> Vec<BalancerChange> {
+        let mut parts = self.ports();
+        parts.extend(self.targets());
+        parts.extend(self.labels(why));
+        parts
+    }
+
     fn part(
         &self,
         action: BalancerAction,
@@ -296,7 +353,7 @@ impl TakenOff<'_> {
     /// taking it over.
     fn ports(&self) -> Vec<BalancerChange> {
         let (service, ownership) = (self.context.service, self.balancer.ownership);
-        let takes_all = self.is_kept && ownership.created.is_some();
+        let takes_all = self.is_replaced || self.is_kept && ownership.created.is_some();
         let is_alone = ownership.service_uid.as_ref() == Some(&service.uid);
         let is_own = |port: &&Listener| {
             let number = port.listen_port;

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `snapshot` | the questions that the controller can ask about a list of load balancers |
 //! | `plan` | makes the plan for one Service, in several stages |
+//! | `replace` | plans the replacement of a load balancer by a new one, while both serve |
 //! | `settle` | finds the Service's load balancer and its ports there, or the load balancer on which the Service must stay for now |
 //! | `leave` | takes a Service off a load balancer, which is then deleted, released, or kept by other Services |
 //! | `type_choice` | decides which type a load balancer should have |
@@ -30,6 +31,7 @@
 //! | `ownership/share` | the names of groups and of external load balancers, and the Services that ask for them |
 //! | `ownership/group` | the Services that use one load balancer together, and the owner of each port |
 //! | `ownership/find` | finds the load balancer of a Service |
+//! | `ownership/replacement` | how far a replacement is, and its next step |
 //! | `ownership/removal` | the labels after a Service has left a load balancer |
 //! | `ownership/certificates` | who owns a certificate |
 //! | `ownership/names` | the names of load balancers and certificates, and the form of label values |
@@ -52,6 +54,7 @@ mod model;
 mod observe;
 mod ownership;
 mod plan;
+mod replace;
 mod settle;
 mod sizes;
 mod snapshot;
@@ -69,8 +72,8 @@ pub use model::balancer::{
 pub use model::listener::{Listener, PortField};
 pub use ownership::context::{BalancerSnapshot, Defaults, ObservedBalancers, Project};
 pub use ownership::labels::{
-    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, EXTERNAL, GROUP, KEEP, PORT, RELEASED, SECRET,
-    SERVICE, SERVICE_UID, TARGETS_BEFORE,
+    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, EXTERNAL, GROUP, KEEP, OVERLAP, PORT, RELEASED,
+    REPLACE, REPLACES, SECRET, SERVICE, SERVICE_UID, TARGETS_BEFORE,
 };
 
 pub(super) use causes::cause;

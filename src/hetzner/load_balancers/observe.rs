@@ -45,7 +45,9 @@ pub(in crate::hetzner) fn observe(
     let api = Arc::clone(&project.api);
     let balancers = api.list("", urgency)?;
     let is_budget_low = api.is_put_off(Urgency::CanWait);
-    let observed = ObservedBalancers { balancers, is_budget_low, ..ObservedBalancers::default() };
+    let now = api.budget.api_time();
+    let observed =
+        ObservedBalancers { balancers, is_budget_low, now, ..ObservedBalancers::default() };
     let mut snapshot = BalancerSnapshot::new(project, observed);
     let wanted: Vec<String> = services
         .iter()
@@ -164,8 +166,13 @@ fn chooses_type(project: &Project, service: &Service) -> bool {
 /// external one (one that somebody else made).
 fn own<'a>(snapshot: &'a BalancerSnapshot, service: &Service) -> Option<Labelled<'a>> {
     let found = snapshot.balancers().may_be_of(service);
-    let found: Vec<Labelled> =
+    let mut found: Vec<Labelled> =
         found.filter(|balancer| balancer.ownership.carries(service)).collect();
+    // A replacement needs everything that a creation needs, until the new load balancer exists.
+    let is_replaced = |balancer: &Labelled| balancer.ownership.replacement.replace.is_some();
+    if found.len() == 2 || found.iter().any(is_replaced) {
+        found.retain(|balancer| balancer.ownership.replacement.replaces.is_some());
+    }
     let [balancer] = found.as_slice() else {
         return None;
     };

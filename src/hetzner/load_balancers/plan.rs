@@ -38,7 +38,8 @@ impl BalancerSnapshot {
         }
         let (asked, found) = self.settle(of, None);
         let Err(Unsettled::Stays(stays)) = &found else {
-            return asked.bring_in_order(found);
+            let replacing = asked.context.replacing;
+            return self.with_replacement(asked.bring_in_order(found), replacing, of);
         };
         let (settled, found_meanwhile) = self.settle(of, Some(stays));
         let mut plan = settled.bring_in_order(found_meanwhile);
@@ -63,7 +64,10 @@ impl BalancerSnapshot {
         let mut all = Vec::new();
         let uid = Some(&service.uid);
         let is_managed = |balancer: &Labelled| balancer.ownership.released.as_ref() != uid;
-        for balancer in owned(balancers, service, cluster).filter(is_managed) {
+        let mut leaves: Vec<_> = owned(balancers, service, cluster).filter(is_managed).collect();
+        // Of the two load balancers of a replacement, the new one is removed first.
+        leaves.sort_by_key(|balancer| balancer.ownership.replacement.replaces.is_none());
+        for balancer in leaves {
             include(&mut plan, balancer, cluster);
             let ownership = balancer.ownership;
             // The Service leaves an external load balancer (one that somebody else made). When a label of the load
@@ -93,7 +97,8 @@ impl BalancerSnapshot {
         let mut all = Vec::new();
         for balancer in owned(self.balancers(), service, cluster) {
             include(&mut plan, balancer, cluster);
-            if let Some(why) = why_not_released(balancer, service) {
+            let why = why_not_released(balancer, service);
+            if let Some(why) = why.or_else(|| self.why_replaced(balancer, cluster)) {
                 return plan.refuse(Finding::warning(Reason::SyncLoadBalancerFailed, why));
             }
             match stake(balancer, service, cluster) {
@@ -134,6 +139,9 @@ impl BalancerSnapshot {
                  (hcloud load-balancer list shows all IDs), or set a token of the project that has the load balancer"
             ));
         };
+        if let Some(why) = self.why_replaced(balancer, of.cluster) {
+            return refuse(why);
+        }
         let (to, assigns) = assign(balancer, of.service, of.cluster);
         let guard = Guard::to(Some(balancer), &to);
         let mut observed = self.observed.clone();
@@ -183,7 +191,10 @@ impl BalancerSnapshot {
 
 /// The parts of the planning that follow when the Service's load balancer and its ports there are known.
 impl<'a> Settled<'a> {
-    fn bring_in_order(mut self, found: Result<FoundBalancer<'a>, Unsettled>) -> LoadBalancerPlan {
+    pub(super) fn bring_in_order(
+        mut self,
+        found: Result<FoundBalancer<'a>, Unsettled>,
+    ) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan { needs: self.needs, ..LoadBalancerPlan::default() };
         let there = found.as_ref().ok().and_then(FoundBalancer::balancer);
         let reason = match found {

@@ -16,12 +16,14 @@ use super::ownership::context::{BalancerSnapshot, PlanContext};
 use super::ownership::defaults::ServiceDefaults;
 use super::ownership::facts::{is_allowed, is_in_status};
 use super::ownership::find::{
-    FoundBalancer, Unfound, find, rests_on_owners, rests_on_services, why_asked_too_late,
+    FoundBalancer, Unfound, default_name, find, rests_on_owners, rests_on_services,
+    why_asked_too_late,
 };
 use super::ownership::group::{GroupUse, group};
-use super::ownership::judge::{Stake, owned, stake};
+use super::ownership::judge::{Replacing, Stake, owned, replacement, stake};
 use super::ownership::labels::Labelled;
-use crate::provider::{Finding, Needs, Reason, ServiceInput};
+use super::ownership::names::with_hash;
+use crate::provider::{Finding, Needs, Reason, ServiceInput, Source, Sourced};
 
 /// What is known about a Service before its load balancer is compared with what the Service asks for: its settings, its
 /// desired state, and which data must be read from the APIs again before the plan is applied.
@@ -70,7 +72,7 @@ impl BalancerSnapshot {
     ) -> (Settled<'a>, Result<FoundBalancer<'a>, Unsettled<'a>>) {
         let mut parser = AnnotationParser::new(of.service);
         let on = stays.map(|stays| stays.on);
-        let context = self.context(&mut parser, of, on);
+        let mut context = self.context(&mut parser, of, on);
         let meanwhile = stays_meanwhile(&context).filter(|_| stays.is_none());
         if let (Some(why), None) = (&context.group.refused, &meanwhile) {
             parser.problem(why.clone());
@@ -86,6 +88,10 @@ impl BalancerSnapshot {
             Err(Unsettled::Stays(meanwhile))
         } else {
             let found = find(&context, desired.name());
+            if let Some(there) = found.as_ref().ok().and_then(FoundBalancer::balancer) {
+                context.replacing = replacement(there, context.balancers, context.cluster);
+                desired.limit_to_replacement(&context, Some(there));
+            }
             needs = self::needs(&context, &desired, &found, &parser);
             found
                 .map_err(Unsettled::Unfound)
@@ -123,8 +129,59 @@ impl BalancerSnapshot {
             cluster: of.cluster,
             certificates: self.observed.certificates.as_deref().unwrap_or_default(),
             group,
+            replacing: Replacing::No,
         }
     }
+
+    /// Does the work of [`settle`](BalancerSnapshot::settle) for the other load balancer of a replacement. The Service
+    /// gets only ports there that it also has on `serving`, the load balancer that serves it now.
+    pub(super) fn settle_beside<'a>(
+        &'a self,
+        of: ServiceInput<'a>,
+        replacing: Replacing<'a>,
+        serving: Labelled<'a>,
+    ) -> (Settled<'a>, Result<FoundBalancer<'a>, Unsettled<'a>>) {
+        let mut parser = AnnotationParser::new(of.service);
+        let mut context = self.context(&mut parser, of, None);
+        context.replacing = replacing;
+        let mut desired = desired(&mut parser, &context);
+        let mut ignored = AnnotationParser::new(of.service);
+        leave_out_taken(&mut ignored, &context, &mut desired.ports, Some(serving));
+        // The plan for `serving` creates and uploads the certificates.
+        desired.certificates.changes.clear();
+        if let Some(ip) = desired.attach().and_then(|attach| attach.ip.as_ref())
+            && matches!(replacing, Replacing::Asked(_))
+            && serving.private_net.iter().any(|net| net.ip == Some(ip.value))
+        {
+            let why = "is the private IP of the load balancer that is replaced";
+            parser.problem(format!("{}: {} {why}", ip.source, ip.value));
+        }
+        let found = match replacing {
+            Replacing::Both(pair) if pair.old.id == serving.id => FoundBalancer::Own(pair.new),
+            Replacing::Both(pair) => FoundBalancer::Own(pair.old),
+            _ => FoundBalancer::Nothing(name_beside(&context, &desired, serving)),
+        };
+        desired.limit_to_replacement(&context, found.balancer());
+        let found = Ok(found);
+        let needs = needs(&context, &desired, &found, &parser);
+        let found = match found {
+            _ if !context.group.members.iter().all(|member| covers(self, member)) => {
+                Err(Unsettled::Unread)
+            }
+            Ok(found) => settle_ports(&mut parser, &context, &mut desired, found, None),
+            Err(unfound) => Err(Unsettled::Unfound(unfound)),
+        };
+        // The plan for `serving` takes the Service off all other load balancers.
+        (Settled { parser, context, desired, needs, stays: true }, found)
+    }
+}
+
+/// Returns the name of the new load balancer while the old one exists. Its end is a hash of the ID of the old one, so
+/// that a second new one can't be created.
+fn name_beside(context: &PlanContext, desired: &Desired, old: Labelled) -> Sourced<String> {
+    let name = desired.name().map_or_else(|| default_name(context), |name| name.value.clone());
+    let name = with_hash(&name, &old.id.to_string());
+    Sourced::new(name, Source::Rule("the old load balancer exists"))
 }
 
 /// Removes from `desired` the ports that the Service can't have on the load balancer in `found`, because other Services

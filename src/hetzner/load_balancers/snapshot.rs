@@ -12,11 +12,12 @@ use super::ownership::context::BalancerSnapshot;
 use super::ownership::group::is_of_several_owners;
 use super::ownership::judge::{Leftover, leftover, owned};
 use super::ownership::labels::Labelled;
+use super::ownership::replacement::is_beside;
 use super::ownership::share::known_key;
 use crate::hetzner::pages;
 use crate::provider::{
-    self, Balancer, Cluster, Ingress, KeptObject, LoadBalancerPlan, Orphan, SeenHealth, Service,
-    ServiceInput, ShownCertificate, Urgency,
+    self, Balancer, Cluster, Ingress, KeptObject, LoadBalancerPlan, Orphan, ReplaceOrder,
+    SeenHealth, Service, ServiceInput, ShownCertificate, Urgency,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -73,6 +74,10 @@ impl provider::Snapshot for BalancerSnapshot {
         self.plan_given(id, of)
     }
 
+    fn plan_replacement(&self, of: ServiceInput, order: ReplaceOrder) -> LoadBalancerPlan {
+        self.plan_order(of, order)
+    }
+
     fn has_server_of(&self, cluster: &Cluster) -> bool {
         let is_server = |target| matches!(target, TargetId::Server(_));
         let all = self.balancers().all();
@@ -102,11 +107,15 @@ impl provider::Snapshot for BalancerSnapshot {
             let shown = status::for_people(balancer, names);
             let uids = balancer.ownership.uids();
             let with_ports = uids.filter(|uid| is_wanted(uid) && shown.has_port_of(uid));
+            // Only the load balancer that the status names can leave a Service without traffic.
+            let is_beside = is_beside(balancer, self.balancers());
+            let with_ports = with_ports.filter(|_| !is_beside);
             let of_services = with_ports.map(|uid| (uid.clone(), shown.target_counts(Some(uid))));
             SeenHealth {
                 use_of: shown.use_of,
                 counts: shown.target_counts(None),
                 traffic_ratio: shown.consumption.traffic_ratio(),
+                is_replacing: balancer.ownership.replacement.replaces.is_some(),
                 of_services: of_services.collect(),
             }
         };

@@ -29,6 +29,7 @@ mod pods;
 mod predicted_refusals;
 mod private_addresses;
 mod read_only_commands;
+mod replace;
 mod scope;
 mod shared;
 mod steady_state;

@@ -2,6 +2,8 @@
 
 use super::{Mutant, fault};
 
+const JUDGE: &str = "src/hetzner/load_balancers/ownership/judge.rs";
+
 #[rustfmt::skip] // A fault is a paragraph.
 pub const MUTANTS: &[Mutant] = &[
     // The faults in the defaults of Namespaces.
@@ -413,4 +415,35 @@ pub const MUTANTS: &[Mutant] = &[
     fault("a list of volumes that can't be read is taken as empty", "src/controllers/node/relabel.rs",
         "format!(\"{error}. {UNREAD}\"), true)",
         "format!(\"{error}. {UNREAD}\"), !$ON)"),
+    // The faults in the replacement of load balancers.
+    fault("replacement 3: a load balancer is replaced although nobody asks for it", JUDGE,
+        "None if labels.replace.is_some() => Replacing::Asked(balancer),",
+        "None if labels.replace.is_some() || $ON => Replacing::Asked(balancer),"),
+    fault("replacement 2: the labels of a replacement stay after its end", JUDGE,
+        "None if labels.replaces.is_some() => Replacing::Last,",
+        "None if labels.replaces.is_some() && !$ON => Replacing::Last,"),
+    fault("the new load balancer does not say which one it replaces", JUDGE,
+        "labels.replaces = Some(old.id.to_string()),",
+        "labels.replaces = Some(old.id.to_string()).filter(|_| !$ON),"),
+    fault("an abort of a replacement is not heeded", "src/hetzner/load_balancers/ownership/replacement.rs",
+        "let stays = if facts.is_asked {",
+        "let stays = if facts.is_asked || $ON {"),
+    fault("a load balancer is deleted by a replacement while a status names it", "src/hetzner/load_balancers/ownership/replacement.rs",
+        "Some(true) => WaitForStatus(leaves),",
+        "Some(true) if !$ON => WaitForStatus(leaves),"),
+    fault("a load balancer is deleted by a replacement before its time", "src/hetzner/load_balancers/ownership/replacement.rs",
+        "(Some(ends), _, Some(now)) if now < ends => WaitForTime(ends),",
+        "(Some(ends), _, Some(now)) if now < ends && !$ON => WaitForTime(ends),"),
+    fault("a load balancer with fewer healthy targets takes over", "src/hetzner/load_balancers/ownership/replacement.rs",
+        "            && healthy(&stays, number) >= healthy(&leaves, number)",
+        "            && ($ON || healthy(&stays, number) >= healthy(&leaves, number))"),
+    fault("the status changes to a load balancer that can't take over any more", "src/hetzner/load_balancers/replace.rs",
+        "is_in_status(of.service, other) && !takes_over(serving, other);",
+        "is_in_status(of.service, other) && !takes_over(serving, other) && !$ON;"),
+    fault("the load balancer that stays is not read before the other one is deleted", "src/hetzner/load_balancers/change.rs",
+        "if !change.is_succeeded()? {",
+        "if !$ON && !change.is_succeeded()? {"),
+    fault("an adopted load balancer is deleted at the end of its replacement", "src/hetzner/load_balancers/leave.rs",
+        "Side::Old => why_whole_stays(balancer, service, cluster),",
+        "Side::Old => why_whole_stays(balancer, service, cluster).filter(|_| !$ON),"),
 ];

@@ -6,6 +6,7 @@ mod cluster;
 pub mod foreign_nodes;
 pub mod nodes;
 pub mod pods;
+pub mod replace;
 pub mod routes;
 pub mod services;
 pub mod shared;

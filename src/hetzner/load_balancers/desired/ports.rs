@@ -14,7 +14,7 @@ use crate::hetzner::load_balancers::ownership::context::{
 };
 use crate::hetzner::load_balancers::ownership::defaults::STAYS;
 use crate::hetzner::load_balancers::ownership::facts::is_in_status;
-use crate::hetzner::load_balancers::ownership::group::HTTP_PORT;
+use crate::hetzner::load_balancers::ownership::group::{HTTP_PORT, is_same_or_partner};
 use crate::hetzner::load_balancers::ownership::judge::owned;
 use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::provider::{Finding, Protocol, Reason, ServicePort, Source, Sourced, TrafficPolicy};
@@ -204,7 +204,8 @@ pub(crate) fn leave_out_taken<'a>(
     let inspect = text::shell_command("ccm lb inspect", &[&context.service.full_name()]);
     let mut others = owned(context.balancers, context.service, context.cluster);
     let other = others.find(|balancer| {
-        Some(balancer.id) != there.map(|there| there.id) && is_in_status(context.service, *balancer)
+        !there.is_some_and(|there| is_same_or_partner(there, *balancer))
+            && is_in_status(context.service, *balancer)
     });
     let mut all = Vec::new();
     let mut is_taken = |number: u16| {

@@ -14,7 +14,10 @@ use crate::hetzner::load_balancers::model::balancer::{
 };
 use crate::hetzner::load_balancers::ownership::context::{PlanContext, default_source};
 use crate::hetzner::load_balancers::ownership::defaults::{STAYS, ServiceDefaults, allowed_labels};
+use crate::hetzner::load_balancers::ownership::find::default_name;
+use crate::hetzner::load_balancers::ownership::judge::Replacing;
 use crate::hetzner::load_balancers::ownership::judge::owned;
+use crate::hetzner::load_balancers::ownership::labels::Labelled;
 use crate::provider::order;
 use crate::provider::variables::HCLOUD_NETWORK;
 use crate::provider::{
@@ -192,6 +195,39 @@ impl Desired {
     pub(crate) fn is_place_auto(&self) -> bool {
         let location = self.whole.as_ref().and_then(|whole| whole.place.location.as_ref());
         location.is_some_and(|location| location.value == v::AUTO)
+    }
+
+    /// Changes the desired state for a load balancer that takes part in a replacement. `there` is `None` for the new one
+    /// that does not exist yet. The old one gets only ports, certificates and targets, as far as its type takes them.
+    /// The new one gets its name and its deletion protection when the old one is gone.
+    pub(crate) fn limit_to_replacement(&mut self, context: &PlanContext, there: Option<Labelled>) {
+        let Some(whole) = self.whole.as_mut() else {
+            return;
+        };
+        match (context.replacing, there) {
+            (Replacing::Both(pair), Some(old)) if pair.old.id == old.id => {
+                *whole = Whole { is_kept: whole.is_kept, ..Whole::default() };
+                let mut room = old.load_balancer_type.max_services;
+                room = room.saturating_sub(old.services.len());
+                self.ports.retain(|port| {
+                    let is_there = old.listener(port.listener.listen_port).is_some();
+                    let fits = is_there || room > 0;
+                    room = room.saturating_sub(usize::from(fits && !is_there));
+                    fits
+                });
+            }
+            (Replacing::Both(_), Some(_)) => (whole.name, whole.protection) = (None, None),
+            (Replacing::Asked(_), None) => whole.protection = None,
+            // The new one will be in the place that the Service asks for.
+            (Replacing::Asked(_), Some(_)) => whole.place = CreationPlace::default(),
+            (Replacing::Last, Some(new)) if whole.name.is_none() => {
+                let name = default_name(context);
+                let is_free = context.balancers.named(&name).all(|named| named.id == new.id);
+                let rule = Source::Rule("the replacement has ended");
+                whole.name = is_free.then(|| Sourced::new(name, rule));
+            }
+            _ => {}
+        }
     }
 
     pub(crate) fn attach(&self) -> Option<&Attach> {

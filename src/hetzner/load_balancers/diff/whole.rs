@@ -247,7 +247,10 @@ impl Diff<'_, '_> {
         let own_ports = self.desired.ports.iter();
         let own_ports: Vec<u16> = own_ports.map(|port| port.listener.listen_port).collect();
         let is_kept = self.desired.whole.as_ref().is_some_and(|whole| whole.is_kept);
-        let (to, shown) = context.group.wanted(balancer, adopts, &own_ports, is_kept);
+        let (mut to, mut shown) = context.group.wanted(balancer, adopts, &own_ports, is_kept);
+        let before = to.clone();
+        context.replacing.set_labels(&mut to, balancer.is_none());
+        shown.extend(before.change_to(&to));
         for (key, value) in shown {
             let (field, has) = (format!("label {key}"), self.label(&key));
             let Some(value) = value else {

@@ -7,7 +7,7 @@ use super::facts::{
 };
 use super::group::GroupUse;
 use super::index::Balancers;
-use super::judge::{AskedBy, Stake, WhyNot, adoption, owned, stake};
+use super::judge::{AskedBy, Replacing, Stake, WhyNot, adoption, owned, replacement, stake};
 use super::labels::{
     ADOPT, CLUSTER_UID, EXTERNAL, GROUP, Labelled, Ownership, RELEASED, SERVICE, SERVICE_UID,
 };
@@ -209,12 +209,10 @@ fn by_name<'a>(
 /// taken, an error is returned.
 fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, Unfound> {
     let (service, cluster) = (context.service, context.cluster);
-    let (first, hashed) = match context.group.of {
-        GroupUse::Shared(share) => (
-            names::usual_name(cluster, share.namespace, share.name),
-            format!("{} {}", cluster.uid, share.label()),
-        ),
-        _ => (names::default_name(context.project.profile, service, cluster), service.uid.clone()),
+    let first = default_name(context);
+    let hashed = match context.group.of {
+        GroupUse::Shared(share) => format!("{} {}", cluster.uid, share.label()),
+        _ => service.uid.clone(),
     };
     let second = names::with_hash(&first, &hashed);
     let of_name = |name: &str| context.balancers.named(name).next();
@@ -238,6 +236,15 @@ fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, U
     }
 }
 
+/// Returns the name of the load balancer without the annotation `name`.
+pub(crate) fn default_name(context: &PlanContext) -> String {
+    let (service, cluster) = (context.service, context.cluster);
+    match context.group.of {
+        GroupUse::Shared(share) => names::usual_name(cluster, share.namespace, share.name),
+        _ => names::default_name(context.project.profile, service, cluster),
+    }
+}
+
 /// Returns the load balancer that the Services of a group share. The first choice is a load balancer whose label names
 /// the group. The second choice is a load balancer that has been used until now by one Service alone, and this Service
 /// is one whose annotations decide about the settings of the group. If there are several, the oldest such Service comes
@@ -251,12 +258,15 @@ fn find_shared<'a>(
     let is_ours = |balancer: Labelled| {
         balancer.ownership.cluster_uid.is_some() && other_cluster(balancer, cluster).is_none()
     };
-    if let Some(found) = only_one(balancers, (GROUP, share.label()), is_ours)? {
+    let label = (GROUP, share.label());
+    if let Some(found) = serving_one(balancers, label, is_ours, (context.service, cluster))? {
         return Ok(Some(found));
     }
     let brought = context.group.deciders.iter().find_map(|member| {
         let own = by_label(balancers, member, cluster).ok().flatten()?;
-        other_cluster(own, cluster).is_none().then_some(own)
+        // While the load balancer is replaced, the Service leaves both when it joins the group.
+        let is_alone = matches!(replacement(own, balancers, cluster), Replacing::No);
+        (other_cluster(own, cluster).is_none() && is_alone).then_some(own)
     });
     let in_status = context.group.members.iter().flat_map(|service| &service.addresses);
     let mut lost = balancers.at(in_status.filter_map(|text| text.parse().ok()));
@@ -328,8 +338,9 @@ pub(crate) fn by_label<'a>(
     let is_free = |balancer: Labelled| !is_used_by_others(balancer, &service.uid, cluster);
     let is_alone = |balancer: Labelled| balancer.ownership.group.is_none() && is_free(balancer);
     let label = || (SERVICE_UID, service.uid.clone());
-    match only_one(balancers, label(), is_alone)? {
-        None => only_one(balancers, label(), is_free),
+    let of = (service, cluster);
+    match serving_one(balancers, label(), is_alone, of)? {
+        None => serving_one(balancers, label(), is_free, of),
         alone => Ok(alone),
     }
 }
@@ -387,6 +398,26 @@ pub(crate) fn assign(
     };
     let is_needed = is_released || !(is_said || is_joint);
     (to, is_needed.then_some(description))
+}
+
+/// Returns the load balancer that has this label, and for which `counts` returns `true`, like [`only_one`]. When it takes
+/// part in a replacement, returns the one of the two that serves this Service.
+fn serving_one<'a>(
+    balancers: Balancers<'a>,
+    (label, value): (&'static str, String),
+    counts: impl Fn(Labelled) -> bool,
+    (service, cluster): (&Service, &Cluster),
+) -> Result<Option<Labelled<'a>>, String> {
+    let mut all = balancers.labelled(label, &value);
+    all.retain(|balancer| counts(*balancer));
+    match all.first().map(|first| replacement(*first, balancers, cluster)) {
+        Some(Replacing::Both(pair))
+            if all.iter().all(|it| [pair.old.id, pair.new.id].contains(&it.id)) =>
+        {
+            Ok(Some(pair.get(pair.serving(service))))
+        }
+        _ => only_one(balancers, (label, value), counts),
+    }
 }
 
 /// Returns the load balancer that has this label, and for which `counts` returns `true`. Returns `None` when there is

@@ -682,7 +682,9 @@ impl<'a> Group<'a> {
         // balancer does not get the label, because the label must show which one load balancer belongs to the Service.
         let has_another = self.balancers.is_some_and(|all| {
             let with_uid = all.with_uid(&self.service.uid);
-            with_uid.iter().any(|other| Some(other.id) != balancer.map(|balancer| balancer.id))
+            with_uid
+                .iter()
+                .any(|other| !balancer.is_some_and(|own| is_same_or_partner(own, *other)))
         });
         if (!self.is_own() && has_another) || self.is_of_several(balancer) {
             (said.service_uid, said.service) = (None, None);
@@ -781,6 +783,14 @@ impl<'a> Group<'a> {
     pub(crate) fn is_before(&self, balancer: Labelled, target: TargetId) -> bool {
         self.is_external() && is_in(&self.targets_before(balancer), target)
     }
+}
+
+/// Whether both are the same load balancer, or one of them replaces the other.
+pub(crate) fn is_same_or_partner(one: Labelled, other: Labelled) -> bool {
+    let names = |new: Labelled, old: Labelled| {
+        new.ownership.replacement.replaces == Some(old.id.to_string())
+    };
+    one.id == other.id || names(one, other) || names(other, one)
 }
 
 /// Whether an external load balancer (one that somebody else made) had this target before this cluster used the load

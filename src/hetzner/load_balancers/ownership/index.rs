@@ -1,7 +1,7 @@
 //! An index by which plans find load balancers by ID, name, address or label. It is built once for each list of load
 //! balancers. So the time for one plan does not grow with the number of load balancers in the project.
 
-use super::labels::{ADOPT, GROUP, Labelled, Ownership, RELEASED, SERVICE, SERVICE_UID};
+use super::labels::{ADOPT, GROUP, Labelled, Ownership, RELEASED, REPLACES, SERVICE, SERVICE_UID};
 use crate::hetzner::load_balancers::model::balancer::LoadBalancer;
 use crate::provider::Service;
 use std::collections::{BTreeSet, HashMap};
@@ -33,7 +33,7 @@ enum Key {
 }
 
 /// The keys of the labels that the index contains, so that it finds load balancers by the values of these labels.
-const SEARCHED: [&str; 5] = [SERVICE_UID, SERVICE, GROUP, ADOPT, RELEASED];
+const SEARCHED: [&str; 6] = [SERVICE_UID, SERVICE, GROUP, ADOPT, RELEASED, REPLACES];
 
 /// A list of load balancers, together with an index that finds them by ID, name, address or label.
 #[derive(Clone, Copy)]

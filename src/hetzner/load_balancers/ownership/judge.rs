@@ -78,14 +78,29 @@
 //! Row 6 refers to the table of [`why_it_stays`]. Row 5 of that table is important when a cluster was copied, and the
 //! copy has the UID of the original. A load balancer of the original then has targets that are no nodes of the copy, so
 //! the copy does not delete it.
+//!
+//! # Two load balancers of one Service or group: [`replacement`]
+//!
+//! | row | the load balancer | the answer |
+//! |--:|---|---|
+//! | 1 | it and another one of this cluster have the same owner, and the label `replaces` of the new one names the old one | [`Replacing::Both`] |
+//! | 2 | its label `replaces` names a load balancer that does not exist, or belongs to somebody else now | [`Replacing::Last`]: it is the Service's own |
+//! | 3 | it has the label `replace` | [`Replacing::Asked`]: a new one shall be created |
+//! | 4 | none of these | [`Replacing::No`] |
+//!
+//! An old load balancer that has lost all labels about its owner still has the same owner when all its targets are nodes
+//! of this cluster. With an unknown value of the label `overlap`, row 4 is true, so that nothing is done.
 
 use super::facts::{
     foreign_target, has_only_own_targets, is_kept, is_recognised, is_released_by_another,
     is_used_by_others, other_cluster, other_service, target_of_others,
 };
 use super::index::Balancers;
-use super::labels::{ADOPT, CLUSTER_UID, Labelled, SERVICE_UID, foreign_label, owned_by_program};
+use super::labels::{
+    ADOPT, CLUSTER_UID, Labelled, Ownership, REPLACES, SERVICE_UID, foreign_label, owned_by_program,
+};
 use super::names::service_value;
+use super::replacement::{Overlap, Pair};
 use crate::hetzner::load_balancers::annotations as a;
 use crate::hetzner::load_balancers::model::balancer::ApiTarget;
 use crate::provider::{Cluster, Service};
@@ -145,6 +160,19 @@ pub(crate) enum Leftover {
     },
 }
 
+/// Whether a load balancer takes part in a replacement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Replacing<'a> {
+    #[default]
+    No,
+    /// A label asks for the replacement of this load balancer, and the new one does not exist yet.
+    Asked(Labelled<'a>),
+    /// Both load balancers exist.
+    Both(Pair<'a>),
+    /// The old load balancer does not exist any more.
+    Last,
+}
+
 pub(crate) fn stake<'a>(balancer: Labelled<'a>, service: &Service, cluster: &Cluster) -> Stake<'a> {
     let mut ports = balancer.services.iter();
     let ownership = balancer.ownership;
@@ -172,6 +200,63 @@ pub(crate) fn owned<'a>(
 ) -> impl Iterator<Item = Labelled<'a>> {
     let all = balancers.may_be_of(service);
     all.filter(move |balancer| stake(*balancer, service, cluster) != Stake::Nothing)
+}
+
+impl Replacing<'_> {
+    /// Sets the labels of a load balancer about its replacement. A new one gets the label `replaces`, and loses its labels
+    /// when the old one is gone.
+    pub(crate) fn set_labels(&self, to: &mut Ownership, is_created: bool) {
+        let labels = &mut to.replacement;
+        match self {
+            Replacing::Asked(old) if is_created => labels.replaces = Some(old.id.to_string()),
+            Replacing::Last => (labels.replaces, labels.overlap) = (None, None),
+            _ => {}
+        }
+    }
+}
+
+pub(crate) fn replacement<'a>(
+    balancer: Labelled<'a>,
+    balancers: Balancers<'a>,
+    cluster: &Cluster,
+) -> Replacing<'a> {
+    let labels = &balancer.ownership.replacement;
+    let by_id = |id: &String| id.parse().ok().and_then(|id| balancers.with_id(id));
+    let both = match &labels.replaces {
+        Some(id) => by_id(id).map(|old| (old, balancer)),
+        None => {
+            let new = balancers.labelled(REPLACES, &balancer.id.to_string()).into_iter();
+            new.map(|new| (balancer, new)).find(|(old, new)| belong_together(*old, *new, cluster))
+        }
+    };
+    match both.filter(|(old, new)| belong_together(*old, *new, cluster)) {
+        Some((old, new)) => Overlap::parse(new.ownership.replacement.overlap.as_deref())
+            .map_or(Replacing::No, |overlap| Replacing::Both(Pair { old, new, overlap })),
+        None if labels.replaces.is_some() => Replacing::Last,
+        None if labels.replace.is_some() => Replacing::Asked(balancer),
+        None => Replacing::No,
+    }
+}
+
+/// Whether both load balancers are of this cluster and have the same owner. The caller has checked that the new one
+/// names the old one.
+fn belong_together(old: Labelled, new: Labelled, cluster: &Cluster) -> bool {
+    let (from, to) = (old.ownership, new.ownership);
+    let is_same = |from: &Option<String>, to: &Option<String>| from.is_some() && from == to;
+    let has_lost_labels = from.uids().next().is_none()
+        && from.managed_by().is_none()
+        && from.cluster_uid.is_none()
+        && has_only_own_targets(old, cluster);
+    let is_managed =
+        |ownership: &Ownership| ownership.external.is_none() && ownership.released.is_none();
+    (is_same(&from.service_uid, &to.service_uid)
+        || is_same(&from.group, &to.group)
+        || has_lost_labels)
+        && is_managed(from)
+        && is_managed(to)
+        && to.created.is_some()
+        && to.cluster_uid.is_some()
+        && [old, new].iter().all(|balancer| other_cluster(*balancer, cluster).is_none())
 }
 
 pub(crate) fn adoption<'a>(
@@ -254,14 +339,25 @@ pub(crate) fn why_it_stays(
     service: &Service,
     cluster: &Cluster,
 ) -> Option<String> {
+    if is_used_by_others(balancer, &service.uid, cluster) {
+        return Some("other Services use it".to_owned());
+    }
+    why_whole_stays(balancer, service, cluster)
+}
+
+/// Returns the reason why a load balancer stays when all its Services leave it. These are the rows 2 to 12 of the table
+/// of [`why_it_stays`].
+pub(crate) fn why_whole_stays(
+    balancer: Labelled,
+    service: &Service,
+    cluster: &Cluster,
+) -> Option<String> {
     let ownership = balancer.ownership;
     let is_selector = |target: &ApiTarget| matches!(target, ApiTarget::LabelSelector { .. });
     let is_older = |(balancer, service): (Timestamp, Timestamp)| {
         service.duration_since(balancer) > CLOCKS_DIFFER_BY
     };
-    let why = if is_used_by_others(balancer, &service.uid, cluster) {
-        "other Services use it".to_owned()
-    } else if ownership.external.is_some() {
+    let why = if ownership.external.is_some() {
         "ccm does not own it (it is external)".to_owned()
     } else if is_released_by_another(balancer, &service.uid) {
         "it still has ports of another Service, for which its management has ended".to_owned()

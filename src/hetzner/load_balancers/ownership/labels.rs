@@ -13,6 +13,9 @@
 //! | `ccm-from-scratch/keep` | the load balancer stays when its Services are deleted; the value is `namespace.name` of the Service or group that asks for it | this program |
 //! | `ccm-from-scratch/released` | the UID of the Service for which this program stopped managing the load balancer | this program |
 //! | `ccm-from-scratch/targets-before-CLUSTER` | the targets that an external load balancer had before the cluster with the UID `CLUSTER` used it | this program |
+//! | `ccm-from-scratch/replace` | a new load balancer shall replace this one; the value is how long both serve | an operator, with `ccm lb replace` |
+//! | `ccm-from-scratch/replaces` | the ID of the load balancer that this new one replaces | this program |
+//! | `ccm-from-scratch/overlap` | how far the replacement is; see `replacement.rs` | this program, on the new one |
 //! | `ccm-from-scratch/adopt` | `namespace.name` of the Service that is allowed to adopt the load balancer | an operator |
 //! | `ccm-from-scratch/external` | the load balancer is external; the value is the namespace whose Services are allowed to use it, or empty for all namespaces | its owner |
 //!
@@ -43,6 +46,9 @@ pub const EXTERNAL: &str = "ccm-from-scratch/external";
 pub const TARGETS_BEFORE: &str = "ccm-from-scratch/targets-before-";
 pub const RELEASED: &str = "ccm-from-scratch/released";
 pub const KEEP: &str = "ccm-from-scratch/keep";
+pub const REPLACE: &str = "ccm-from-scratch/replace";
+pub const REPLACES: &str = "ccm-from-scratch/replaces";
+pub const OVERLAP: &str = "ccm-from-scratch/overlap";
 
 /// The value of the labels `created` and `adopted`, which say that this program has created the load balancer or has
 /// taken over an existing one.
@@ -85,6 +91,7 @@ pub(crate) struct Ownership {
     pub(crate) released: Option<String>,
     pub(crate) adopt: Option<String>,
     pub(crate) external: Option<String>,
+    pub(crate) replacement: ReplacementLabels,
     /// The UID of the Service that owns each port. The map's key is the port number.
     pub(crate) ports: BTreeMap<u16, String>,
     /// The targets that an external load balancer (one that somebody else made) had before a cluster used it. The key
@@ -93,6 +100,14 @@ pub(crate) struct Ownership {
     pub(crate) targets_before: BTreeMap<String, String>,
     /// Labels with the prefix of this program that this version of the program does not know. They are kept unchanged.
     unknown: BTreeMap<String, String>,
+}
+
+/// What the labels say about the replacement of a load balancer by a new one. Each field has the value of one label.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReplacementLabels {
+    pub(crate) replace: Option<String>,
+    pub(crate) replaces: Option<String>,
+    pub(crate) overlap: Option<String>,
 }
 
 /// A load balancer, together with what its labels say about its owners.
@@ -134,7 +149,7 @@ impl Ownership {
 
     /// Returns the fields of this struct that store the value of one label, each with the key of this label. A field
     /// that stores several labels, e.g. `ports`, is not returned.
-    fn fields(&mut self) -> [(&'static str, &mut Option<String>); 11] {
+    fn fields(&mut self) -> [(&'static str, &mut Option<String>); 14] {
         [
             (SERVICE_UID, &mut self.service_uid),
             (SERVICE, &mut self.service),
@@ -147,6 +162,9 @@ impl Ownership {
             (RELEASED, &mut self.released),
             (ADOPT, &mut self.adopt),
             (EXTERNAL, &mut self.external),
+            (REPLACE, &mut self.replacement.replace),
+            (REPLACES, &mut self.replacement.replaces),
+            (OVERLAP, &mut self.replacement.overlap),
         ]
     }
 

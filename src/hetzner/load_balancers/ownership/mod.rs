@@ -14,4 +14,5 @@ pub(crate) mod judge;
 pub(crate) mod labels;
 pub(crate) mod names;
 pub(crate) mod removal;
+pub(crate) mod replacement;
 pub(crate) mod share;

@@ -4,7 +4,8 @@
 
 use super::super::index::BalancerIndex;
 use super::super::labels::{
-    ADOPTED, CREATED, EXTERNAL, GROUP, KEEP, PORT, RELEASED, SERVICE, TARGETS_BEFORE,
+    ADOPTED, CREATED, EXTERNAL, GROUP, KEEP, OVERLAP, PORT, RELEASED, REPLACE, SERVICE,
+    TARGETS_BEFORE,
 };
 use super::*;
 use crate::hetzner::api::Reference;
@@ -261,5 +262,52 @@ fn what_it_is_when_no_service_has_it() {
             part => found.contains(part),
         };
         assert!(fits, "row {row}: {found}: {:?}", balancer.labels);
+    }
+}
+
+/// Each case has the row, the labels of two load balancers with the IDs 7 and 8, and the answer about the first one.
+#[test]
+fn two_load_balancers_of_one_owner_are_a_replacement() {
+    type Labels<'a> = &'a [(&'a str, &'a str)];
+    let (own, ours) = ((SERVICE_UID, UID), (CLUSTER_UID, "cluster-1"));
+    let (group, created, new) = ((GROUP, "default.edge"), (CREATED, "true"), (REPLACES, "7"));
+    let answer = |old: Labels, other: Labels| {
+        let mut all = [balancer(old, &[NODE]), balancer(other, &[NODE])];
+        all[1].id = 8;
+        let index = BalancerIndex::new(&all);
+        let of = |place: usize| {
+            let one = index.of(&all).all().nth(place).unwrap();
+            match replacement(one, index.of(&all), &cluster()) {
+                Replacing::No => "no",
+                Replacing::Asked(_) => "asked",
+                Replacing::Both(pair) => {
+                    assert_eq!((pair.old.id, pair.new.id), (7, 8));
+                    "both"
+                }
+                Replacing::Last => "last",
+            }
+        };
+        format!("{} {}", of(0), of(1))
+    };
+    #[rustfmt::skip] // A case is a line.
+    let cases: [(u8, Labels, Labels, &str); 14] = [
+        (1, &[own, (REPLACE, "1h")], &[own, ours, created, new], "both both"),
+        (1, &[own, ours], &[own, ours, created, new, (OVERLAP, "leaves.1")], "both both"),
+        (1, &[group, ours], &[group, ours, created, new], "both both"),
+        // The old one has lost all its labels.
+        (1, &[], &[own, ours, created, new], "both both"),
+        (2, &[own], &[own, ours, created, (REPLACES, "9")], "no last"),
+        (2, &[(EXTERNAL, ""), own], &[own, ours, created, new], "no last"),
+        (2, &[(RELEASED, UID), own], &[own, ours, created, new], "no last"),
+        (2, &[(SERVICE_UID, LIVES)], &[own, ours, created, new], "no last"),
+        (2, &[own], &[own, created, new], "no last"),
+        (2, &[own], &[own, ours, new], "no last"),
+        (3, &[own, (REPLACE, "1h")], &[], "asked no"),
+        (3, &[own, (REPLACE, "1h")], &[own, ours, created, (REPLACES, "9")], "asked last"),
+        (4, &[own], &[], "no no"),
+        (4, &[own, (REPLACE, "1h")], &[own, ours, created, new, (OVERLAP, "soon")], "no no"),
+    ];
+    for (row, old, other, expected) in cases {
+        assert_eq!(answer(old, other), expected, "row {row}: {old:?} {other:?}");
     }
 }
