@@ -7,6 +7,7 @@ pub(super) use super::error::CloudFailure;
 use super::pages::{self, PER_PAGE, Pagination};
 use crate::http::{HttpClient, HttpError, HttpWrite, Method, Reply, Secret, TryStage};
 use crate::metrics::{HCLOUD_DURATION, HCLOUD_IN_FLIGHT, HCLOUD_REQUESTS, UNANSWERED};
+use crate::provider::clock::Moment;
 use crate::provider::variables::HCLOUD_ENDPOINT;
 use crate::provider::{
     ErrorKind, Gate, Interned, Permission, ProviderError, Urgency, calls, clock, lock,
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(super) struct Api {
     pub(super) http: HttpClient,
@@ -82,13 +83,19 @@ struct Meta {
 /// A cached list whose content hardly ever changes.
 #[derive(Default)]
 pub(super) struct CachedList<T> {
-    read: Mutex<Option<(Instant, Arc<Vec<T>>)>>,
+    read: Mutex<Option<(Moment, Arc<Vec<T>>)>>,
+}
+
+/// Returns the time since a list was read. When the machine was suspended since then, this time is not known, and the
+/// result is the longest possible time, so that the list counts as old.
+fn age_of(read: Moment) -> Duration {
+    Moment::now().since(read).unwrap_or(Duration::MAX)
 }
 
 impl<T> CachedList<T> {
     /// Whether the cached list is older than `age`, or no list is cached.
     pub(super) fn is_older(&self, age: Duration) -> bool {
-        lock(&self.read).as_ref().is_none_or(|(at, _)| clock::since(*at) >= age)
+        lock(&self.read).as_ref().is_none_or(|(at, _)| age_of(*at) >= age)
     }
 
     /// Returns the cached list while `is_good` returns `true` for it. The arguments of `is_good` are the time since the
@@ -97,7 +104,7 @@ impl<T> CachedList<T> {
     /// is one, it becomes the cached list.
     pub(super) fn get(
         &self,
-        first: impl FnOnce() -> Option<(Instant, Vec<T>)>,
+        first: impl FnOnce() -> Option<(Moment, Vec<T>)>,
         is_good: impl FnOnce(Duration, &[T]) -> bool,
         read: impl FnOnce() -> Result<Vec<T>, ProviderError>,
     ) -> Result<Arc<Vec<T>>, ProviderError> {
@@ -106,12 +113,12 @@ impl<T> CachedList<T> {
             *kept = first().map(|(at, list)| (at, Arc::new(list)));
         }
         if let Some((at, list)) = kept.as_ref()
-            && is_good(clock::since(*at), list)
+            && is_good(age_of(*at), list)
         {
             return Ok(Arc::clone(list));
         }
         let list = Arc::new(read()?);
-        *kept = Some((clock::now(), Arc::clone(&list)));
+        *kept = Some((Moment::now(), Arc::clone(&list)));
         Ok(list)
     }
 }
@@ -342,6 +349,21 @@ mod tests {
             ("/networks/Some%20Name", "/networks/-"),
         ] {
             assert_eq!(endpoint(path), expected);
+        }
+    }
+
+    /// The wall clock says that an hour has passed since the read, the monotonic clock says that no time has passed.
+    #[test]
+    fn a_list_that_was_read_before_the_machine_was_suspended_is_old() {
+        let cached = CachedList::default();
+        let hour = Duration::from_secs(3600);
+        for (wall_ago, expected) in [(Duration::ZERO, 1), (hour, 2)] {
+            let now = Moment::now();
+            let earlier = Moment { wall: now.wall - wall_ago, ..now };
+            *lock(&cached.read) = Some((earlier, Arc::new(vec![1])));
+            assert_eq!(cached.is_older(hour / 6), expected == 2, "{wall_ago:?}");
+            let list = cached.get(|| None, |age, _| age < hour / 6, || Ok(vec![2]));
+            assert_eq!(*list.unwrap(), [expected], "{wall_ago:?}");
         }
     }
 }

@@ -5,16 +5,16 @@
 use super::actions::ApiAction;
 use super::api::{Api, Resource};
 use crate::http::{self, Method};
+use crate::provider::clock::Moment;
 use crate::provider::variables::{HCLOUD_NETWORK, HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK};
 use crate::provider::{
-    self, Applied, Attached, ErrorKind, NetworkSelector, ProviderError, Route, RouteChange,
-    Urgency, clock,
+    self, Applied, Attached, ErrorKind, NetworkSelector, ProviderError, Route, RouteChange, Urgency,
 };
 use crate::text;
 use ipnet::Ipv4Net;
 use serde::Deserialize;
 use serde_json::json;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A private Network, as the API describes it. An answer without one of the fields is an error, except for fields with
 /// a default.
@@ -28,8 +28,8 @@ pub(super) struct ApiNetwork {
     #[serde(default)]
     expose_routes_to_vswitch: bool,
     /// The time at which the Network was read from the API.
-    #[serde(skip, default = "clock::now")]
-    pub(super) read: Instant,
+    #[serde(skip, default = "Moment::now")]
+    pub(super) read: Moment,
 }
 
 /// A subnet of a Network. It belongs to one network zone.

@@ -468,8 +468,7 @@ impl<'a> Group<'a> {
         self.members.iter().any(|member| member.uid == uid)
     }
 
-    /// Returns the Services that have a port on this external load balancer (one that somebody else made), the oldest
-    /// first. A Service that asks for another load balancer by now is among them as long as it has a port here.
+    /// Returns the Services that have a port on this load balancer, the oldest first. A Service that asks for another load balancer by now is among them as long as it has a port here.
     pub(crate) fn served_on(&self, balancer: Labelled) -> Vec<&'a Service> {
         let is_served = |service: &&Service| {
             let mut ports = balancer.services.iter();
@@ -487,14 +486,13 @@ impl<'a> Group<'a> {
         all
     }
 
-    /// Whether annotations of other Services than `service` also decide about settings of the load balancer. On a
-    /// shared load balancer, this is so when another Service shares it. On an external load balancer (one that somebody
-    /// else made), annotations decide only about the targets, and this is so when another Service has a port there.
+    /// Whether another Service than `service` keeps the settings of the load balancer up to date. A Service that uses
+    /// the load balancer does this when it has a port there. A Service without a port there may itself stay on another
+    /// load balancer, because it can't have the ports that it asks for here.
     pub(crate) fn others_decide(&self, balancer: Labelled, service: &Service) -> bool {
         let served = self.served_on(balancer);
-        let has_port = |uid: &str| served.iter().any(|served| served.uid == uid);
         let mut others = self.members.iter().filter(|member| member.uid != service.uid);
-        others.any(|other| !self.is_external() || has_port(&other.uid))
+        others.any(|other| served.iter().any(|served| served.uid == other.uid))
     }
 
     /// Returns the Service to which a port of the load balancer belongs when the port has no label. It is the Service
