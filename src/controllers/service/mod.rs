@@ -164,8 +164,7 @@ impl ServiceController {
             observed.cluster.history.pods = pods.known();
             plans = plan::plan(&observed, true);
         }
-        let needs = plan::needs(&plans);
-        if observed.read_needs(apis, &seen.nodes, needs, begun)? {
+        while observed.read_needs(apis, &seen.nodes, plan::needs(&plans), begun)? {
             plans = plan::plan(&observed, true);
         }
         plans.retain(|plan| plan.want != Want::Nothing || plan.cloud.found.is_some());

@@ -88,6 +88,8 @@ pub(super) struct ObservedServices {
     /// The UIDs of the Services with a change that waits, because their namespace has used up its share of API calls. A
     /// plan for such a Service is made as if the change had not happened.
     pub(super) waiting: HashSet<String>,
+    /// The data that [`ObservedServices::read_needs`] has already read.
+    pub(super) read_again: Needs,
 }
 
 /// The Services, nodes and Secrets as a sync pass has read them from Kubernetes.
@@ -136,8 +138,9 @@ impl ObservedServices {
     }
 
     /// Reads the additional data that the plans for these Services need before they are carried out. The data come from
-    /// the APIs and not from a cache. Returns `false` when no plan needs more data. No servers are read when the
-    /// provider has no API for servers.
+    /// the APIs and not from a cache. Returns `false` when these data were already read by this function. Otherwise the
+    /// caller makes the plans again and calls this function again, because a plan that is made from newer data can need
+    /// more data. No servers are read when the provider has no API for servers.
     pub(super) fn read_needs(
         &mut self,
         apis: &Apis,
@@ -145,6 +148,11 @@ impl ObservedServices {
         needs: Needs,
         since: Instant,
     ) -> Result<bool, CacheError> {
+        let needs = needs.and(self.read_again);
+        if needs == self.read_again {
+            return Ok(false);
+        }
+        self.read_again = needs;
         if needs.services {
             let all = all_services(apis, clock::since(since))?;
             let now = cluster(apis, &all.value, nodes)?;
@@ -187,7 +195,7 @@ impl ObservedServices {
             let is_own = |server: &Instance| self.is_own(server.id);
             self.has_own_servers = Some(servers.value.iter().any(is_own));
         }
-        Ok(needs != Needs::default())
+        Ok(true)
     }
 
     /// Whether a node of the cluster runs on this server. A node of another provider counts only when it surely runs on
@@ -424,6 +432,7 @@ pub(super) fn observe(
         has_own_servers: None,
         management: Management::Usual,
         waiting: HashSet::new(),
+        read_again: Needs::default(),
     };
     observed.cluster.namespaces = Arc::clone(namespaces);
     let servers = ServerList { list: servers, is_certain: false };

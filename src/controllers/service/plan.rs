@@ -709,6 +709,7 @@ mod tests {
             has_own_servers: None,
             management: Management::Usual,
             waiting: HashSet::new(),
+            read_again: Needs::default(),
         };
         let before = machine.1.get();
         assert_eq!(plan(&observed, false).len(), SERVICES);

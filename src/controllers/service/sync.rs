@@ -24,7 +24,7 @@ use crate::kube::{
     CONFLICT_TRIES, KubeClient, KubeError, KubeService, LOAD_BALANCER_FINALIZER, retry_on_conflict,
 };
 use crate::provider::{
-    ChangeKind, Claim, ErrorKind, Finding, SoftRemoval, Write, calls::counted, clock,
+    ChangeKind, Claim, ErrorKind, Finding, Needs, SoftRemoval, Write, calls::counted, clock,
     without_correlations,
 };
 use crate::text;
@@ -346,9 +346,9 @@ impl ServiceSync<'_> {
             observed.cluster.history.pods = self.state.pods.known();
             plans = plan::plan(&observed, self.for_people);
         }
-        let mut needs = plan::needs(&plans);
-        needs.servers |= tasks.iter().any(|task| task.refused > 0);
-        if observed.read_needs(apis, &seen.nodes, needs, begun)? {
+        let servers = tasks.iter().any(|task| task.refused > 0);
+        let refused = Needs { servers, ..Needs::default() };
+        while observed.read_needs(apis, &seen.nodes, plan::needs(&plans).and(refused), begun)? {
             plans = plan::plan(&observed, self.for_people);
         }
         Ok((Some(Arc::new(observed)), plans))
