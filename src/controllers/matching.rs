@@ -422,9 +422,10 @@ impl<'a> MatchIndex<'a> {
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
 
-    /// Returns an address among `ips` that this node is not allowed to get, because another node has it, or because the
-    /// kubelet of another node asks for it. Returns `None` when there is no such address. Initialised nodes take
-    /// precedence over new nodes. When two new nodes ask for the same address, neither of them gets it.
+    /// Returns an address among `ips` that this node is not allowed to get, or `None` when there is no such address. A
+    /// node is not allowed to get an address that an initialised node has in its status or names in the annotation
+    /// `internal-ip`. If this node is new and names the address in its own annotation `internal-ip`, it does not get
+    /// the address either when another new node has it or names it.
     ///
     /// An initialised node keeps an address that it already has, even if another node has this address, too. This
     /// address is returned with `is_kept`, and only when `ips` contains no address that the node must not get.

@@ -60,7 +60,7 @@ pub(super) fn facts(
 
 /// Makes the last check before a node gets the taint `out-of-service`. For each node for which only this check is
 /// missing, reads the server once more, and asks the cloud whether an action runs on the server. Ends after the first
-/// server whose read allows the taint, and after the first failed API call.
+/// server whose read allows the taint, and after the first server that can't be read.
 pub(super) fn read_for_taint(
     apis: &Apis,
     due: &[Arc<KubeNode>],
