@@ -41,8 +41,8 @@ pub struct Proposal {
     pub changes: Description,
     /// The reason why some necessary changes can't be made. `None` means that all of them can be made.
     pub obstacle: Option<String>,
-    /// The warning that the object is left alone because its provider ID can't be used, e.g. because a setting is
-    /// missing. Without the warning, a plan without changes would look as if nothing were missing.
+    /// The warning that the object is not changed, because its provider ID can't be used, e.g. because a setting is
+    /// missing. Without the warning, a plan without changes would look as if the object needed no change.
     pub warning: Option<String>,
 }
 
@@ -82,12 +82,11 @@ impl Selection {
 
     /// Returns all nodes.
     ///
-    /// When a person asked for the objects, complete Node objects are returned that were read at most `table_max_age`
-    /// ago.
+    /// When a person asked for the objects, returns complete Node objects that were read at most `table_max_age` ago.
     ///
-    /// Otherwise the complete Node objects can be as old as `whole_max_age`. In addition, a table with a few columns of
-    /// each node is read. It is at most `table_max_age` old and shows which nodes have changed since their complete
-    /// Node objects were read. Only these nodes are read completely again.
+    /// Otherwise, a complete Node object can be as old as `whole_max_age`, if the node has not changed since it was
+    /// read. A table with a few columns of each node shows which nodes have changed, and only these nodes are read
+    /// completely again. The table is at most `table_max_age` old.
     pub(super) fn nodes(
         &self,
         apis: &Apis,
@@ -128,8 +127,8 @@ pub struct Report {
     pub outage: Option<Outage>,
 }
 
-/// The outcome for one object that did not fail. When several outcomes are reported for an object, the sync pass
-/// reports only the one whose variant is declared last.
+/// The outcome for one object that did not fail. When several outcomes are reported for the same object, the one
+/// that counts is the one whose variant is declared last in this enum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
     /// The object was already as it should be.
@@ -143,8 +142,8 @@ pub enum Progress {
     Unreached,
 }
 
-/// How many objects a sync pass has changed, found unchanged, could not bring in order, or did not reach before its
-/// end.
+/// The numbers of objects that a sync pass has changed, has left unchanged, could not change as necessary, or has not
+/// reached before its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     pub changed: usize,

@@ -2,9 +2,9 @@
 //!
 //! Each object has an [`Execution`], which contains its changes in their order. Some changes are carried out by the
 //! cloud as an action. Such a change counts as made when the action has ended. Each request runs on a thread of its
-//! own, and an execution waits only for its own requests and actions. A slow request therefore delays no other object,
-//! although it counts for the limit `--concurrent-service-syncs`. A single API request asks about the state of all
-//! running actions.
+//! own, and an execution waits only for its own requests and actions. A slow request therefore delays no other object.
+//! It only counts as one of the requests that `--concurrent-service-syncs` allows at the same time. A single API
+//! request asks about the state of all running actions.
 //!
 //! Routes are different, because the cloud changes only one route of a network at a time. For routes, one execution is
 //! made after the other, see [`Executor::in_turn`].
@@ -37,16 +37,16 @@ const ASKED_AFTER: Duration = Duration::from_secs(30);
 /// dropped.
 const LONGEST_ACTION: Duration = Duration::from_secs(120);
 
-/// How often a change is sent again at most. It is sent again when the cloud has answered "busy", and when it was
-/// delayed because few API calls were left under the rate limit.
+/// The greatest number of times that a change is sent again. A change is sent again when the cloud has answered "busy",
+/// or when the change was delayed because few API calls were left under the rate limit.
 const TRIES_AT_MOST: u32 = 10;
 
 /// A change is delayed when few API calls are left under the rate limit. If the delay would be longer than this number
 /// multiplied by [`FIRST_PAUSE`], the change fails.
 const PUT_OFF_AT_MOST: u32 = 8;
 
-/// The executor repeatedly asks the cloud which actions have ended. This is how many of these questions in a row can
-/// fail. After the last one, each object with a running action counts as failed, and its remaining changes are dropped.
+/// The executor repeatedly asks the cloud which actions have ended. When this many of these questions have failed in a
+/// row, each object with a running action counts as failed, and its remaining changes are dropped.
 const QUESTIONS_AT_MOST: u32 = 5;
 
 /// The longest single wait of the executor for an answer or for the time of the next change. Longer waits are split
@@ -74,9 +74,9 @@ pub(super) struct Execution<T> {
     pub(super) id: u64,
     /// Data that the caller keeps together with the changes, e.g. the plan from which they come.
     pub(super) subject: T,
-    /// The share of API calls of a namespace from which the calls for this object's changes are subtracted. When the
-    /// share is used up and [`Payer::can_stop`] is true, the changes that were not sent yet are dropped. `None` means
-    /// that no share limits the calls.
+    /// The API calls for this object's changes are subtracted from this share, i.e. from the calls that ccm allows one
+    /// namespace. When the share is used up and [`Payer::can_stop`] is true, the changes that were not sent yet are
+    /// dropped. `None` means that no share limits the calls.
     pub(super) payer: Option<Payer>,
     controller: &'static str,
     /// The name of the object, e.g. `service/default/web`.
@@ -100,9 +100,12 @@ pub(super) struct Execution<T> {
 pub(super) struct ExecutionResult {
     /// The changes of the object that were made in the cloud.
     pub(super) made: Vec<Box<dyn Change>>,
-    /// The errors of changes that the cloud refused. Such an error did not stop the changes that followed in the plan.
+    /// The errors of changes that the cloud refused, although the changes after them were still made. If the removal of
+    /// the last target was not sent, because no other target could be added before it, the last error says so. The
+    /// changes after this removal were then dropped.
     pub(super) refused: Vec<ProviderError>,
-    /// Whether the cloud refused to add a target to the load balancer of this object.
+    /// Whether a target of the load balancer could not be added: the cloud refused the target, or the target was not
+    /// sent because an earlier change was refused.
     is_target_refused: bool,
     pub(super) end: End,
     /// Whether [`Executor::stop`] was called for this object. The changes that were not sent by then, if any, were
@@ -113,7 +116,8 @@ pub(super) struct ExecutionResult {
 /// The reason why no more changes are made for an object.
 #[derive(Debug, Default)]
 pub(super) enum End {
-    /// All changes were made, except those that the cloud refused and whose failure does not stop the other changes.
+    /// No error has stopped the changes, and no new plan is needed. The changes that were not made are those that the
+    /// cloud refused, those that could not be made without them, and those that [`Executor::stop`] has dropped.
     #[default]
     AllMade,
     /// A new plan is needed, because the change that was just made has altered the state for which the plan was made.
@@ -241,9 +245,9 @@ impl<T> Executor<T> {
         until: Option<Instant>,
     ) -> Vec<Execution<T>> {
         loop {
-            // The cloud's answers to changes that were sent earlier are handled even when the moment `until`, at which
-            // this function must end, has already passed. In a controller whose reads take the whole sync pass, `until`
-            // has always passed, and without this rule no answer would ever be handled.
+            // The cloud's answers to earlier requests are handled first, even when this function must end at once
+            // because the time `until` has passed. When the reads of every sync pass take very long, `until` has always
+            // passed. Without this rule, no answer would ever be handled then.
             while let Some(response) = requests.next(Duration::ZERO) {
                 self.handle(response);
             }
@@ -261,9 +265,9 @@ impl<T> Executor<T> {
             let why = format!("its action still runs after {} s", LONGEST_ACTION.as_secs());
             self.abandon(ErrorKind::Unavailable, &why, |execution| execution.is_late(now));
             // The executor repeatedly asks the cloud which running actions have ended. It does not ask while its last
-            // question is not answered, or while the process is ending. The time of the next question must then not end
-            // the wait for an answer below. If that time has passed, each wait would end at once, and this loop would
-            // use the processor without a pause.
+            // question is not answered, or while the process is ending. In these cases the time of the next question is
+            // ignored. If this time has passed, this loop would otherwise never wait, and would use the processor
+            // without a pause.
             let may_ask = !requests.is_asking && requests.actions.may_wait();
             let question = self.next_question().filter(|_| may_ask);
             if question.is_some_and(|question| question <= now) {
@@ -274,8 +278,8 @@ impl<T> Executor<T> {
                 return over;
             }
             // When the time to send the next change has already passed, the change waits only because too many requests
-            // are in flight. The wait for an answer below must then ignore this time. Otherwise the wait would end at
-            // once, and this loop would spin.
+            // are in flight. This time is then ignored. Otherwise this loop would never wait, and would use the
+            // processor without a pause.
             let next = self.next_to_send().map(|(_, moment)| moment);
             let moments = [
                 until,
@@ -393,8 +397,9 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Counts the API calls that asked whether these actions have ended. Each action bears an equal part of these
-    /// calls. Its part is subtracted from the namespace's share of API calls that is charged for the action's object.
+    /// Charges the API calls that asked whether these actions have ended. Each action pays an equal part of the calls.
+    /// The part is subtracted from the share of API calls (the calls that ccm allows a namespace) that pays for the
+    /// object of the action.
     fn share_out(&self, actions: &[ActionId], calls: u64) {
         let each = calls as f64 / actions.len().max(1) as f64;
         for execution in &self.executions {
@@ -460,9 +465,9 @@ impl<T> Execution<T> {
         })
     }
 
-    /// Whether one of the changes that were not sent yet removes a target that its Services still want, because the
-    /// node of the target departs (will stop soon) or runs no pods. Such a change is dropped at the next sync pass,
-    /// because it was planned from health checks that are then too old.
+    /// Whether one of the changes that were not sent yet removes a target that Services still want. Such a target is
+    /// removed because its node will stop soon, or because a node with pods takes its place. The next sync pass drops
+    /// such a change if it was not sent by then, because the health checks on which it depends are then too old.
     pub(super) fn rests_on_health(&self) -> bool {
         self.queue.iter().any(|change| change.soft_removal().is_some())
     }

@@ -1,6 +1,6 @@
-//! Decides which node a server belongs to. Every controller and command asks here. The cloud's lists of servers are
-//! trusted, and so is the name of a node. Provider IDs, addresses and annotations are written by kubelets, so they are
-//! claims that other claims can contradict.
+//! Decides which node a server belongs to. Every controller and command uses these decisions. The cloud's lists of
+//! servers are trusted, and so is the name of a node. Provider IDs, addresses and annotations are written by kubelets,
+//! so they are claims that other claims can contradict.
 //!
 //! | the node | the server that it gets | unless |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | is new, and no server has its name | the only server with an address that the node reports | another node reports an address of this server, too |
 //! | is of another provider, or has neither a provider ID nor the taint `uninitialized` | none. With `HCLOUD_LOAD_BALANCERS_FOREIGN_NODES=match`, it can be a target on the only server with its name, if it reports an address of this server ([`ForeignMatch`]). | the provider ID of another node names this server, or the node reports an address of a second server |
 //!
-//! Among new nodes whose provider IDs name one server, the node with the server's name gets it. When a row gives no
-//! certain answer, the node gets no server.
+//! When the provider IDs of several new nodes name one server, the node with the server's name gets the server. When
+//! the row for a node gives no certain answer, the node gets no server.
 
 use crate::kube::KubeNode;
 use crate::provider::{
@@ -32,7 +32,8 @@ pub fn is_uninitialized(node: &KubeNode) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
-/// The advice for a node when no server has its name, or when several servers have it.
+/// The advice for a node when no server has its name. The next constant is the advice when several servers have
+/// its name.
 const NAME_A_SERVER: &str = "rename the server of this node to the node's name, or set a token of the project that has the server";
 const NAME_ONE_SERVER: &str =
     "give this name only to the server of this node; hcloud server list shows the servers";
@@ -103,9 +104,9 @@ impl<'a> Claims<'a> {
         self.of(id).iter().copied().find(|other| other.name() != node.name())
     }
 
-    /// Among the nodes whose provider ID names this server, returns the node to which the server belongs. Returns
-    /// `None` when there are several such nodes and none of them is initialised, or when there is no such node. The
-    /// node controller decides later which of several nodes gets the server.
+    /// Returns the node to which this server belongs, chosen from the nodes whose provider ID names the server. Returns
+    /// `None` when there is no such node, or when there are several and none of them is initialised. In the latter
+    /// case, the node controller decides which of them gets the server.
     pub(super) fn keeper(&self, id: InstanceId) -> Option<&'a KubeNode> {
         keeper(self.of(id), None)
     }
@@ -137,9 +138,9 @@ pub struct MatchIndex<'a> {
     unmatched: Vec<(&'a KubeNode, Vec<IpAddr>)>,
     by_node_name: HashMap<&'a str, &'a KubeNode>,
     claims: Claims<'a>,
-    /// The keys are the addresses that the kubelet of any node asks for by its `--node-ip`, or that the annotation
-    /// `internal-ip` of a node asks for. The value lists all nodes that have the address in their status or in this
-    /// annotation. Two nodes must not get the same address.
+    /// The keys are the addresses that kubelets ask for: by `--node-ip`, by the annotation `internal-ip` of the node,
+    /// or, for a new node, by the addresses in its status. The value lists all nodes that have the address in their
+    /// status or in the annotation `internal-ip`. Two nodes must not get the same address.
     asked_for: HashMap<IpAddr, Vec<&'a KubeNode>>,
 }
 
@@ -421,9 +422,10 @@ impl<'a> MatchIndex<'a> {
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
     }
 
-    /// Returns an address among `ips` that this node is not allowed to get, because another node has it, or because the
-    /// kubelet of another node asks for it. Returns `None` when there is no such address. Initialised nodes take
-    /// precedence over new nodes. When two new nodes ask for the same address, neither of them gets it.
+    /// Returns an address among `ips` that this node is not allowed to get, or `None` when there is no such address. A
+    /// node is not allowed to get an address that an initialised node has in its status or names in the annotation
+    /// `internal-ip`. If this node is new and names the address in its own annotation `internal-ip`, it does not get
+    /// the address either when another new node has it or names it.
     ///
     /// An initialised node keeps an address that it already has, even if another node has this address, too. This
     /// address is returned with `is_kept`, and only when `ips` contains no address that the node must not get.
@@ -478,8 +480,8 @@ impl<'a> MatchIndex<'a> {
     }
 
     /// Returns the servers that have one of the `reported` addresses, which are the addresses in a node's status. Each
-    /// server comes with the reported address that it has. A server that some node names by its provider ID or by
-    /// having its name is left out.
+    /// server comes with the reported address that it has. A server is left out when the provider ID of any node names
+    /// it, or when any node has its name.
     fn recognised(
         &self,
         instances: &dyn Instances,
@@ -545,9 +547,9 @@ struct Rival<'a> {
     is_keeper: bool,
 }
 
-/// `node` and the nodes in `all` name the same server or address, and [`keeper`] decides which of them gets it. Returns
-/// the node that gets it instead of `node`. When [`keeper`] can't decide, none gets it, and one of the other nodes is
-/// returned. Returns `None` when `node` gets it.
+/// Returns the rival of `node`, i.e. the node that gets a server or address instead of `node`. All nodes in `all` name
+/// this server or address, and [`keeper`] decides which of them gets it. When [`keeper`] can't decide, none of the
+/// nodes gets the server or address, and the rival is any other node in `all`. Returns `None` when `node` has no rival.
 fn rival<'a>(
     all: impl Iterator<Item = &'a KubeNode>,
     node: &KubeNode,

@@ -2,8 +2,8 @@
 //! (apply). A controller uses the cloud through the traits in `provider`, and reads data through `cache`.
 //!
 //! The controllers know the rules of Kubernetes for nodes and Services. They must never import a provider, `daemon` or
-//! `cli`. The function `plan` makes no call, reads no clock and has no side effect. Therefore the daemon, the commands
-//! `sync` and `inspect`, and the option `--dry-run` can all use it.
+//! `cli`. The function `plan` of a controller makes no call, reads no clock and has no side effect. Therefore the
+//! daemon, the commands `sync` and `inspect`, and the option `--dry-run` can all use it.
 
 mod backoff;
 mod controller;

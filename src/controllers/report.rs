@@ -1,5 +1,5 @@
 //! Reports findings (messages for the operator) to the log, to events and to metrics, and reports changes to the log
-//! and to metrics. This is done only here.
+//! and to metrics. No other module reports them.
 
 use super::controller::MESSAGE_CHARACTERS_AT_MOST;
 pub(super) use super::controller::{Outage, Report};

@@ -1,17 +1,17 @@
 //! Decides when a controller compares its objects with the cloud and when it tries failed objects again. Also decides
 //! how old the data for a plan may be, and how urgent the API calls for new data are. The controllers of nodes, routes
-//! and Services use it.
+//! and Services use this module.
 
 use super::backoff::Backoff;
 use crate::provider::{Urgency, clock};
 use std::time::{Duration, Instant};
 
-/// The greatest age of the data for a new plan that is made because the last plan kept a target which should be
-/// removed. The target was kept, e.g. because too few other targets were healthy. New data can show that it can be
-/// removed now.
+/// The last plan for a load balancer kept a target that should be removed, e.g. because too few other targets were
+/// healthy. This is the greatest age of the data for a new plan, which may find that the target can be removed now.
 const KEPT_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// The same for a plan that is made because the replacement of a load balancer waits for healthy targets.
+/// A load balancer is being replaced, and the replacement waits, e.g. for healthy targets. This is the greatest age of
+/// the data for a new plan, which may find that the replacement can go on now.
 const AWAITED_MAX_AGE: Duration = Duration::from_secs(10);
 
 /// When a controller last compared its objects with the cloud and last wrote to the cloud, and when it must try failed
@@ -43,7 +43,8 @@ pub(super) enum Why {
     /// The last plan kept a target that should be removed, e.g. because its node will stop soon. A new plan is made,
     /// because the health of the other targets may have changed, so that the target can be removed now.
     Kept,
-    /// The replacement of the load balancer waits, e.g. for healthy targets. A new plan is made, because it may go on now.
+    /// The replacement of the load balancer waits, e.g. for healthy targets. A new plan is made, because the
+    /// replacement may be able to go on now.
     Awaited,
     /// The regular comparison of all objects with the cloud is due.
     Compared,
@@ -79,8 +80,8 @@ impl Schedule {
 
 impl Why {
     /// Returns how old the data may be for a plan with this reason, and how urgent the API calls for new data are. For
-    /// a changed object, cached data of any age are enough, because everything is read again before a write. Only the
-    /// calls for the regular comparison can be delayed when few calls are left under the rate limit.
+    /// a changed object, cached data of any age are enough, because everything is read again before a write. With
+    /// `Kept`, `Awaited` and `Compared`, the calls can be delayed when few calls are left under the rate limit.
     fn reads(self, period: Duration) -> Reads {
         let (max_age, urgency) = match self {
             Why::Asked => (Duration::ZERO, Urgency::Asked),

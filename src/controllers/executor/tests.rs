@@ -408,8 +408,8 @@ fn an_action_is_not_late_before_it_was_asked_about() {
     let works = fake.run(vec![many.collect()]);
     assert_eq!((works[0].error(), works[0].lines().len()), (None, 150));
     let asked = fake.log().iter().filter(|line| line.starts_with("ask")).count();
-    // How many periods of the length `ASKED_AFTER` the changes took. The executor must ask about running actions about
-    // once in each of these periods.
+    // The number of periods of the length `ASKED_AFTER` in the time that all changes took. The executor must ask about
+    // the running actions about once in each of these periods.
     let due = clock::since(begun).div_duration_f64(ASKED_AFTER);
     assert!((asked as f64) < due + 15.0, "{asked} questions, {due} due");
 }
@@ -486,9 +486,9 @@ fn what_fails_for_all_stops_the_executions_in_turn() {
     }
 }
 
-/// `begins_by` is the latest time at which an execution (the changes of one object) can send its first change. This
-/// execution is too late and sends nothing. An execution that has begun in time can send its further changes after this
-/// time.
+/// `begins_by` is the latest time at which an execution (the changes of one object) may send its first change. When it
+/// is the turn of execution `b`, this time has passed, so `b` sends nothing. Execution `c` may begin much later, and
+/// sends all its changes.
 #[test]
 fn an_execution_that_begins_too_late_is_stopped() {
     let _simulated = simulated();

@@ -32,7 +32,8 @@ pub const NAME: &str = "node-csr-approval";
 /// How often the certificate requests of kubelets are listed. The list is a table with a few columns of each request.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// How many certificate requests are read as whole objects, and how many are approved, at most in one sync pass.
+/// The greatest number of certificate requests that are read completely in one sync pass, and also of those that are
+/// approved in one sync pass.
 const AT_ONCE: usize = 20;
 
 /// How old complete Node objects and the list of servers may be for the first check of a kubelet's certificate request.
@@ -51,7 +52,7 @@ pub struct KubeletCertificates {
     /// `None` until the complete request was read.
     seen: HashMap<String, (Instant, Option<Asked>)>,
     /// The time at which this controller last requested a new list of servers. This limits how often it requests one.
-    /// `None` means that no list was requested yet, or that a command of a person must not wait.
+    /// `None` means that it may request a list at once: it has requested none yet, or a person has given a command.
     listed: Option<Instant>,
 }
 
@@ -59,15 +60,15 @@ pub struct KubeletCertificates {
 #[derive(Default)]
 pub struct ObservedRequests {
     pub rows: Vec<SigningRow>,
-    /// The newest pending request of each node, the oldest of these requests first, so that a node that makes new
-    /// requests all the time does not delay the others.
+    /// The newest pending request of each node. The oldest of these requests comes first, so that a node that makes new
+    /// requests all the time does not delay the requests of other nodes.
     candidates: Vec<PendingRequest>,
     nodes: Option<ListedNodes>,
     servers: Option<AllServers>,
 }
 
-/// All requests, and the plans for the newest pending request of each selected node. When nothing can be approved at
-/// all, e.g. because a right is missing, there is a single plan. It says why, and belongs to no request.
+/// All requests, and the plans for the newest pending request of each selected node. When no request can be approved at
+/// all, e.g. because ccm is not allowed to list them, there is a single plan. It says why, and belongs to no request.
 pub type PlannedRequests = (ObservedRequests, Vec<RequestPlan>);
 
 impl Controller for KubeletCertificates {
@@ -197,10 +198,10 @@ impl KubeletCertificates {
         Ok(ObservedRequests { rows, candidates, nodes: Some(nodes), servers: None })
     }
 
-    /// Takes the cached list of servers, and reads a new list when a pending certificate request needs a newer one. So
-    /// that kubelets with many requests can't use up the rate limit, a new list is read only when the last one is long
-    /// enough ago: on average, at most one page in three seconds is read. When it is too early for a new list, the old
-    /// list stays, and the requests that need a newer one wait.
+    /// Takes the cached list of servers, and reads a new list when a pending certificate request needs a newer one. A
+    /// kubelet that makes many requests must not use up the rate limit. Between two new lists there is therefore a
+    /// pause, which is so long that on average at most one page is read in three seconds. During this pause, the
+    /// requests that need a newer list have to wait.
     fn list_servers(
         &mut self,
         apis: &Apis,
@@ -233,16 +234,16 @@ impl KubeletCertificates {
 pub struct NewestPending<'a> {
     pub node: &'a str,
     pub row: &'a SigningRow,
-    /// The first request that the kubelet has made since the last decision about one of its requests. A kubelet makes a
-    /// new request every 15 minutes, so this one says since when the kubelet has waited.
+    /// The first request that the kubelet has made since the last decision about one of its requests. It shows since
+    /// when the kubelet has waited, although the kubelet makes a new request every 15 minutes.
     pub first: &'a SigningRow,
     /// The number of the node's requests that are approved.
     approved: usize,
 }
 
 impl ObservedRequests {
-    /// Returns the requests alone. The nodes and servers, which are needed for decisions about the requests, are
-    /// missing.
+    /// Returns an object that contains only the list of all requests. The nodes and the servers, which are needed to
+    /// decide about the requests, were not read.
     pub fn undecided(rows: Vec<SigningRow>) -> ObservedRequests {
         ObservedRequests { rows, ..ObservedRequests::default() }
     }
@@ -352,8 +353,9 @@ fn note(apis: &Apis, report: &mut Report, plan: &RequestPlan, outcome: Result<bo
     report.fail(object, why.text().into_owned(), Some(why.reason));
 }
 
-/// Returns the newest pending request of each node, the oldest first. A request is left out when somebody has decided
-/// about a newer one, because its kubelet does not wait for it.
+/// Returns the newest pending request of each node, the oldest of these requests first. A pending request is left out
+/// when somebody has already decided about a newer request of the same node, because the kubelet does not wait for the
+/// older one any more.
 pub fn newest(rows: &[SigningRow]) -> Vec<NewestPending<'_>> {
     let mut of_nodes: BTreeMap<&str, Vec<&SigningRow>> = BTreeMap::new();
     for row in rows {

@@ -56,7 +56,7 @@ pub struct PendingRequest {
     pub asked: Asked,
     /// How many requests of the node are approved already.
     pub approved: usize,
-    /// The moment when this process had first read a list of certificate requests that contains this request.
+    /// The moment at which this process first read a list of certificate requests that contains this request.
     pub first_seen: Instant,
 }
 

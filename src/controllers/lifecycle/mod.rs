@@ -32,8 +32,9 @@ use std::time::Duration;
 
 pub const NAME: &str = "cloud-node-lifecycle-controller";
 
-/// The server of a node is read as soon as the node is not ready. While the node is still not ready, the server is read
-/// again after 15 s, then after 30 s, and then every minute.
+/// The pause between the first and the second read of the server of a node that is not ready. The first read is made as
+/// soon as the node is not ready. The second read is made after 15 s, the third after 30 s more, and then one every
+/// minute as long as the node is not ready.
 const FIRST_PAUSE: Duration = Duration::from_secs(15);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -73,8 +74,8 @@ pub struct LifecycleController {
     off: OffServers,
 }
 
-/// The nodes that must be checked, and what the cloud says about their servers. When one of the two APIs (Cloud, Robot)
-/// did not answer, its error is the last part.
+/// The nodes that must be checked, what the cloud says about their servers, and an error when one of the two APIs
+/// (Cloud, Robot) did not answer.
 type Observed = (Vec<Arc<KubeNode>>, Facts, Option<CacheError>);
 
 impl Controller for LifecycleController {

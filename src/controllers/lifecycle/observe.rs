@@ -60,7 +60,7 @@ pub(super) fn facts(
 
 /// Makes the last check before a node gets the taint `out-of-service`. For each node for which only this check is
 /// missing, reads the server once more, and asks the cloud whether an action runs on the server. Ends after the first
-/// server whose read allows the taint, and after the first failed API call.
+/// server whose read allows the taint, and after the first server that can't be read.
 pub(super) fn read_for_taint(
     apis: &Apis,
     due: &[Arc<KubeNode>],
@@ -115,9 +115,9 @@ impl Observation<'_> {
         if numbers.is_empty() {
             return Ok(found.facts);
         }
-        // A list of servers is read when it takes fewer calls than reading the servers one by one. The comparison
-        // counts the servers of all nodes that are not ready, and not only those in `numbers`, because each of them
-        // will have to be read soon.
+        // The servers are read by a list when the list takes fewer calls than reads of single servers. This comparison
+        // counts the servers of all nodes that are not ready, and not only the servers that are read now, because all
+        // of them will have to be read soon.
         let pages = apis.pages_around(&self.not_ready);
         let is_listed = numbers.len() > 2 * apis.pages_around(numbers)
             || self.not_ready.len() > pages.max(READ_AT_MOST);

@@ -46,7 +46,8 @@ impl Fact {
 }
 
 /// The plan for a node that is not ready, or that has the taint `shutdown` or our taint `out-of-service`. Its `facts`
-/// are the rules for the taint `out-of-service`. The list is empty when the node can't get that taint.
+/// are the rules for setting the taint `out-of-service`. There are no `facts` when the taint is not considered, e.g.
+/// because the server is on.
 pub type LifecyclePlan = Plan<NodeChange, Vec<TaintRule>>;
 
 /// Makes the plan for a node that is not ready, or that has the taint `shutdown` or our taint `out-of-service`. `off`

@@ -1,12 +1,12 @@
-//! The node controller gives nodes their provider ID, addresses and labels, and corrects the addresses and labels
-//! later.
+//! The node controller gives nodes their provider ID, addresses and labels, and corrects the addresses and
+//! labels later.
 //!
 //! A sync pass begins with `observe`, which finds the nodes that need a check and lists the servers again if the last
 //! list is too old. `write_all` then takes a few nodes at a time, and calls `plan_node` and `apply` for each of them.
 //! `note` reports the outcome. The file `plan` decides what should be done, and the file `desired` decides which
 //! addresses and labels a node should have.
 //!
-//! `relabel` belongs to the command `ccm node relabel` alone.
+//! The file `relabel` is used only by the command `ccm node relabel`.
 //!
 //! Addresses are written first. The removal of the `uninitialized` taint is the last write, because pods must not be
 //! scheduled to a node that has no addresses yet.
@@ -170,10 +170,10 @@ impl NodeController {
         selection.nodes(apis, self.settings.sync_interval / 2, whole_max_age)
     }
 
-    /// Reads the nodes, and returns them with those nodes that get a plan in this sync pass: nodes that need a check,
-    /// and the nodes that a person named in a command. When the regular comparison of nodes with their servers is due,
-    /// all nodes get a plan. If any node gets a plan, the servers are also read, so that the list of servers is new
-    /// enough for writes to these nodes.
+    /// Reads all nodes, and selects those that get a plan in this sync pass: the nodes that need a check, and the nodes
+    /// that a person named in a command. When the regular comparison of nodes with their servers is due, all nodes get
+    /// a plan. If any node gets a plan, the servers are also read, so that the list of servers is new enough for writes
+    /// to the selected nodes.
     fn observe(
         &self,
         apis: &Apis,
@@ -217,8 +217,8 @@ impl NodeController {
         };
         let wanted: Vec<Arc<KubeNode>> = nodes.value.iter().filter(is_wanted).cloned().collect();
         let mut observed = ObservedNodes { nodes, servers: Some(servers.clone()), begun: now };
-        // These plans are not carried out. They only show whether the list of servers is new enough for the writes of
-        // such plans. Other plans are made just before the writes.
+        // These plans are not carried out. They only show whether the list of servers is new enough for the writes in
+        // the plans. Each node is planned again just before its writes.
         let index = observed.index(&*apis.provider);
         let plans = wanted.iter().map(|node| plan_node(node, &index, self.overdue()));
         let needs = plans.map(|plan| needs_of(&plan, apis, self.young(), now));
@@ -348,8 +348,9 @@ impl NodeController {
         let is_made = applied.is_made();
         let last = applied.plan.as_ref();
         let is_blocked = last.is_some_and(|plan| plan.obstacle.is_some());
-        // A plan with an obstacle can't be carried out. A new node, i.e. one that is not initialised yet, is then tried
-        // again soon. An initialised node waits until all nodes are next compared with their servers.
+        // The `obstacle` of a plan is the reason why something can't be done for the node. If the node is new, i.e. not
+        // initialised yet, it is then tried again soon. An initialised node waits until all nodes are next compared
+        // with their servers.
         let is_new = last.is_some_and(|plan| is_uninitialized(&plan.node));
         let is_tried_again = !is_made || (is_blocked && is_new);
         if is_tried_again || !is_blocked {

@@ -81,8 +81,8 @@ impl ServerMatch {
     }
 }
 
-/// Makes the plans for all nodes. `servers` are all servers. Some new nodes have no matching server and have not been
-/// ready since a time before `overdue`. The plan of such a node says that its machine probably does not exist any more.
+/// Makes the plans for all nodes. `servers` are all servers. When a new node has no matching server, and has not been
+/// ready since a time before `overdue`, its plan says that its machine probably does not exist any more.
 pub fn plan<'a, N: Borrow<KubeNode>>(
     nodes: &'a [N],
     servers: impl Into<Servers<'a>>,
@@ -181,8 +181,8 @@ impl NodePlan {
         self.fields().filter(|field| field.have != field.want)
     }
 
-    /// Returns the conditions that the lists of servers must fulfil before this plan is carried out, e.g. their
-    /// greatest age. If the plan has writes, `young` is the greatest age. `begun` is the start of the sync pass, and
+    /// Returns the conditions that the lists of servers must fulfil before this plan is carried out. If the plan has
+    /// writes, the list of cloud servers may be at most `young` old. `begun` is the start of the sync pass, and
     /// `first_seen` is the time when this program first saw the node.
     pub(super) fn needs(
         &self,
@@ -198,9 +198,9 @@ impl NodePlan {
         match &self.server {
             ServerMatch::Matched(instance, by) if has_changes => match instance.id {
                 InstanceId::Cloud(_) => {
-                    // When the server was found by its name or address, another server may be meant. A list that was
-                    // read before the node was first seen can still contain an earlier server with the same name or
-                    // address, which the node's server has replaced. A newer list is therefore needed.
+                    // A server that was found by its name or address can be the wrong one. If the list of servers was
+                    // read before the node was first seen, it can still contain an earlier server with the same name or
+                    // address, which was replaced by the node's server. A newer list is therefore needed.
                     let is_guess = !matches!(by, MatchedBy::ProviderId);
                     needs.since = is_guess.then_some(first_seen);
                     needs.covers = Covers::One(instance.id);
@@ -330,9 +330,11 @@ impl NodePlan {
 
     /// Returns a finding (a message for the operator) which says that the machine of this node, which has no provider
     /// ID, probably does not exist any more. k8s.io/cloud-provider would delete the node, because no server has the
-    /// node's name. This program only reports it, because a name is not a certain proof. The new finding contains the
-    /// text of `finding` and replaces it, so that the problem is reported only once. It names the time since which the
-    /// node is not ready. A duration would change the message each time, and each new message would become a new event.
+    /// node's name. This program only reports it, because a name is not a certain proof.
+    ///
+    /// The new finding contains the text of `finding` and replaces it, so that the problem is reported only once. The
+    /// text names the time since which the node is not ready, and no duration. A duration would change the text each
+    /// time, and each new text would become a new event.
     fn left_over(&self, finding: &Finding, since: Timestamp) -> Finding {
         let (name, why) = (self.node.name(), &finding.message);
         let delete = shell_command(DELETE_NODE, &[&name]);
@@ -367,8 +369,8 @@ impl NodePlan {
 
     /// Adds a finding (a message for the operator) when the provider ID of a new node names a cloud server that has
     /// another name than the node. The operator should know this, because whoever registers a node can write the
-    /// provider ID of any server. For a dedicated server, the provider (the code for one cloud) reports a different
-    /// name.
+    /// provider ID of any server. When a dedicated server has another name than its node, the provider (the code for
+    /// one cloud) reports it.
     fn note_other_name(&mut self, instance: &Instance, by: MatchedBy) {
         let (name, id) = (&instance.name, instance.id);
         let is_other = by == MatchedBy::ProviderId && name != self.node.name();
@@ -568,8 +570,8 @@ impl NodePlan {
             }
         }
         if taints.is_some() {
-            // This text is the reason for the change in the output of commands. The taint is removed by the last write
-            // to the node.
+            // The commands show this text as the reason why the taint `uninitialized` is removed: its removal is part
+            // of the last write to the node.
             let source = Source::Rule("removed when everything else is set");
             other_fields.push(Field::new(UNINITIALIZED_TAINT, Some("set".into()), None, source));
         }

@@ -44,7 +44,8 @@ impl Relabelling {
             && !self.dependents.iter().any(|dependent| dependent.is_obstacle)
     }
 
-    /// Turns the plans of a sync into those of `ccm node relabel`, and reads which objects depend on the present labels.
+    /// Turns the plans of a sync into the plans of `ccm node relabel`, and reads which objects depend on the
+    /// present labels.
     pub fn of(kube: &KubeClient, plans: Vec<NodePlan>) -> Relabelling {
         let plans: Vec<NodePlan> = plans.into_iter().map(relabelled).collect();
         let dependents = dependents(kube, &plans);
@@ -52,8 +53,8 @@ impl Relabelling {
     }
 
     /// Writes the zone labels that the plans contain, for several nodes at a time. Writes nothing unless
-    /// [`Relabelling::may_be_written`] is true. After the first failure, no further node is begun. Returns the plans of
-    /// the nodes that were begun.
+    /// [`Relabelling::may_be_written`] is true. After the first failure, no write to a further node is begun. Returns
+    /// the plans of the nodes for which the writes were begun.
     pub fn apply(&self, apis: &Apis, controller: &'static str) -> (Report, Vec<NodePlan>) {
         let plans = if self.may_be_written() { &self.plans[..] } else { &[] };
         let write = |plan: &NodePlan| {
@@ -104,8 +105,8 @@ fn relabelled(mut plan: NodePlan) -> NodePlan {
 }
 
 /// Returns the plan for the version of the node that exists now, after another program has changed the node. Returns an
-/// error when a label of the node has changed. The search for pods and volumes that depend on the node's labels used
-/// the previous labels, so its result may be wrong.
+/// error when a label of the node has changed: the search for pods and volumes that depend on the node's labels used
+/// the previous labels, so its result may be wrong. Also returns an error when the node is being deleted.
 fn with_version_of(plan: &NodePlan, node: &KubeNode) -> Result<NodePlan, &'static str> {
     let (before, now) = (&plan.node.metadata, &node.metadata);
     let is_same = before.labels == now.labels && now.deletion_timestamp.is_none();

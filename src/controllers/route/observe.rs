@@ -85,8 +85,8 @@ pub(super) struct ObservedRoutes {
     pub(super) complete: Instant,
 }
 
-/// How old the data may be from which a plan is made. Data that are older are read again, with the urgency that is
-/// given here.
+/// How old the data may be from which a plan is made. Data that are older are read again. `urgency` is the urgency of
+/// the API calls for this.
 pub(super) struct Ages {
     pub(super) network: Duration,
     pub(super) instances: Duration,
@@ -190,9 +190,9 @@ impl RouteController {
         let now = clock::now();
         let poll = Poll {
             table_max_age: self.interval() / 2,
-            // The node controller reads complete Node objects at least this often, so the route controller can use its
-            // list. The route controller reads complete Node objects by itself only when the node controller does not
-            // run.
+            // The node controller reads complete Node objects at least once in this time, so the route controller can
+            // use its list. The route controller reads complete Node objects by itself only when the node controller
+            // does not run.
             whole_max_age: COMPARE_PERIOD * 2,
             metadata_max_age: Some(METADATA_MAX_AGE),
         };

@@ -55,7 +55,8 @@ struct DesiredRoutes {
     /// The node's IPv4 pod CIDRs that are within `--cluster-cidr`.
     cidrs: Vec<Ipv4Net>,
     /// Whether the pod CIDRs of the node are set and valid. If they are not, it is not known which routes the node
-    /// needs. No route that leads to the node's server is then deleted.
+    /// needs. A route that leads to the node's server is then deleted only if another node needs a route that
+    /// overlaps it.
     is_settled: bool,
     /// Whether the node has an IPv6 pod CIDR. No route leads to this CIDR, because the network supports only IPv4
     /// routes.
@@ -132,10 +133,10 @@ struct Planner<'a> {
     is_anchored: bool,
     /// Whether a needed route is blocked by a route that may belong to another cluster in the same Network.
     is_in_doubt: bool,
-    /// Whether the next plan will probably be allowed to replace the routes that block needed routes and may belong to
-    /// another cluster. This is so when all these routes lead to one server, so that they are probably left from an
-    /// earlier cluster, and when this plan adds a route that nothing blocks. After its addition, the new route proves
-    /// that the Network belongs to this cluster.
+    /// Whether the next plan will probably be allowed to replace routes that may belong to another cluster and that
+    /// block needed routes. This is so when two conditions are fulfilled. All routes that may belong to another cluster
+    /// lead to one server, so that they are probably left from an earlier cluster. In addition, this plan adds a needed
+    /// route that nothing blocks, which then proves that the Network belongs to this cluster.
     may_become_clear: bool,
 }
 
@@ -320,10 +321,11 @@ impl<'a> Planner<'a> {
     /// the needed route.
     ///
     /// This function drops the blocked routes from the plan, unless there is a proof that the Network belongs to this
-    /// cluster. The needed routes that nothing blocks are still added, because an addition does no harm. An existing
-    /// route that a node needs is the proof, if the node's condition `NetworkUnavailable` says that the route was made
-    /// earlier. Without this condition it is a proof only if all the routes that may belong to another cluster lead to
-    /// one server, because this program may have added the route itself by mistake.
+    /// cluster. The needed routes that nothing blocks are still added, because an addition does no harm.
+    ///
+    /// An existing route that a node needs is the proof, if the node's condition `NetworkUnavailable` says that a route
+    /// controller made the route. Without this condition, this program may have added the route itself by mistake. The
+    /// route is then a proof only if all the routes that may belong to another cluster lead to one server.
     fn withdraw_doubtful(&mut self) {
         let (inputs, network) = (self.inputs, self.inputs.network);
         // `ours` are the routes for which this controller is responsible. `theirs` are those of them that may belong to
@@ -502,10 +504,10 @@ impl<'a> Planner<'a> {
             // is deleted, so the node's condition `NetworkUnavailable` stays as it is.
             Some(_) if !desired.has_server => None,
             // A route that may belong to another cluster blocks the node's route. The condition `NetworkUnavailable` of
-            // the node becomes `True` when the route has been blocked for some minutes. It becomes `True` at once when
-            // the node had its route before, and this plan adds no route that could prove that the Network belongs to
-            // this cluster. In all other cases the condition stays as it is, so that a short run with the kubeconfig of
-            // another cluster does not change the nodes of that cluster.
+            // the node becomes `True` when this has lasted for some minutes. It becomes `True` at once when the node
+            // had its route before, and this plan adds no route that could prove that the Network belongs to this
+            // cluster. In all other cases the condition stays as it is. So a short run with a wrong kubeconfig does not
+            // change the nodes of another cluster.
             Some(_) if desired.plan.is_in_doubt => {
                 let is_marked = says == Some("True")
                     || self.inputs.is_in_doubt_for_long

@@ -53,13 +53,14 @@ pub struct RouteRow {
     pub destination: Ipv4Net,
     /// The route that exists in the Network. `None` when there is no route to the destination.
     pub have: Option<Route>,
-    /// The route that a node needs. `None` when no node needs a route to the destination.
+    /// The route that a node needs and that can be made. `None` when no node needs a route to the destination, or when
+    /// the needed route can't be made, e.g. because it overlaps a subnet.
     pub want: Option<Route>,
     /// The name of the node that needs the route. When no node needs it, the name of the node to whose server the route
     /// leads. `None` when there is no such node, or when the destination is outside of `--cluster-cidr`.
     pub node: Option<String>,
-    /// The name of the server whose address is the gateway of the route. `None` when no server has this address, or
-    /// when there is no route.
+    /// The name of the server whose address is the gateway of the route that exists. When no route exists, this is the
+    /// server of the route that a node needs. `None` when no server has the address, or when there is neither route.
     pub server: Option<String>,
     pub state: State,
     pub step: RouteStep,

@@ -47,9 +47,9 @@ struct Admitted {
     /// Service that existed when this process started, because only later changes are counted.
     payer: Option<Payer>,
     /// The Service as it was before its latest change, until this change is carried out. `None` when no change is being
-    /// carried out, or when the earlier version is not known. A change can move the Service away from the load balancer
-    /// that this version names. The API calls that the change causes for the other Services on that load balancer are
-    /// then also subtracted from the share in `payer`.
+    /// carried out, or when the earlier version is not known. If the change moves the Service to another load balancer,
+    /// it can cause API calls for the other Services on the previous load balancer. They are also subtracted from the
+    /// share in `payer`.
     before: Option<Arc<KubeService>>,
 }
 
@@ -142,10 +142,10 @@ impl Admission {
         })
     }
 
-    /// When the change of a Service on a shared load balancer is unfinished, it can also need API calls for the other
-    /// Services there. These calls are subtracted from the same namespace's share as those for the changed Service.
-    /// Returns this share for each shared load balancer that has such a change. The key is that of the group of
-    /// Services that share the load balancer.
+    /// The Services that share a load balancer are a group. While a change of one Service in a group is unfinished, it
+    /// can also need API calls for the other Services in the group. All these calls are subtracted from one share of
+    /// API calls (the calls that ccm allows a namespace). Returns this share for each group with an unfinished change,
+    /// by the key of the group.
     pub(super) fn payers_of_groups(
         &self,
         group: impl Fn(&KubeService) -> Option<String>,
@@ -343,8 +343,8 @@ fn asks_otherwise(one: &Arc<KubeService>, other: &Arc<KubeService>) -> bool {
         && (one.spec != other.spec || one.metadata.annotations != other.metadata.annotations)
 }
 
-/// Returns the Service with the spec and the annotations that it had `before` a change. That change must wait, because
-/// the namespace has used up its share of API calls. The resource version, finalizers and status are those of `now`.
+/// A change of the Service must wait, because its namespace has used up its share of API calls. Returns the Service as
+/// it was `before` the change, but with the resource version, the finalizers and the status that it has `now`.
 fn as_before(now: &Arc<KubeService>, before: &Arc<KubeService>) -> Arc<KubeService> {
     if before.metadata.resource_version == now.metadata.resource_version {
         return Arc::clone(before);

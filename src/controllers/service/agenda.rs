@@ -22,14 +22,14 @@ use std::time::{Duration, Instant};
 /// searched at the usual intervals again.
 const QUIET_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
-/// How often a Service is planned again while its load balancer keeps a target that should be removed, because the node
-/// of the target will stop soon or runs no pods. This is done for the time `KEPT_AT_MOST`. Later, only the regular
-/// comparison of all Services with their load balancers plans the Service again.
+/// How often a Service is planned again while its load balancer keeps a target that should be removed. Such a target
+/// should be removed because its node will stop soon or runs no pods. After the time `KEPT_AT_MOST`, the Service waits
+/// for the regular comparison of all Services with their load balancers.
 const KEPT_PERIOD: Duration = Duration::from_secs(60);
 const KEPT_AT_MOST: Duration = Duration::from_secs(600);
 
-/// How often a Service is planned again while the replacement of its load balancer waits, e.g. for healthy targets. This
-/// is done for the time `AWAITED_AT_MOST`. After this time, an event says what is missing.
+/// How often a Service is planned again while the replacement of its load balancer waits, e.g. for healthy targets.
+/// This is done for the time `AWAITED_AT_MOST`. After this time, an event says what is missing.
 const AWAITED_PERIOD: Duration = Duration::from_secs(15);
 const AWAITED_AT_MOST: Duration = Duration::from_secs(600);
 
@@ -74,16 +74,16 @@ pub(super) struct Agenda {
     quiet_since: Option<Instant>,
 }
 
-/// The first and the last time at which a plan left a target in place that should be removed. The node of the target
-/// will stop soon or runs no pods, but the target stays for now, e.g. because too few other targets are healthy.
+/// The first and the last time at which a plan of a Service left something for later. Either a target stays that should
+/// be removed, e.g. because too few other targets are healthy, or the replacement of the load balancer waits.
 struct KeptSince {
     first: Instant,
     last: Instant,
 }
 
 impl KeptSince {
-    /// Whether the Service is planned again now. Its last plan kept a target that should be removed, e.g. because too
-    /// few other targets were healthy, and this may have changed.
+    /// Whether it is time for a new plan of the Service. Its last plan kept a target that should be removed, e.g.
+    /// because too few other targets were healthy, and this may have changed.
     fn is_due(&self, now: Instant) -> bool {
         self.is_due_after(KEPT_PERIOD, KEPT_AT_MOST, now)
     }
@@ -144,12 +144,12 @@ struct PlannedFacts {
     is_missed: bool,
 }
 
-/// Hashes of the nodes, Secrets and other Services on which the plans of Services depend.
+/// Hashes of the objects on which the plans of Services depend: nodes, Secrets, pods and other Services.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dependencies {
     nodes: u64,
-    /// For each Service, a hash of the Secrets that it names and of the Services that share its load balancer. The key
-    /// is the UID of the Service. A Service without such objects has no entry.
+    /// For each Service, a hash of the Secrets that it names, of the Services that share its load balancer, and of what
+    /// is known about its pods. The key is the UID of the Service. A Service without such objects has no entry.
     others: HashMap<String, u64>,
     /// Whether any Services share a load balancer.
     pub(super) has_groups: bool,
@@ -193,8 +193,8 @@ impl Agenda {
         Reads { max_age, urgency }
     }
 
-    /// Returns the reason why the Service needs a plan now, apart from the request of a person. `None` when it needs no
-    /// plan.
+    /// Returns the reason why the Service needs a plan now, or `None` when it needs no plan. The caller handles the
+    /// request of a person, which is not considered here.
     fn why(&self, service: &KubeService, is_comparison: bool, now: Instant) -> Option<Why> {
         let uid = &service.metadata.uid;
         if self.released.contains(uid) {
@@ -240,8 +240,9 @@ impl Agenda {
     }
 
     /// Whether nothing has to be done now. This is so when the lists of Services and nodes are the same as at a time
-    /// when no Service needed a plan. In addition, none of these must be due: a retry, a new check of a target that
-    /// should be removed but was kept, and the regular comparison of all Services with their load balancers.
+    /// when no Service needed a plan. In addition, nothing of the following may be due: a retry, the regular comparison
+    /// of all Services with their load balancers, a new check of a target that should be removed but was kept, and a
+    /// new check of a load balancer that is being replaced.
     ///
     /// The lists do not show Secrets, and they lack Services that have another type now but still have our finalizer.
     /// When a Service names a Secret, or when there is such a Service of another type, the answer is therefore `false`.
@@ -410,8 +411,8 @@ impl Agenda {
 }
 
 impl Dependencies {
-    /// Computes hashes of the objects in Kubernetes on which the plans of Services depend: nodes, Secrets and other
-    /// Services. `departures` is the hash of the nodes that will stop soon.
+    /// Computes hashes of the objects in Kubernetes on which the plans of Services depend: nodes, Secrets, pods and
+    /// other Services. `departures` is the hash of the nodes that will stop soon.
     pub(super) fn new(
         apis: &Apis,
         seen: &SeenObjects,
