@@ -1,5 +1,5 @@
 //! The share of API calls that the Services of one namespace may use, so that no namespace uses up the rate limit of
-//! the whole Hetzner Cloud project. Calls take from the share, and it is filled again with time.
+//! the whole Hetzner Cloud project. Each call is subtracted from the share. As time passes, the share is filled again.
 
 use crate::provider::lock;
 use std::sync::{Arc, Mutex};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 /// some time (a full share). The Hetzner Cloud project has 3,600 calls an hour, which all programs share.
 const AT_ONCE: u32 = 900;
 
-/// Each namespace can make a limited number of API calls, its share. A used call comes back after this time, so that
-/// 900 calls come back in an hour.
+/// The time after which a namespace gets back one API call that it has used. So it gets back 900 calls in an hour. Each
+/// namespace has a share, i.e. a limited number of API calls that it can make.
 const REFILL: Duration = Duration::from_secs(4);
 
 /// The calls that the next plan will need for its reads are estimated: as many as the last plan needed, but at most
