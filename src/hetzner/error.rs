@@ -58,8 +58,8 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
-/// Returns the kind of the error. The error code in the API's answer decides. When the answer contains no code, the
-/// HTTP status decides.
+/// Returns the kind of the error. When the API's answer contains an error code, the code decides. Otherwise the HTTP
+/// status decides, or the reason why the call was not sent.
 fn kind(http: &HttpError, code: Option<&str>) -> ErrorKind {
     match (&http.kind, code, http.status()) {
         (HttpErrorKind::Refused(_), ..) => ErrorKind::Refused,
