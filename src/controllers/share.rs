@@ -13,9 +13,9 @@ const AT_ONCE: u32 = 900;
 /// namespace has a share, i.e. a limited number of API calls that it can make.
 const REFILL: Duration = Duration::from_secs(4);
 
-/// The calls that the next plan will need for its reads are estimated: as many as the last plan needed, but at most
-/// this part of a full share of API calls. Without this limit, the reads in a project of many thousand servers would
-/// seem to need the whole share, and no change would ever begin.
+/// The greatest part of a full share of API calls that is kept for the reads of the next plan. Usually as many calls
+/// are kept as the reads of the last plan needed. Without this limit, the reads in a project of many thousand servers
+/// would seem to need the whole share, and no change would ever begin.
 const READS_AT_MOST: f64 = 0.5;
 
 /// The number of API calls that the Services of one namespace can still make now.
@@ -104,8 +104,8 @@ impl Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }
 
-    /// Whether the remaining changes of the object must be dropped because the namespace whose share of API calls is
-    /// charged has no calls left.
+    /// Whether the changes of the object that were not sent yet must be dropped, because the namespace whose share of
+    /// API calls is charged has no calls left.
     pub(super) fn must_stop(&self, now: Instant) -> bool {
         self.can_stop && self.share.is_used_up(now)
     }

@@ -73,8 +73,8 @@ fn kind(http: &HttpError, code: Option<&str>) -> ErrorKind {
         | (_, Some("maintenance"), _)
         | (_, None, _) => ErrorKind::Unavailable,
         (_, Some(code), _) if is_busy(code) => ErrorKind::Busy,
-        // The error code `robot_unavailable` also gets the kind `Other`, and not `Unavailable`. It is not an outage of
-        // the Cloud API, because only targets on dedicated servers are affected.
+        // The error code `robot_unavailable` gets the kind `Other`, and not `Unavailable`. It is not an outage of the
+        // Cloud API, because only targets on dedicated servers are affected.
         (_, Some(_), _) => ErrorKind::Other,
     }
 }

@@ -400,8 +400,8 @@ pub(super) fn observe(
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().chain(groups.services()).collect();
     let snapshot = apis.load_balancers(&for_cloud, reads.max_age, reads.urgency)?;
     let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
-    // The nodes of this cloud name their servers in their provider IDs. For them, the last list of servers is used,
-    // however old it is, and plans that need a newer list get it from `ObservedServices::read_needs`. The nodes of
+    // The nodes of this cloud name their servers in their provider IDs. For these nodes, the last list of servers is
+    // used, however old it is. A plan that needs a newer list gets it from `ObservedServices::read_needs`. The nodes of
     // other providers are matched with servers by name and address. When there are such nodes, the list of servers is
     // as new as the list of load balancers.
     let provider = &*apis.provider;
@@ -584,8 +584,9 @@ pub(super) fn cluster(
                 for ip in dedicated.addresses(node, server) {
                     cluster.dedicated.entry(ip).or_insert_with(|| name.clone());
                 }
-                // An address from the list of dedicated servers is stored with the name of its server's node, even when
-                // the kubelet of another node reports the same address.
+                // The list of dedicated servers proves to which server an address belongs, and the report of a kubelet
+                // does not. So an address from the list is stored with the name of its server's node, even when the
+                // kubelet of another node reports the same address.
                 cluster.dedicated.extend(proven.map(|ip| (ip, name)));
                 cluster.proven.extend(proven);
             }

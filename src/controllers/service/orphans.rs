@@ -249,7 +249,7 @@ pub(super) fn delete(
 }
 
 /// Makes the changes of a plan whose object is not a Service, e.g. the deletion of a load balancer without a Service.
-/// Returns the kind of the error when they failed.
+/// When a change has failed, returns the kind of the error.
 pub(super) fn carry_out(
     apis: &Apis,
     plan: &mut ServicePlan,

@@ -639,8 +639,8 @@ mod tests {
     use std::rc::Rc;
     use std::time::{Duration, Instant, SystemTime};
 
-    /// A simulated clock that counts how often its time is read. The test counts heartbeats by it, because each
-    /// heartbeat reads the time.
+    /// A simulated clock that counts how often its time is read. Each heartbeat reads the time, so the test can count
+    /// the heartbeats.
     #[derive(Debug)]
     struct Counting(Instant, Cell<usize>);
 

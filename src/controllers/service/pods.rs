@@ -179,9 +179,9 @@ impl Pods {
         counts
     }
 
-    /// Whether the plan can be carried out now, under the limit for exchanges of targets (a node with pods takes the
-    /// place of a target). The limit applies to all load balancers together within a minute. When the plan can be
-    /// carried out, its exchanges are counted.
+    /// Whether the plan can be carried out now. The number of exchanges of targets (a node with pods takes the place of
+    /// a target) in a minute is limited for all load balancers together. When the plan does not exceed this limit, it
+    /// can be carried out, and its exchanges are counted.
     pub(super) fn admit(&mut self, plan: &ServicePlan) -> bool {
         let removals = plan.changes_now().filter_map(|change| change.soft_removal());
         let exchanges = removals.filter(|removal| removal.is_exchange);
@@ -203,7 +203,7 @@ impl Pods {
         is_within
     }
 
-    /// Records how those exchanges of targets on a load balancer have ended that [`Pods::admit`] has counted. In an
+    /// Records how the exchanges of targets that [`Pods::admit`] has counted for a load balancer have ended. In an
     /// exchange, a target without pods is removed, and a node with pods takes its place. `nodes` are the nodes whose
     /// targets were removed. Their exchanges were made, and count for another minute. The other exchanges were not
     /// made, and no longer count. When `is_known` is `false`, it is not known which exchanges were made, and all of
@@ -220,7 +220,7 @@ impl Pods {
 
     /// Returns two lists of Services: first the Services whose EndpointSlices are read, and then the Services whose
     /// EndpointSlices are not read. At most [`SERVICES_WITH_PODS`] Services are read. When there are more, the Services
-    /// that the plans of the oldest Services need are read. Both lists are sorted by name.
+    /// are read that matter for the plans of the oldest Services. Both lists are sorted by name.
     fn wanted(&self) -> (Vec<ServiceName>, Vec<ServiceName>) {
         let (mut wanted, mut rest) = (BTreeSet::new(), BTreeSet::new());
         for name in self.asked.values().flatten() {

@@ -659,7 +659,8 @@ impl ServiceSync<'_> {
         Ok(true)
     }
 
-    /// Ends the work on a Service without a write. Either no write is needed, or too little is known for one.
+    /// Ends the work on a Service without a new plan from fresh data. Either the Service needs no write, or its large
+    /// fields were dropped to save memory.
     pub(super) fn leave_as_it_is(&mut self, plan: ServicePlan) {
         self.state.agenda.planned(&plan.service);
         self.report_findings(&plan);
