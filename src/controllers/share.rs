@@ -1,5 +1,5 @@
 //! The share of API calls that the Services of one namespace may use, so that no namespace uses up the rate limit of
-//! the whole Hetzner Cloud project. Calls take from the share, and it is filled again with time.
+//! the whole Hetzner Cloud project. Each call is subtracted from the share. As time passes, the share is filled again.
 
 use crate::provider::lock;
 use std::sync::{Arc, Mutex};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 /// some time (a full share). The Hetzner Cloud project has 3,600 calls an hour, which all programs share.
 const AT_ONCE: u32 = 900;
 
-/// Each namespace can make a limited number of API calls, its share. A used call comes back after this time, so that
-/// 900 calls come back in an hour.
+/// The time after which a namespace gets back one API call that it has used. So it gets back 900 calls in an hour. Each
+/// namespace has a share, i.e. a limited number of API calls that it can make.
 const REFILL: Duration = Duration::from_secs(4);
 
-/// The calls that the next plan will need for its reads are estimated: as many as the last plan needed, but at most
-/// this part of a full share of API calls. Without this limit, the reads in a project of many thousand servers would
-/// seem to need the whole share, and no change would ever begin.
+/// The greatest part of a full share of API calls that is kept for the reads of the next plan. Usually as many calls
+/// are kept as the reads of the last plan needed. Without this limit, the reads in a project of many thousand servers
+/// would seem to need the whole share, and no change would ever begin.
 const READS_AT_MOST: f64 = 0.5;
 
 /// The number of API calls that the Services of one namespace can still make now.
@@ -104,8 +104,8 @@ impl Payer {
         Payer { share: Arc::clone(&self.share), can_stop: false }
     }
 
-    /// Whether the remaining changes of the object must be dropped because the namespace whose share of API calls is
-    /// charged has no calls left.
+    /// Whether the changes of the object that were not sent yet must be dropped, because the namespace whose share of
+    /// API calls is charged has no calls left.
     pub(super) fn must_stop(&self, now: Instant) -> bool {
         self.can_stop && self.share.is_used_up(now)
     }

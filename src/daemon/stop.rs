@@ -1,5 +1,5 @@
-//! The request that this process ends. A signal or the process itself makes this request, and it can't be taken back.
-//! It wakes the threads that wait.
+//! The request to end this process. It is made by a signal, or by the process itself, e.g. after it has lost the Lease.
+//! It can't be taken back. It wakes the threads that wait, so that they can end.
 
 use crate::provider::{Gate, Refused, clock, lock};
 use signal_hook::consts::{SIGINT, SIGTERM};

@@ -15,9 +15,9 @@ use std::time::Duration;
 pub(super) struct Ticks {
     apis: &'static Apis,
     stop: &'static Stop,
-    /// For each controller that can't work because an API does not answer or refuses calls, a text that says which API
-    /// it is and what is wrong. When several controllers have the same text here, only the first of them logs it. When
-    /// the last of these controllers works again, this is logged once.
+    /// The controllers that can't work because an API does not answer or refuses calls. The key is the name of the
+    /// controller. The value is a text that names the API and says what is wrong. When several controllers have the
+    /// same text, only the first of them logs it. When all controllers can work again, this is logged once.
     outages: Mutex<BTreeMap<&'static str, &'static str>>,
     /// Whether the daemon can't work until an operator corrects something: a setting, the credentials or an RBAC role.
     pub(super) failed: AtomicBool,

@@ -98,10 +98,10 @@ impl<T> CachedList<T> {
         lock(&self.read).as_ref().is_none_or(|(at, _)| age_of(*at) >= age)
     }
 
-    /// Returns the cached list while `is_good` returns `true` for it. The arguments of `is_good` are the time since the
-    /// list was read, and the list. Otherwise `read` reads a new list, which is cached. While nothing is cached,
-    /// `first` is asked for a list that was read earlier for another purpose, and for the time of that read. If there
-    /// is one, it becomes the cached list.
+    /// Returns the cached list if `is_good` accepts it. `is_good` gets the time since the list was read, and the list.
+    /// When it refuses the list, or when no list is cached, `read` reads a new list, which is then cached. When no list
+    /// is cached, `first` is called before that. It can return a list that was read earlier for another purpose, with
+    /// the time of that read, and this list is then cached.
     pub(super) fn get(
         &self,
         first: impl FnOnce() -> Option<(Moment, Vec<T>)>,
@@ -248,8 +248,8 @@ impl Api {
     }
 }
 
-/// Returns the number of the last page of a list. `ids` are the different IDs of the resources on page `number`. The error
-/// says why the page can't be used.
+/// Returns the number of the last page of a list. `ids` are the different IDs of the resources on page `number`. The
+/// error says why the page can't be used.
 fn last_page(
     list: &str,
     number: u32,

@@ -58,8 +58,8 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
-/// Returns the kind of the error. The error code in the API's answer decides. When the answer contains no code, the
-/// HTTP status decides.
+/// Returns the kind of the error. When the API's answer contains an error code, the code decides. Otherwise the HTTP
+/// status decides, or the reason why the call was not sent.
 fn kind(http: &HttpError, code: Option<&str>) -> ErrorKind {
     match (&http.kind, code, http.status()) {
         (HttpErrorKind::Refused(_), ..) => ErrorKind::Refused,
@@ -73,8 +73,8 @@ fn kind(http: &HttpError, code: Option<&str>) -> ErrorKind {
         | (_, Some("maintenance"), _)
         | (_, None, _) => ErrorKind::Unavailable,
         (_, Some(code), _) if is_busy(code) => ErrorKind::Busy,
-        // The error code `robot_unavailable` also gets the kind `Other`, and not `Unavailable`. It is not an outage of
-        // the Cloud API, because only targets on dedicated servers are affected.
+        // The error code `robot_unavailable` gets the kind `Other`, and not `Unavailable`. It is not an outage of the
+        // Cloud API, because only targets on dedicated servers are affected.
         (_, Some(_), _) => ErrorKind::Other,
     }
 }

@@ -14,7 +14,8 @@ use crate::kube::ObjectReference;
 use crate::provider::{Change, TlsSecrets, Urgency, calls::counted};
 use std::time::Duration;
 
-/// The kind of object in the plan that deletes certificates. All certificates together are one object of this kind.
+/// Each plan names the object that it is about by a kind and a name. The plan that deletes unused certificates has this
+/// kind and no name, because it is about all of them together.
 const KIND: &str = "certificates";
 
 /// The TLS Secrets that Services want as certificates, and the state of the search for uploaded certificates that
@@ -26,8 +27,9 @@ pub(super) struct CertificateSearch {
     /// Whether a search for unused certificates is due. It is due when the TLS Secrets that Services name, or the load
     /// balancers, may have changed since the last search.
     pub(super) is_due: bool,
-    /// Whether the last search found no certificate that was uploaded from a Secret, and no Service has named a Secret
-    /// since. This begins with `false`, because an earlier process may have uploaded certificates.
+    /// Whether the cloud has no certificate that was uploaded from a Secret, as far as is known: the last search found
+    /// none, and no Service has named a Secret since. This begins with `false`, because an earlier process may have
+    /// uploaded certificates.
     none_exist: bool,
 }
 
@@ -40,11 +42,10 @@ impl CertificateSearch {
         self.wanted.clone_from(wanted);
     }
 
-    /// If a search for unused certificates is due, makes it, and deletes the certificates that nothing uses. The caller
-    /// must make sure that no load balancer is being changed at the same time. `payers` are the namespaces whose
-    /// changes ended in this sync pass. ccm allows each namespace a number of API calls, and the calls of the search
-    /// are subtracted from the numbers of these namespaces. Returns a plan that says what was deleted, or `None` when
-    /// nothing was.
+    /// Searches for certificates that nothing uses, if such a search is due, and deletes them. The caller must make
+    /// sure that no load balancer is being changed at the same time. ccm limits the API calls of each namespace. The
+    /// API calls of the search are charged to `payers`, the namespaces whose changes ended in this sync pass. Returns a
+    /// plan that says what was deleted, or `None` when nothing was deleted.
     pub(super) fn delete_unused(
         &mut self,
         apis: &Apis,
@@ -56,8 +57,8 @@ impl CertificateSearch {
         }
         let (found, calls) = counted(|| find(apis, &self.wanted, Urgency::CanWait));
         admission::charge(payers, calls);
-        // The error is only logged, because the search is repeated: it follows each comparison of all Services with
-        // their load balancers.
+        // When the search fails, the error is only logged, because the next regular comparison of all Services with
+        // their load balancers makes another search due.
         let unused = found.inspect_err(|error| log::debug!("unused certificates: {error}")).ok()?;
         self.none_exist = unused.is_none();
         let mut plan = plan(unused?)?;

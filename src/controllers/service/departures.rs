@@ -23,8 +23,9 @@ const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 /// `True` counts.
 const ENDING: [&str; 3] = ["DrainInProgress", "Drained", "GracefulNodeShutdownInProgress"];
 
-/// How often the same target may be removed from a load balancer within the time `REMOVALS_KEPT`, although its Services
-/// still want it. It is removed because its node will stop soon, or because a node with pods takes its place.
+/// A target is sometimes removed from a load balancer although its Services still want it: its node will stop
+/// soon, or a node with pods takes its place. This is how often the same target may be removed in this way within
+/// an hour (`REMOVALS_KEPT`).
 const REMOVALS_AT_MOST: usize = 6;
 const REMOVALS_KEPT: Duration = Duration::from_secs(3600);
 
@@ -50,9 +51,10 @@ pub(super) struct Departures {
     /// node will stop soon, or because a node with pods takes its place. Each entry has the ID of the load balancer,
     /// the name of the node, and the moment of the removal.
     removals: Vec<(u64, String, Instant)>,
-    /// What the last plan of each Service leaves out, by the UID of the Service. The value contains the ID of the load
-    /// balancer, the number of departing nodes (nodes that will stop soon) that are left out of its targets, and the
-    /// number of nodes that are left out because the type of the load balancer allows no more targets.
+    /// The number of nodes that do not become targets according to the last plan of a Service, by the UID of the
+    /// Service. The value has the ID of the load balancer, the number of nodes that are left out because they will stop
+    /// soon, and the number of nodes that are left out because the type of the load balancer allows no more targets. A
+    /// Service has no entry when its plan leaves out no node.
     left_out: HashMap<String, (u64, usize, usize)>,
 }
 
@@ -133,9 +135,9 @@ impl Departures {
         self.is_pending
     }
 
-    /// Returns a hash of the nodes that will stop soon. It changes when a node is added to these nodes or taken away
-    /// from them. Services keep such a node as a target for the time in their annotation `departing-delay`. The hash
-    /// also changes when one of these times is over for one of the nodes.
+    /// Returns a hash of the nodes that will stop soon, or that the cluster autoscaler is about to delete. Services
+    /// keep a node that will stop soon as a target for the time in their annotation `departing-delay`. The hash changes
+    /// when a node is added to these nodes or taken away from them, and when one of these times is over for a node.
     pub(super) fn print(&self, nodes: &[Arc<KubeNode>]) -> u64 {
         let mut hasher = DefaultHasher::new();
         for node in nodes {

@@ -1,5 +1,6 @@
 //! Reports the events of a Service: the findings (messages for the operator) of its plan, and which changes in the
-//! cloud were begun, made or failed. Also finds out from past events whether the last try failed.
+//! cloud were begun, made or failed. Also finds out from events that were written before whether the last sync of a
+//! Service failed.
 
 use super::health::{Look, ServiceOutages};
 use super::observe::NAME;
@@ -21,8 +22,8 @@ const EVENT_COMPONENT: &str = "service-controller";
 const ENSURED: &str = "Ensured load balancer";
 const UPDATED: &str = "Updated load balancer with new hosts";
 
-/// Reports the findings of a plan. `has_waited_long` says whether a finding that the replacement of the load balancer
-/// waits is reported, too.
+/// Reports the findings (messages for the operator) of a plan. The finding that the replacement of the load balancer
+/// waits for something is reported only when `has_waited_long` is `true`.
 pub(super) fn findings(apis: &Apis, plan: &ServicePlan, has_waited_long: bool) {
     let is_due = |finding: &&Finding| {
         has_waited_long || finding.reason != Reason::LoadBalancerReplacementWaits
@@ -32,9 +33,9 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan, has_waited_long: bool) {
         && plan.cloud.outcome.is_in_order()
         && plan.changes_now().next().is_none()
         && !fails(plan);
-    // An earlier sync of the Service has failed, and the Service is as it should be now. No change was made in the
-    // meantime that would write an event. So the event `EnsuredLoadBalancer` is written here, to say that the failure
-    // is over.
+    // An earlier sync of the Service has failed, but the Service is as it should be now. Usually an event about a
+    // change shows that the failure is over, but no change is needed now. So the event `EnsuredLoadBalancer` is written
+    // here instead.
     if is_right && recovered(apis, plan.object.seen_by(source(apis))) {
         let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);
         report(apis, &plan.object, [&ensured]);
@@ -75,9 +76,9 @@ pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     succeeded(apis, plan, &Finding::info(reason, text));
 }
 
-/// Writes the event `finding`, which reports a success, e.g. that a load balancer was changed. When the plan also
-/// reports a failure, e.g. of one port, the record of this failure is kept, so that the same failure is not reported
-/// once more.
+/// Writes the event `finding`, which reports a success, e.g. that a load balancer was changed. The plan can report a
+/// failure at the same time, e.g. of one port. The success then does not count as the end of this failure, so that the
+/// failure is not reported once more.
 fn succeeded(apis: &Apis, plan: &ServicePlan, finding: &Finding) {
     if fails(plan) {
         publish_beside_failures(apis, plan.object.seen_by(source(apis)), finding);

@@ -84,14 +84,15 @@ pub struct Trouble {
     pub is_outage: bool,
     /// Says how many targets are healthy, and why the other targets are not.
     pub message: String,
-    /// The advice for the most frequent cause of unhealthy targets, except servers that are off: another check of the
-    /// command `ccm doctor` gives the advice for them. The text is empty when servers that are off are the only cause.
+    /// What the user can do about the most frequent cause of unhealthy targets. Servers that are off do not count as a
+    /// cause here, because another check of the command `ccm doctor` says what to do about them. The text is empty when
+    /// there is no other cause.
     pub fix: String,
 }
 
-/// Returns what is wrong with the targets of the plan's Service. Returns `None` when all checked targets are healthy.
-/// Also returns `None` when some targets are healthy, and the unhealthy targets are nodes without a pod of a Service
-/// with traffic policy `Local`. Such targets are expected to be unhealthy.
+/// Returns what is wrong with the targets of the plan's Service. Returns `None` when the Service has no load balancer,
+/// or when all checked targets are healthy. Also returns `None` when some targets are healthy, and the other targets
+/// are expected to be unhealthy: their nodes will stop soon, or run no pod of a Service with traffic policy `Local`.
 pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     let found = plan.cloud.found.as_ref()?;
     let uid = plan.object.uid.as_str();
@@ -155,12 +156,12 @@ fn is_young(service: &KubeService, at: Timestamp) -> bool {
 }
 
 /// The Services without a healthy target. An event is written when a Service has lost its last healthy target, and
-/// another event when it has one again. Here, a target counts as healthy only when it is healthy on every port of the
-/// Service.
+/// another event when it has one again. Here, a target counts as healthy only when it is healthy on every port of
+/// the Service.
 ///
-/// This state is lost when the process restarts. The new process reports the outages that it finds. When the earlier
-/// process has already written an event about such an outage, that event is not changed. An outage that ended during
-/// the restart is not reported as ended.
+/// The process forgets these Services when it ends. The next process reports all outages that it finds at its first
+/// check. When the earlier process has already written the same event about an outage, that event stays as it is, and
+/// no second event is written. When an outage ends while no process is running, its end is not reported.
 #[derive(Default)]
 pub(super) struct ServiceOutages {
     /// The UIDs of the Services that had no healthy target when this was last checked.

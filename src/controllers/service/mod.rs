@@ -215,8 +215,8 @@ impl ServiceController {
         Ok(kept)
     }
 
-    /// Makes one sync pass over the Services that `selection` asks for. Returns the report. With `for_people` (a person
-    /// waits for the result), the last plan of each Service is returned, too.
+    /// Makes one sync pass over the Services that `selection` asks for. Returns a report of what came of each Service.
+    /// When `for_people` is `true` (a person waits for the result), the last plan of each Service is returned, too.
     pub fn sync(
         &mut self,
         apis: &Apis,
@@ -305,9 +305,9 @@ impl ServiceSync<'_> {
                 let until = (!self.selection.is_explicit()).then(|| begun + interval);
                 self.report.outage = self.take_up(begun, &mut requests).err();
                 self.execute(&mut requests, until);
-                // The scope of the threads that send requests ends only when no request is in flight any more. Waiting
-                // for that would delay the work on other Services. So the loop goes on while there are changes and a
-                // request is in flight.
+                // The threads that send requests run in a thread scope, and the end of the scope waits until all
+                // requests are answered. This wait would delay the work on other Services. So the loop goes on as long
+                // as there are unfinished changes and a request is in flight.
                 if self.state.executor.executions().is_empty() || !requests.are_in_flight() {
                     break;
                 }
@@ -366,8 +366,9 @@ impl ServiceSync<'_> {
         seen.nodes = Arc::default();
         let is_taken_up = |plan: &mut ServicePlan| plan.is_taken_up();
         let mut to_do: Vec<_> = in_order.extract_if(.., is_taken_up).collect();
-        // All Services together take too much memory, so this Service has lost its large fields when they were listed. A
-        // new read of this Service alone could not change that, so no new plan is made.
+        // This Service has lost its large fields, e.g. its annotations, when the Services were listed, because older
+        // Services already take all the memory that is allowed for Services. A new read of this Service alone could not
+        // change that, so no new plan is made.
         let is_above =
             |plan: &mut ServicePlan| plan.service.above.is_some() && plan.obstacle.is_some();
         for plan in to_do.extract_if(.., is_above) {
@@ -428,8 +429,8 @@ impl ServiceSync<'_> {
         Ok(seen)
     }
 
-    /// Returns a task for each plan, i.e. for the work on its Service. Each task says which namespace's share of API
-    /// calls is charged for this work.
+    /// Returns a task for each plan. A task is the work on the Service of the plan. It says which namespace's share of
+    /// API calls (the calls that ccm allows each namespace) is charged for this work.
     fn tasks(&self, plans: Vec<ServicePlan>, begun: Instant) -> Vec<Task> {
         let admission = &self.state.admission;
         let group = observe::known_group(self.apis);
@@ -641,9 +642,10 @@ fn measure_health(seen: &SeenObjects, observed: Option<&ObservedServices>) -> Ve
     let traffic = health.iter().filter_map(|health| health.traffic_ratio);
     LOAD_BALANCERS_TRAFFIC.set(&[], traffic.fold(0.0, f64::max));
     let certificates = observed.and_then(|observed| observed.snapshot.certificates(&wanted));
-    // The certificates are read if at least one Service uses a certificate. When they were not read for a comparison of
-    // all Services with their load balancers (`is_comparison`), no Service uses one, and the metric with the earliest
-    // expiry of a certificate becomes 0. When they were not read in any other sync pass, this metric keeps its value.
+    // This metric says when the first certificate of a load balancer expires. Certificates are read only while a
+    // Service uses a certificate. When a comparison of all Services with their load balancers (`is_comparison`) has not
+    // read them, no Service uses one, and the metric becomes 0. When another sync pass has not read them, nothing is
+    // known, and the metric keeps its value.
     if certificates.is_some() || seen.is_comparison {
         let all = certificates.iter().flatten();
         let first = all.filter_map(|certificate| certificate.not_valid_after).min();

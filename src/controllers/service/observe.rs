@@ -112,15 +112,17 @@ pub(super) struct SeenObjects {
     pub(super) is_comparison: bool,
 }
 
-/// A request of a person, made by a command, to begin or to end the management of a load balancer. It has effect even
-/// if no annotation of the Service asks for this.
+/// What a person asks for by a command: that the management of a load balancer begins or ends, or that a load balancer
+/// is replaced. This has effect even if no annotation of the Service asks for it. `Usual` means that no person asks for
+/// anything, so the Service itself decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Management {
     #[default]
     Usual,
     /// From now on, this controller manages the load balancer with this ID for the Service.
     Begins(u64),
-    /// The load balancer is replaced, or its replacement is aborted or shortened.
+    /// A new load balancer replaces the load balancer of the Service. Or a replacement that has begun is aborted, or
+    /// the time in which both load balancers serve ends now.
     Replaced(ReplaceOrder),
     /// From now on, this controller does not manage the load balancer any more: it removes its finalizer, and changes
     /// nothing for the Service afterwards.
@@ -137,10 +139,10 @@ impl ObservedServices {
         self.cluster.groups = groups;
     }
 
-    /// Reads the additional data that the plans for these Services need before they are carried out. The data come from
-    /// the APIs and not from a cache. Returns `false` when these data were already read by this function. Otherwise the
-    /// caller makes the plans again and calls this function again, because a plan that is made from newer data can need
-    /// more data. No servers are read when the provider has no API for servers.
+    /// Reads the additional data that the plans for these Services need before they are carried out. Cached data are
+    /// used only if they were requested after the moment `since`. Returns `false` when this function has already read
+    /// these data. Otherwise the caller makes the plans again and calls this function again, because a plan that is
+    /// made from newer data can need more data. No servers are read when the provider has no API for servers.
     pub(super) fn read_needs(
         &mut self,
         apis: &Apis,
@@ -406,8 +408,8 @@ pub(super) fn observe(
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().chain(groups.services()).collect();
     let snapshot = apis.load_balancers(&for_cloud, reads.max_age, reads.urgency)?;
     let tls_secrets = apis.tls_secrets(&tls_secret_names(&*apis.provider, &services))?;
-    // The nodes of this cloud name their servers in their provider IDs. For them, the last list of servers is used,
-    // however old it is, and plans that need a newer list get it from `ObservedServices::read_needs`. The nodes of
+    // The nodes of this cloud name their servers in their provider IDs. For these nodes, the last list of servers is
+    // used, however old it is. A plan that needs a newer list gets it from `ObservedServices::read_needs`. The nodes of
     // other providers are matched with servers by name and address. When there are such nodes, the list of servers is
     // as new as the list of load balancers.
     let provider = &*apis.provider;
@@ -486,9 +488,9 @@ impl DedicatedServers {
         self.server(id)?.public_ipv4.map(IpAddr::from)
     }
 
-    /// Returns the public IPv4 address of a node's dedicated server. When the servers were not listed yet, this is the
-    /// address that the Node object got when the node was initialised. Returns `None` when there is no such address, or
-    /// when there are no credentials for the API of dedicated servers.
+    /// Returns the public IPv4 address of a node's dedicated server. When no list of dedicated servers was read, or the
+    /// list lacks this server, this is the external IPv4 address in the status of the node. Returns `None` when there
+    /// is no such address, or when there are no credentials for the API of dedicated servers.
     fn ipv4(&self, node: &KubeNode, id: InstanceId) -> Option<Ipv4Addr> {
         id.dedicated().filter(|_| self.is_known)?;
         if let Some(server) = self.server(id) {
@@ -591,8 +593,9 @@ pub(super) fn cluster(
                 for ip in dedicated.addresses(node, server) {
                     cluster.dedicated.entry(ip).or_insert_with(|| name.clone());
                 }
-                // An address from the list of dedicated servers is stored with the name of its server's node, even when
-                // the kubelet of another node reports the same address.
+                // The list of dedicated servers proves to which server an address belongs, and the report of a kubelet
+                // does not. So an address from the list is stored with the name of its server's node, even when the
+                // kubelet of another node reports the same address.
                 cluster.dedicated.extend(proven.map(|ip| (ip, name)));
                 cluster.proven.extend(proven);
             }

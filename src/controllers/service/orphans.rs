@@ -32,7 +32,7 @@ pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, CacheEr
 }
 
 /// Returns the cluster, and the load balancers that remain because their Services, which do not exist any more, asked
-/// to keep them. The data come from the last reads.
+/// to keep them. Cached data of any age are used.
 pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<KeptObject>), CacheError> {
     let snapshot = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
     let all = observe::all_services(apis, Duration::MAX)?;
@@ -41,10 +41,11 @@ pub fn kept(apis: &Apis) -> Result<(Cluster, Vec<KeptObject>), CacheError> {
     Ok((cluster, kept))
 }
 
-/// Returns the orphans (load balancers whose Service does not exist). A first search can use cached data, if they are
-/// at most `age` old or were read after the moment `begun`. Its result is certain when it finds no orphan, or when the
-/// load balancers were read after `begun` and the Services after the load balancers. Otherwise both are read again in
-/// this order, and searched a second time.
+/// Returns the orphans (load balancers whose Service does not exist). The first search may use cached data that are
+/// at most `age` old, or that were read after the moment `begun`. Orphans that are found in old data may not be
+/// orphans any more. So the load balancers and then the Services are read again and searched a second time, unless
+/// the first search already used load balancers that were read after `begun`, and Services that were read after the
+/// load balancers.
 pub(super) fn find(
     apis: &Apis,
     begun: Instant,
@@ -248,7 +249,7 @@ pub(super) fn delete(
 }
 
 /// Makes the changes of a plan whose object is not a Service, e.g. the deletion of a load balancer without a Service.
-/// Returns the kind of the error when they failed.
+/// When a change has failed, returns the kind of the error.
 pub(super) fn carry_out(
     apis: &Apis,
     plan: &mut ServicePlan,

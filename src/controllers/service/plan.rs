@@ -76,17 +76,17 @@ pub enum ServiceWrite {
     SetStatus(Vec<Ingress>),
     /// The finalizer is removed after the load balancer was removed, so that Kubernetes can delete the Service.
     RemoveFinalizer {
-        /// Whether the write that removes the finalizer also empties the status. `false` means that an earlier write
-        /// has emptied the status.
+        /// Whether the write that removes the finalizer also empties the status. `false` means that the status is
+        /// already empty by then, e.g. because an earlier write has emptied it.
         empties_status: bool,
     },
     /// This controller ends its management of the Service. The finalizer is removed, and the status stays as it is.
     EndManagement,
 }
 
-/// Makes the plans for all observed Services. Plans `for_people` keep all fields and targets of the load balancers.
-/// Other plans drop them, because twenty load balancers with a hundred targets each would take most of the daemon's
-/// memory.
+/// Makes the plans for all observed Services. When `for_people` is `true`, the plans keep all fields and targets of the
+/// load balancers, so that a command can display them. Otherwise they are dropped, because twenty load balancers with a
+/// hundred targets each would take most of the daemon's memory.
 pub(super) fn plan(observed: &ObservedServices, for_people: bool) -> Vec<ServicePlan> {
     let plan = |service| {
         // It takes time to make plans for thousands of Services, so a heartbeat for each plan shows that the process
@@ -294,8 +294,8 @@ pub(super) fn in_turn(provider: &dyn Provider, plans: &mut [ServicePlan]) {
             }
         }
         let new = plan.new_name();
-        // Two Services can want a new load balancer of the same name. When the name of the second one does not come
-        // from an annotation, its plan is not refused, because the provider will choose another name for it.
+        // Two Services can want a new load balancer of the same name. When the second Service has not set this name by
+        // an annotation, its plan is not refused, because the provider will choose another name for its load balancer.
         let is_default = |new: &Sourced<String>| !matches!(new.source, Source::Annotation(_));
         let may_change = new.is_some_and(is_default);
         let new = new.map(|new| (format!("{}: ", new.source), format!("{:?}", new.value)));
@@ -365,8 +365,7 @@ impl ServicePlan {
                 let first = (is_synced && !has_finalizer).then_some(ServiceWrite::AddFinalizer);
                 (first, status.filter(|status| status != has).map(ServiceWrite::SetStatus))
             }
-            // While the load balancer of a deleted Service can't be removed, the Service keeps its
-            // finalizer and its status.
+            // While the load balancer can't be deleted or released, the Service keeps its finalizer and its status.
             _ if outcome.obstacle().is_some() => (None, None),
             Want::Remove => {
                 let empties_status = status.is_none();
@@ -406,11 +405,10 @@ impl ServicePlan {
         self.take_over(cloud);
     }
 
-    /// Makes the plan for a Service that this controller must not manage. The load balancer and our labels on it stay
-    /// unchanged. Our finalizer is removed when a load balancer has labels which show that it belongs to the Service.
-    /// Without such a load balancer, the finalizer may belong to another controller, so it stays. Because of the
-    /// labels, this controller can manage the load balancer again later, and a load balancer whose Service was deleted
-    /// can be recognised.
+    /// Makes the plan for a Service that this controller must not manage. Our finalizer is removed when a load balancer
+    /// has labels which show that it belongs to the Service. Without such a load balancer, the finalizer may belong to
+    /// another controller, so it stays. The load balancer and our labels on it stay unchanged. So this controller can
+    /// manage the load balancer again later, and can recognise it as an orphan when its Service was deleted.
     fn leave_alone(&mut self, snapshot: &dyn Snapshot, why: &str, cluster: &Cluster) {
         self.cloud.found = snapshot.left_on(&self.service.for_cloud(), cluster);
         self.cloud.carries_uid = self.cloud.found.is_some();
@@ -641,8 +639,8 @@ mod tests {
     use std::rc::Rc;
     use std::time::{Duration, Instant, SystemTime};
 
-    /// A simulated clock that counts how often its time is read. The test counts heartbeats by it, because each
-    /// heartbeat reads the time.
+    /// A simulated clock that counts how often its time is read. Each heartbeat reads the time, so the test can count
+    /// the heartbeats.
     #[derive(Debug)]
     struct Counting(Instant, Cell<usize>);
 

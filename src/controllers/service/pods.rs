@@ -41,9 +41,10 @@ pub(super) struct Pods {
     /// earlier reads: `new` (Services that were first read within the last minute) and `recent` (pods that have ended
     /// within the last minute).
     known: Arc<PodNodes>,
-    /// `print` is a hash of the API server's last answer, by which an unchanged answer is recognised. `print_of` is a
-    /// hash of the Services and nodes about which the API server was asked. When other Services or nodes are asked
-    /// about, `print` is dropped, and the next answer is read completely.
+    /// `print` is a hash of the API server's last answer. When the next answer has the same hash, nothing has changed,
+    /// and the answer need not be evaluated. `print_of` is a hash of the Services and nodes about which the API server
+    /// was asked. When the next request is about other Services or nodes, `print` is dropped, so that the whole answer
+    /// is evaluated.
     print: Print,
     print_of: u64,
     /// When EndpointSlices were last read, or `None` before the first read. The field `next` says when they are read
@@ -178,9 +179,9 @@ impl Pods {
         counts
     }
 
-    /// Whether the plan can be carried out now, under the limit for exchanges of targets (a node with pods takes the
-    /// place of a target). The limit applies to all load balancers together within a minute. When the plan can be
-    /// carried out, its exchanges are counted.
+    /// Whether the plan can be carried out now. The number of exchanges of targets (a node with pods takes the place of
+    /// a target) in a minute is limited for all load balancers together. When the plan does not exceed this limit, it
+    /// can be carried out, and its exchanges are counted.
     pub(super) fn admit(&mut self, plan: &ServicePlan) -> bool {
         let removals = plan.changes_now().filter_map(|change| change.soft_removal());
         let exchanges = removals.filter(|removal| removal.is_exchange);
@@ -202,10 +203,11 @@ impl Pods {
         is_within
     }
 
-    /// Records which exchanges of targets on a load balancer were made, of those that [`Pods::admit`] has counted. In
-    /// an exchange, a node with pods takes the place of a target without pods. `nodes` are the nodes whose targets were
-    /// removed, so the exchanges of these targets were made. The other exchanges were not made, and no longer count.
-    /// When `is_known` is `false`, it is not known which exchanges were made, and all of them count.
+    /// Records how the exchanges of targets that [`Pods::admit`] has counted for a load balancer have ended. In an
+    /// exchange, a target without pods is removed, and a node with pods takes its place. `nodes` are the nodes whose
+    /// targets were removed. Their exchanges were made, and count for another minute. The other exchanges were not
+    /// made, and no longer count. When `is_known` is `false`, it is not known which exchanges were made, and all of
+    /// them count as made.
     pub(super) fn made(&mut self, balancer: u64, nodes: &[&str], is_known: bool) {
         self.exchanges.retain_mut(|exchange| {
             if exchange.balancer == balancer && !exchange.is_made {
@@ -216,9 +218,9 @@ impl Pods {
         });
     }
 
-    /// Returns the Services whose EndpointSlices are read, and those whose EndpointSlices are not read, because at most
-    /// [`SERVICES_WITH_PODS`] Services are read. When there are more, the Services that matter for the plans of the
-    /// oldest Services are read. Both lists are sorted by name.
+    /// Returns two lists of Services: first the Services whose EndpointSlices are read, and then the Services whose
+    /// EndpointSlices are not read. At most [`SERVICES_WITH_PODS`] Services are read. When there are more, the Services
+    /// are read that matter for the plans of the oldest Services. Both lists are sorted by name.
     fn wanted(&self) -> (Vec<ServiceName>, Vec<ServiceName>) {
         let (mut wanted, mut rest) = (BTreeSet::new(), BTreeSet::new());
         for name in self.asked.values().flatten() {

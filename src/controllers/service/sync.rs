@@ -291,8 +291,8 @@ impl ServiceSync<'_> {
         let begun = clock::now();
         let apis = self.apis;
         let list = || apis.load_balancer_services(clock::since(begun), ReadFrom::Latest);
-        // When any Services share a load balancer, the plans need all Services of the group, so all Services are
-        // listed. When no Services share one, each Service of a task is read by itself.
+        // A plan for a Service that shares a load balancer needs all Services of the group. So when there is such a
+        // group in the cluster, all Services are listed. Otherwise each Service of a task is read by itself.
         let mut listed = Arc::default();
         if self.state.agenda.dependencies.has_groups {
             listed = list()?.value;
@@ -354,10 +354,11 @@ impl ServiceSync<'_> {
         Ok((Some(Arc::new(observed)), plans))
     }
 
-    /// Returns the present version of the Service that the task is about. This is `listed`, if the Services were
-    /// listed. Otherwise the Service is read by its name. Returns `None` when the Service with this UID does not exist
-    /// any more, and also for a new Service that must wait because its namespace has used up its share of API calls. A
-    /// new Service with the same name as a deleted one is planned in the next sync pass.
+    /// Returns the present version of the task's Service. This is `listed`, if the Services were listed and the list
+    /// contains the Service. Otherwise the Service is read by its name. Returns `None` when the Service does not exist
+    /// any more. Also returns `None` for a new Service that must wait because its namespace has used up its share of
+    /// API calls. A new Service with the name of a deleted Service is not the same Service. It is planned in the next
+    /// sync pass.
     fn read_again(
         &mut self,
         task: &mut Task,
@@ -545,7 +546,7 @@ impl ServiceSync<'_> {
             return self.finish(task, plan);
         }
         if result.made.is_empty() {
-            // No change was made. While `kind` is `None`, no event about the end of changes is written.
+            // No change was made. So `kind` becomes `None`, and no event says later that changes were made.
             task.kind = None;
         }
         let Some(plan) = in_order else {
@@ -555,7 +556,8 @@ impl ServiceSync<'_> {
         self.finish(task, plan)
     }
 
-    /// Reports the findings of a plan. A finding about a replacement that waits is reported only when it waits for long.
+    /// Reports the findings (messages for the operator) of a plan. The finding that the replacement of the load
+    /// balancer waits for something is reported only when the replacement has waited for a long time.
     fn report_findings(&mut self, plan: &ServicePlan) {
         let (agenda, uid) = (&mut self.state.agenda, &plan.object.uid);
         agenda.awaits(uid, plan.waits_for());
@@ -657,7 +659,8 @@ impl ServiceSync<'_> {
         Ok(true)
     }
 
-    /// Ends the work on a Service without a write. Either no write is needed, or too little is known for one.
+    /// Ends the work on a Service without a new plan from fresh data. Either the Service needs no write, or its large
+    /// fields were dropped to save memory.
     pub(super) fn leave_as_it_is(&mut self, plan: ServicePlan) {
         self.state.agenda.planned(&plan.service);
         self.report_findings(&plan);

@@ -28,7 +28,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 /// How long a controller's thread can show no sign of life before the liveness probe fails. A thread shows a sign of
-/// life when a run of the controller begins, when an API call ends, and when the thread calls `heartbeat::pause`.
+/// life, for example, when a run of the controller begins and when an API call ends. The pause between two runs does
+/// not count, because the thread announces the pause by `heartbeat::pause`.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The content type of the text format of Prometheus metrics.

@@ -27,8 +27,8 @@ const LIFETIME: Duration = Duration::from_secs(2);
 /// How many bytes of a request are read and ignored after the answer was sent. If the connection were closed while
 /// bytes are unread, TCP would reset it, and the client could lose the answer.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
-/// How long a connection is kept at least. When too many connections are open, a new connection can replace one that is
-/// older than this. A probe sends its request within this time.
+/// How long a new connection may send nothing before another connection can replace it, when too many connections are
+/// open. A probe sends its request within this time.
 const TURN: Duration = Duration::from_millis(20);
 /// When the greatest number of connections is open, a new connection replaces an older one, which is then closed. This
 /// is the time between two checks whether the older one was closed. It is short, because closing takes hardly any time.

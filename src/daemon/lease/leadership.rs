@@ -366,9 +366,9 @@ mod tests {
             let sent = now();
             pass_time(&clock, monotonic_s, wall_s);
             assert_eq!(lease.answer(), expected, "{name}");
-            // `sent` is the moment just after the renewal of the Lease at the beginning of this case. Since then, both
-            // clocks (monotonic and wall) have moved. Now the answer to a renewal arrives whose request was sent at
-            // `sent`. Such a late answer must not change whether a write may start.
+            // `sent` is the time of the renewal at the beginning of this case. Time has passed since then. Now the
+            // answer to a request that was sent at the time `sent` arrives. Such a late answer must not change whether
+            // a write may start.
             lease.renewed(sent);
             assert_eq!(lease.answer(), expected, "{name}");
             assert!(!lease.is_lost(), "{name}: leadership does not end with it");

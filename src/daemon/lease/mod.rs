@@ -36,9 +36,9 @@ pub enum WaitPolicy {
 }
 
 impl LeaderElection {
-    /// Waits until this process is the leader, or until it must not wait any longer, and returns which of the two has
-    /// happened. When this process is the leader, a thread renews the Lease. If the Lease is lost later, that thread
-    /// sets `stop`, so that the process ends.
+    /// Waits until this process is the leader, or until it must not wait any longer. Returns which of the two has
+    /// happened. While this process is the leader, a thread renews the Lease. If the Lease is lost later, `stop` is
+    /// set, so that the process ends.
     pub fn acquire(self: &Arc<Self>, policy: WaitPolicy) -> Acquired {
         self.begin(policy);
         self.stop.wait_until_set_or(|| *lock(&self.leadership) != Leadership::Waiting);

@@ -93,12 +93,13 @@ table! {
     NAME = of(Whole, "name", "text, e.g. `front`");
 
     /// Type of the load balancer, which limits its targets, ports and certificates. With `auto`, ccm chooses the
-    /// cheapest type that fits, and a larger one before a limit is hit (see `ccm help services`). By default, a new load
-    /// balancer gets the cheapest type, and an existing one keeps its type.
+    /// cheapest type that fits, and a larger one before a limit is hit (see `ccm help services`). By default, a new
+    /// load balancer gets the cheapest type, and an existing one keeps its type.
     TYPE = of(Whole, "type", "e.g. `lb11`, or `auto`").variable(HCLOUD_LOAD_BALANCERS_TYPE);
 
-    /// Largest type that the load balancer can get, by `auto` or by name. The smallest one of this type, of the default of
-    /// the Namespace and of the environment default is the limit. An existing load balancer that is larger is not changed.
+    /// Largest type that the load balancer can get, by `auto` or by name. The smallest one of this type, of the
+    /// default of the Namespace and of the environment default is the limit. An existing load balancer that is larger
+    /// is not changed.
     TYPE_MAX = of(Whole, "type-max", "e.g. `lb21`").variable(HCLOUD_LOAD_BALANCERS_TYPE_MAX);
 
     /// Location in which the load balancer is created. It can't be moved later. The location takes precedence over
@@ -327,9 +328,10 @@ impl Annotation {
         [LOCATION.name, NETWORK_ZONE.name].contains(&self.name)
     }
 
-    /// Whether the annotation decides which nodes become targets, how they are reached, or how long they stay targets.
-    /// On an external load balancer (one that somebody else made), only these of the annotations about the whole load
-    /// balancer have an effect, and each Service's own value is used for its plan.
+    /// Whether the annotation decides which nodes become targets, how they are reached, or how long they stay
+    /// targets. Such an annotation has an effect even on an external load balancer (one that somebody else made), and
+    /// each Service there uses its own value. Other annotations about the whole load balancer have no effect on an
+    /// external one.
     pub(crate) fn is_of_targets(&self) -> bool {
         [NODE_SELECTOR.name, USE_PRIVATE_IP.name, DEPARTING_DELAY.name].contains(&self.name)
     }
