@@ -34,9 +34,9 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// The moment when the deadline was set. For a deadline within another one, it is the moment when the outer one was
-    /// set. From this moment on, the monotonic clock is compared with the wall clock. When they differ, e.g. because
-    /// the machine was suspended, the deadline counts as over.
+    /// The moment when the deadline was set. If the thread already had another deadline, it is the moment when that
+    /// first deadline was set. From this moment on, the monotonic clock is compared with the wall clock. When they
+    /// differ, e.g. because the machine was suspended, the deadline counts as over.
     begun: Moment,
 }
 

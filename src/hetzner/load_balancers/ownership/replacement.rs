@@ -163,7 +163,7 @@ impl<'a> Pair<'a> {
     ///
     /// Somebody may have removed this label while the status already has an address of the new load balancer. The
     /// result is then the new one. It is the old one only when the replacement was aborted and the old one can take
-    /// over.
+    /// over the traffic.
     pub(crate) fn serving(&self, service: &Service) -> Side {
         let stays = || self.is_asked() || !takes_over(self.old, self.new);
         let is_lost = self.overlap.serving.is_none() && is_in_status(service, self.new);
