@@ -67,9 +67,9 @@ fn capped(deadline: Instant) -> Instant {
     DEADLINE.get().map_or(deadline, |held| held.end.min(deadline))
 }
 
-/// Runs `work` as if this thread had no deadline. A deadline makes the calls of a thread to the APIs fail once it has
-/// passed. A test can simulate several processes in one thread. `work` then makes the calls of another process, to
-/// which the deadline of the first process does not apply.
+/// Runs `work` as if this thread had no deadline. This is for tests that simulate several processes in one thread.
+/// `work` then makes the calls of another process, and these calls must not fail when the deadline of the first process
+/// has passed.
 pub fn apart<T>(work: impl FnOnce() -> T) -> T {
     let _held = HeldDeadline { before: DEADLINE.take() };
     work()

@@ -230,9 +230,9 @@ fn settle_ports<'a>(
     }
 }
 
-/// Returns which lists must be read again just before the plan is applied, because the plan depends on them. When the
-/// list of Services must be read again, the list of servers must be, too: with the newer list of Services, the plan may
-/// adopt a load balancer, and an adopted load balancer gets servers as targets.
+/// Returns which lists must be read again just before the plan is applied, because the plan depends on them. A new list
+/// of Services also requires a new list of servers: the plan may then adopt a load balancer, and an adopted load
+/// balancer gets servers as targets.
 fn needs(
     context: &PlanContext,
     desired: &Desired,

@@ -21,8 +21,8 @@
 //!
 //! The last three columns have the answers for three cases. In the first case, an operator asks for the adoption by the
 //! load balancer's label `adopt`, which names the Service. In the second case, the Service's annotation `name` names
-//! the load balancer. In the third case, nobody asks for it, but it has the default name for the Service. The answer
-//! `next row` means that this row does not decide, and the rows below it do.
+//! the load balancer. In the third case, nobody asks for the adoption, but the load balancer has the default name for
+//! the Service. The answer `next row` means that this row does not decide, and the rows below it do.
 //!
 //! | row | the load balancer | label `adopt` | annotation `name` | default name |
 //! |--:|---|---|---|---|
