@@ -88,9 +88,9 @@
 //! | 3 | it has the label `replace` | [`Replacing::Asked`]: a new one shall be created |
 //! | 4 | none of these | [`Replacing::No`] |
 //!
-//! An old load balancer that has lost all labels about its owner still has the same owner when all its targets are nodes
-//! of this cluster. When row 1 is true, but the label `overlap` has an unknown value, the answer is [`Replacing::No`], so
-//! that nothing is done.
+//! An old load balancer that has lost all labels about its owner still has the same owner when all its targets are
+//! nodes of this cluster. When row 1 is true, but the label `overlap` has an unknown value, the answer is
+//! [`Replacing::No`], so that nothing is done.
 
 use super::facts::{
     foreign_target, has_only_own_targets, is_kept, is_recognised, is_released_by_another,

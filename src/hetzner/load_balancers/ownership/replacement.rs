@@ -1,8 +1,8 @@
 //! The replacement of a load balancer by a new one. The old and the new load balancer both serve for a while, and then
 //! the old one is deleted. Labels say how far the replacement is. This file decides the next step as a pure function.
 //!
-//! In the table, a status is the status of a Service, and T is a time in UNIX seconds. [`takes_over`] says whether a load
-//! balancer can take over the traffic of the other one. `overlap` is a label of the new load balancer. The step
+//! In the table, a status is the status of a Service, and T is a time in UNIX seconds. [`takes_over`] says whether a
+//! load balancer can take over the traffic of the other one. `overlap` is a label of the new load balancer. The step
 //! `overlap: serves` gives this label the value `serves`.
 //!
 //! | label `replace` of the old one | label `overlap` | the status names | the next step, and the condition for it |
@@ -17,8 +17,8 @@
 //! | absent | `leaves` | the old one | `overlap: leaves.T`, when no status shows an address of the new one |
 //! | absent | `leaves.T` | the old one | the new one is deleted or released, after T, when the old one can take over |
 //!
-//! A load balancer is deleted or released only when no status shows an address of it. When the old one does not exist any
-//! more, the labels `replaces` and `overlap` of the new one are removed.
+//! A load balancer is deleted or released only when no status shows an address of it. When the old one does not exist
+//! any more, the labels `replaces` and `overlap` of the new one are removed.
 
 use super::facts::is_in_status;
 use super::index::Balancers;
