@@ -83,8 +83,8 @@ pub(super) fn around<T, E>(
     let mut open = ids.clone();
     let (mut reads, mut last) = (0, PAGES_AT_MOST);
     // The function `place` estimates the position of an ID in the list. When resources with lower IDs were deleted, the
-    // real position is closer to the front. This is the difference between the two, for the resources on the page that
-    // was read last.
+    // real position is closer to the front. `moved` is the difference between the estimated and the real position, for
+    // the resources on the page that was read last.
     let mut moved = 0;
     while let Some(wanted) = open.first().copied() {
         let expected = |moved: usize| {
@@ -92,9 +92,9 @@ pub(super) fn around<T, E>(
             u32::try_from(page).unwrap_or(PAGES_AT_MOST)
         };
         let mut number = expected(moved).min(last);
-        // When the next page to be read is the one directly before the page that was read last, this is the lowest ID
-        // on the page that was read last. A wanted ID that is higher than all IDs of the next page, but lower than this
-        // ID, does not exist. In all other cases the value is `None`.
+        // The lowest ID on the page that was read last, if the page directly before it is read next. Otherwise the
+        // value is `None`. A wanted ID does not exist when it is lower than this ID, and higher than all IDs on the
+        // page that is read next.
         let mut next_low = None;
         let mut steps = 0;
         while open.contains(&wanted) {

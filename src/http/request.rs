@@ -252,9 +252,9 @@ impl Sessions {
         Ok(Session { agent: connections.agent.clone(), credentials, number: connections.number })
     }
 
-    /// Called after a call has failed that used the session `used`, which is ureq's agent and the credentials of the
-    /// call. When old credentials or old TLS settings can be the cause, and newer ones exist, returns a session with
-    /// the newer ones. Otherwise returns `None`.
+    /// Called after a call with the session `used` (ureq's agent and the credentials) has failed. When old credentials
+    /// or old TLS settings can be the cause, and newer ones exist, returns a session with the newer ones. Otherwise
+    /// returns `None`.
     pub(super) fn newer(
         &self,
         settings: &HttpSettings,

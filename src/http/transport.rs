@@ -34,9 +34,9 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
-    /// The moment when the deadline was set. For a deadline within another one, it is the moment when the outer one was
-    /// set. From this moment on, the monotonic clock is compared with the wall clock. When they differ, e.g. because
-    /// the machine was suspended, the deadline counts as over.
+    /// The moment when the deadline was set. If the thread already had another deadline, it is the moment when that
+    /// first deadline was set. From this moment on, the monotonic clock is compared with the wall clock. When they
+    /// differ, e.g. because the machine was suspended, the deadline counts as over.
     begun: Moment,
 }
 
@@ -67,9 +67,9 @@ fn capped(deadline: Instant) -> Instant {
     DEADLINE.get().map_or(deadline, |held| held.end.min(deadline))
 }
 
-/// Runs `work` as if this thread had no deadline. A deadline makes the calls of a thread to the APIs fail once it has
-/// passed. A test can simulate several processes in one thread. `work` then makes the calls of another process, to
-/// which the deadline of the first process does not apply.
+/// Runs `work` as if this thread had no deadline. This is for tests that simulate several processes in one thread.
+/// `work` then makes the calls of another process, and these calls must not fail when the deadline of the first process
+/// has passed.
 pub fn apart<T>(work: impl FnOnce() -> T) -> T {
     let _held = HeldDeadline { before: DEADLINE.take() };
     work()

@@ -45,8 +45,7 @@ impl BalancerSnapshot {
         let mut plan = settled.bring_in_order(found_meanwhile);
         // The first attempt to make a plan, `asked`, has shown that the Service can't have the load balancer or ports
         // that it asks for, because of other Services. This plan for the present load balancer depends on that result.
-        // So if the list of Services must be read again before `asked` is applied, it must also be read again before
-        // this plan is applied.
+        // So when `asked` needs the list of Services to be read again, this plan needs it, too.
         plan.needs.services |= asked.needs.services;
         let plan = leave_unwanted_ports(plan, &asked.context, stays.asked);
         leave_unused(plan, &asked.context, &asked.desired, stays.asked)
@@ -65,7 +64,8 @@ impl BalancerSnapshot {
         let uid = Some(&service.uid);
         let is_managed = |balancer: &Labelled| balancer.ownership.released.as_ref() != uid;
         let mut leaves: Vec<_> = owned(balancers, service, cluster).filter(is_managed).collect();
-        // Of the two load balancers of a replacement, the new one is removed first.
+        // A Service that leaves during a replacement has two load balancers. The new one is removed first, and then the
+        // old one that it was to replace.
         leaves.sort_by_key(|balancer| balancer.ownership.replacement.replaces.is_none());
         for balancer in leaves {
             include(&mut plan, balancer, cluster);

@@ -1,9 +1,10 @@
-//! Plans the replacement of a Service's load balancer by a new one. Until one of them is gone, the plan of the Service
-//! has the changes of both, and the next step of the replacement as its last change. The table of the steps is in
-//! `ownership/replacement.rs`.
+//! Plans the replacement of a Service's load balancer by a new one. As long as both load balancers exist, the plan of
+//! the Service has the changes of both. Its last change is the next step of the replacement. The table of the steps is
+//! in `ownership/replacement.rs`.
 //!
 //! A step is made only when nothing else has to be changed for the Service. It is planned from load balancers that were
-//! read just before, and a deletion also from the statuses of all Services.
+//! read just before. When the step depends on the statuses of the Services, as a deletion does, all Services are read
+//! before it, too.
 
 use super::annotations as a;
 use super::annotations::parser::{AnnotationParser, value_of};
@@ -30,13 +31,17 @@ use crate::text::{shell_command, some_of};
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// A replacement that has not come further for this time, in seconds, is reported as a warning.
+/// When a replacement whose new load balancer exists waits for something, the wait becomes a warning after this time,
+/// in seconds. The time counts from the creation of the new load balancer or, if this is later, from the end of the
+/// overlap that its label names.
 const WAITS_LONG_S: i64 = 600;
 
-/// With a shorter overlap, in seconds, clients may still use an address from a cache of DNS when it ends.
+/// When a person begins a replacement in which both load balancers will serve for less than this time, in seconds, the
+/// person is warned. Clients whose DNS caches keep the old addresses for longer lose the connection.
 const SHORT_OVERLAP_S: u32 = 600;
 
-/// When two load balancers still serve for longer than this, in seconds, this is reported as a warning.
+/// When the two load balancers of a replacement will still both serve for longer than this time, in seconds, this is
+/// reported as a warning.
 const LONG_OVERLAP_S: i64 = 7 * 24 * 3600;
 
 /// What a replacement adds to the plan of its Service.
@@ -77,8 +82,9 @@ impl BalancerSnapshot {
         plan.claims.append(&mut beside.claims);
         beside.findings.retain(|finding| !plan.findings.contains(finding));
         plan.findings.append(&mut beside.findings);
-        // An address that is not assigned yet must not empty the status. The status changes to another load balancer
-        // only while that one can take over.
+        // A status that has addresses stays unchanged in two cases. When the load balancer that should serve has no
+        // address yet, the status would become empty. When the status shows the other load balancer, it keeps this
+        // address until the load balancer that should serve can take over.
         let is_empty = |status: &Option<Vec<_>>| status.as_ref().is_none_or(Vec::is_empty);
         let is_left = |other| is_in_status(of.service, other) && !takes_over(serving, other);
         let stays = is_empty(&plan.status) || other.is_some_and(is_left);
@@ -93,8 +99,8 @@ impl BalancerSnapshot {
         plan
     }
 
-    /// Returns the next step of a replacement for which both load balancers exist. `is_empty` says whether the load
-    /// balancer that does not serve has no address for the status of the Service.
+    /// Returns the next step of a replacement for which both load balancers exist. `is_empty` means that the load
+    /// balancer to which the status may change has no address yet.
     fn step(&self, pair: &Pair, of: ServiceInput, is_empty: bool) -> NextStep {
         let (cluster, now) = (of.cluster, self.observed.now);
         let seconds = asked_seconds(pair.old);
@@ -147,14 +153,14 @@ impl BalancerSnapshot {
         NextStep::waits(&why, of, is_long)
     }
 
-    /// Returns the change that writes how far the replacement is.
+    /// Returns the change that writes how far the replacement is into the label `overlap` of the new load balancer.
     fn mark(&self, pair: &Pair, to: Overlap, purpose: Purpose) -> Box<dyn provider::Change> {
         let mut labels = pair.new.ownership.clone();
         labels.replacement.overlap = Some(to.to_string());
         self.label_change(pair.new, &labels, purpose)
     }
 
-    /// Returns the change that gives a load balancer the labels of `to`.
+    /// Returns the change after which the labels of the load balancer name the owners in `to`.
     fn label_change(
         &self,
         balancer: Labelled,
@@ -177,7 +183,8 @@ impl BalancerSnapshot {
         Box::new(change.guarded(guard))
     }
 
-    /// Returns why the load balancer can be neither adopted nor released now. `None` when it is not being replaced.
+    /// Returns the reason why the load balancer can be neither adopted nor released: its replacement has not ended yet.
+    /// `None` unless both load balancers of a replacement exist.
     pub(super) fn why_replaced(&self, balancer: Labelled, cluster: &Cluster) -> Option<String> {
         let Replacing::Both(pair) = replacement(balancer, self.balancers(), cluster) else {
             return None;
@@ -303,7 +310,8 @@ impl NextStep {
         NextStep { changes, ..NextStep::default() }
     }
 
-    /// Returns a step that changes nothing, because something is missing. It is only a warning when it lasts for long.
+    /// Returns a step that changes nothing, because something is missing. `why` says what is missing. When `is_long` is
+    /// true, this is reported as a warning, and otherwise as information.
     fn waits(why: &str, of: ServiceInput, is_long: bool) -> NextStep {
         let text = format!("the replacement of the load balancer waits: {why}");
         let abort = shell_command("ccm lb replace --abort", &[&of.service.full_name()]);
@@ -313,8 +321,9 @@ impl NextStep {
         NextStep { finding, ..NextStep::default() }
     }
 
-    /// Adds the step to a plan, after the changes `more` of the other load balancer. What is about to be removed is not
-    /// changed any more.
+    /// Adds this step to the plan. Before the step, the plan gets the changes `more` of the load balancer that does not
+    /// serve. They are left out when the step removes this load balancer, or when the statuses of all Services must be
+    /// read before a step is possible.
     fn add_to(self, plan: &mut LoadBalancerPlan, more: Vec<Box<dyn provider::Change>>) {
         use provider::ChangeKind::{Release, Removal};
         plan.findings.extend(self.finding);
@@ -333,7 +342,9 @@ impl NextStep {
     }
 }
 
-/// Returns the step that creates the new load balancer. `more` are the changes of the plan for it.
+/// Returns the step that creates the load balancer which replaces `old`. It takes the change that creates it from
+/// `more`. When `old` can't be replaced, because of its delete protection or an invalid label `replace`, the step only
+/// reports this.
 fn creation(
     old: Labelled,
     of: ServiceInput,
@@ -366,7 +377,8 @@ fn shown(pair: Option<Pair>, other: Option<Labelled>, cluster: &Cluster) -> Repl
     ReplacementShown { state, other, ends }
 }
 
-/// Returns a text about the two load balancers that serve.
+/// Returns a text about the time in which both load balancers serve: which of them the status of the Service names, and
+/// what happens to the other one at the end.
 fn overlap_text(pair: &Pair, of: ServiceInput) -> String {
     let stays = pair.overlap.serving.unwrap_or(Side::Old);
     let (stays, leaves, side) = (pair.get(stays), pair.get(stays.other()), stays.other());
@@ -384,7 +396,7 @@ fn overlap_text(pair: &Pair, of: ServiceInput) -> String {
     )
 }
 
-/// Returns what happens to one of the two load balancers at its end, as text.
+/// Returns a text that says what happens to this load balancer when its replacement ends: it is deleted, or it stays.
 fn end_text(balancer: Labelled, side: Side, of: ServiceInput) -> String {
     let stays = why_replaced_stays(balancer, side, of.service, of.cluster);
     let text = |why| format!("stays, because {why}, and costs money until you delete it");

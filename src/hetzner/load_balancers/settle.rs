@@ -34,7 +34,9 @@ pub(super) struct Settled<'a> {
     /// Services or somebody else have them, are left out.
     pub(super) desired: Desired,
     pub(super) needs: Needs,
-    /// Whether the Service stays on its present load balancer because it can't have the load balancer that it asks for.
+    /// Whether this plan leaves the Service on all its other load balancers. This is so when the Service stays on its
+    /// present load balancer, because it can't have the one that it asks for. It is also so in the plan for the second
+    /// load balancer of a replacement.
     pub(super) stays: bool,
 }
 
@@ -133,8 +135,9 @@ impl BalancerSnapshot {
         }
     }
 
-    /// Does the work of [`settle`](BalancerSnapshot::settle) for the other load balancer of a replacement. The Service
-    /// gets only ports there that it also has on `serving`, the load balancer that serves it now.
+    /// Does the work of [`settle`](BalancerSnapshot::settle) for a second load balancer during a replacement. `serving`
+    /// is the load balancer that serves the Service now. On the second one, the Service gets only ports that it also
+    /// has on `serving`.
     pub(super) fn settle_beside<'a>(
         &'a self,
         of: ServiceInput<'a>,
@@ -147,7 +150,8 @@ impl BalancerSnapshot {
         let mut desired = desired(&mut parser, &context);
         let mut ignored = AnnotationParser::new(of.service);
         leave_out_taken(&mut ignored, &context, &mut desired.ports, Some(serving));
-        // The plan for `serving` creates and uploads the certificates.
+        // The certificates are created and uploaded by the plan for `serving`, the load balancer that serves the
+        // Service now.
         desired.certificates.changes.clear();
         if let Some(ip) = desired.attach().and_then(|attach| attach.ip.as_ref())
             && matches!(replacing, Replacing::Asked(_))
@@ -171,13 +175,15 @@ impl BalancerSnapshot {
             Ok(found) => settle_ports(&mut parser, &context, &mut desired, found, None),
             Err(unfound) => Err(Unsettled::Unfound(unfound)),
         };
-        // The plan for `serving` takes the Service off all other load balancers.
+        // `stays` is true, because this plan does not take the Service off any load balancer. The plan for `serving`,
+        // the load balancer that serves the Service now, does this.
         (Settled { parser, context, desired, needs, stays: true }, found)
     }
 }
 
-/// Returns the name of the new load balancer while the old one exists. Its end is a hash of the ID of the old one, so
-/// that a second new one can't be created.
+/// Returns the name of the new load balancer that will replace `old`. Both exist at the same time, so the names must
+/// differ. The name ends with a hash of the ID of `old`. A second new load balancer for `old` would have the same name,
+/// so it can't be created by mistake.
 fn name_beside(context: &PlanContext, desired: &Desired, old: Labelled) -> Sourced<String> {
     let name = desired.name().map_or_else(|| default_name(context), |name| name.value.clone());
     let name = with_hash(&name, &old.id.to_string());
@@ -224,9 +230,9 @@ fn settle_ports<'a>(
     }
 }
 
-/// Returns which lists must be read again just before the plan is applied, because the plan depends on them. When the
-/// list of Services must be read again, the list of servers must be, too: with the newer list of Services, the plan may
-/// adopt a load balancer, and an adopted load balancer gets servers as targets.
+/// Returns which lists must be read again just before the plan is applied, because the plan depends on them. A new list
+/// of Services also requires a new list of servers: the plan may then adopt a load balancer, and an adopted load
+/// balancer gets servers as targets.
 fn needs(
     context: &PlanContext,
     desired: &Desired,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | none | the cheapest type that fits, or the largest type when none fits |
 //! | fits | the present type, even when another type is cheaper |
-//! | does not fit | the cheapest type that fits and is below the present type in no limit, or the largest such type when none fits |
+//! | does not fit | the cheapest type that fits and has no lower limit than the present type, or the largest such type when none fits |
 //!
 //! A load balancer gets no new type that is larger than the annotation `type-max` and its defaults allow, and none
 //! without a price in the load balancer's location or network zone. It gets a deprecated type only when no other type
@@ -22,8 +22,8 @@ pub(crate) struct TypeChoice<'a> {
     pub(crate) kind: &'a BalancerType,
     /// What sets the type, for display. `None` means that the load balancer keeps its type.
     pub(crate) source: Option<Source>,
-    /// With `type: auto`, the sentence that announces the creation or the growth of the load balancer. `None` without
-    /// `type: auto`, or when the type does not change.
+    /// The sentence that tells users why `type: auto` creates the load balancer with this type, or lets it grow to this
+    /// type. `None` without `type: auto`, or when the type does not change.
     pub(crate) reason: Option<String>,
     /// The numbers of targets, ports and certificates for which the load balancer needs room, and a cheaper type if
     /// there is one, for display. `None` unless the type is `auto`.

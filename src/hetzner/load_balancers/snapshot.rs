@@ -107,7 +107,8 @@ impl provider::Snapshot for BalancerSnapshot {
             let shown = status::for_people(balancer, names);
             let uids = balancer.ownership.uids();
             let with_ports = uids.filter(|uid| is_wanted(uid) && shown.has_port_of(uid));
-            // Only the load balancer that the status names can leave a Service without traffic.
+            // During a replacement, the Service has two load balancers, and its status names only one of them. The
+            // health of the other one is not counted for the Service, because its traffic does not depend on it.
             let is_beside = is_beside(balancer, self.balancers());
             let with_ports = with_ports.filter(|_| !is_beside);
             let of_services = with_ports.map(|uid| (uid.clone(), shown.target_counts(Some(uid))));

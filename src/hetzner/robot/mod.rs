@@ -442,9 +442,9 @@ mod tests {
             let robot = robot(&base, fixed());
             let first = robot.list(Urgency::Needed).unwrap_err();
             assert_eq!(server.join().unwrap().len(), 1);
-            // The test server has answered one request and has ended, so a second request would fail with the error
-            // `Unavailable`. The two errors below are of other kinds, which proves that the client sends no second
-            // request.
+            // The test server has ended after its answer to one request. A second request would therefore fail with the
+            // error `Unavailable`. The next two calls fail in another way, which proves that the client sends no
+            // request for them.
             let next = robot.is_off(7).unwrap_err();
             let word_is_there = next.message.contains("not sent: ") && next.message.contains(word);
             assert!(word_is_there, "{}", next.message);

@@ -1,5 +1,5 @@
-//! The rules of ownership: whether a load balancer belongs to a Service, and whether it is allowed to adopt, release or
-//! delete the load balancer.
+//! The rules of ownership: whether a load balancer belongs to a Service, and whether this program is allowed to adopt,
+//! release or delete the load balancer.
 //!
 //! All code that finds, adopts, releases or deletes load balancers, or lists orphans, calls the functions of this file.
 //! Each function follows one of the tables below, and the first row that is true for the load balancer decides. When
@@ -21,8 +21,8 @@
 //!
 //! The last three columns have the answers for three cases. In the first case, an operator asks for the adoption by the
 //! load balancer's label `adopt`, which names the Service. In the second case, the Service's annotation `name` names
-//! the load balancer. In the third case, nobody asks for it, but it has the default name for the Service. The answer
-//! `next row` means that this row does not decide, and the rows below it do.
+//! the load balancer. In the third case, nobody asks for the adoption, but the load balancer has the default name for
+//! the Service. The answer `next row` means that this row does not decide, and the rows below it do.
 //!
 //! | row | the load balancer | label `adopt` | annotation `name` | default name |
 //! |--:|---|---|---|---|
@@ -83,13 +83,14 @@
 //!
 //! | row | the load balancer | the answer |
 //! |--:|---|---|
-//! | 1 | it and another one of this cluster have the same owner, and the label `replaces` of the new one names the old one | [`Replacing::Both`] |
-//! | 2 | its label `replaces` names a load balancer that does not exist, or belongs to somebody else now | [`Replacing::Last`]: it is the Service's own |
+//! | 1 | it and another one of this cluster have the same owner, this program created the new one, and the label `replaces` of the new one names the old one | [`Replacing::Both`] |
+//! | 2 | it has the label `replaces`, and row 1 is not true, e.g. because the named load balancer does not exist or belongs to somebody else now | [`Replacing::Last`]: the replacement has ended |
 //! | 3 | it has the label `replace` | [`Replacing::Asked`]: a new one shall be created |
 //! | 4 | none of these | [`Replacing::No`] |
 //!
-//! An old load balancer that has lost all labels about its owner still has the same owner when all its targets are nodes
-//! of this cluster. With an unknown value of the label `overlap`, row 4 is true, so that nothing is done.
+//! An old load balancer that has lost all labels about its owner still has the same owner when all its targets are
+//! nodes of this cluster. When row 1 is true, but the label `overlap` has an unknown value, the answer is
+//! [`Replacing::No`], so that nothing is done.
 
 use super::facts::{
     foreign_target, has_only_own_targets, is_kept, is_recognised, is_released_by_another,
@@ -160,16 +161,17 @@ pub(crate) enum Leftover {
     },
 }
 
-/// Whether a load balancer takes part in a replacement.
+/// Whether a load balancer is being replaced by a new one, or is itself the new one that replaces another.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Replacing<'a> {
     #[default]
     No,
     /// A label asks for the replacement of this load balancer, and the new one does not exist yet.
     Asked(Labelled<'a>),
-    /// Both load balancers exist.
+    /// The old and the new load balancer of a replacement both exist.
     Both(Pair<'a>),
-    /// The old load balancer does not exist any more.
+    /// This load balancer was created to replace another one, which does not exist any more or belongs to somebody else
+    /// now. So the replacement has ended.
     Last,
 }
 
@@ -191,8 +193,8 @@ pub(crate) fn stake<'a>(balancer: Labelled<'a>, service: &Service, cluster: &Clu
     }
 }
 
-/// Returns the load balancers that belong to the Service, or on which a port belongs to it. The labels name the owner.
-/// A port without a label can be recognised by its port number, its node port and the Service's status.
+/// Returns the load balancers that belong to the Service as a whole or with some ports. The labels name the owner. A
+/// port without a label can be recognised by its port number, its node port and the Service's status.
 pub(crate) fn owned<'a>(
     balancers: Balancers<'a>,
     service: &'a Service,
@@ -203,8 +205,9 @@ pub(crate) fn owned<'a>(
 }
 
 impl Replacing<'_> {
-    /// Sets the labels of a load balancer about its replacement. A new one gets the label `replaces`, and loses its labels
-    /// when the old one is gone.
+    /// Sets the labels about a replacement in `to`, which contains the labels that a load balancer will get. A load
+    /// balancer that is created to replace an old one gets the label `replaces` with the ID of the old one. When the
+    /// replacement has ended, the labels `replaces` and `overlap` are removed.
     pub(crate) fn set_labels(&self, to: &mut Ownership, is_created: bool) {
         let labels = &mut to.replacement;
         match self {
@@ -238,8 +241,8 @@ pub(crate) fn replacement<'a>(
     }
 }
 
-/// Whether both load balancers are of this cluster and have the same owner. The caller has checked that the new one
-/// names the old one.
+/// Whether the load balancer `new` can be the replacement of `old`: both are of this cluster and have the same owner,
+/// and this program created `new`. The caller has checked that the label `replaces` of `new` names `old`.
 fn belong_together(old: Labelled, new: Labelled, cluster: &Cluster) -> bool {
     let (from, to) = (old.ownership, new.ownership);
     let is_same = |from: &Option<String>, to: &Option<String>| from.is_some() && from == to;
@@ -345,8 +348,8 @@ pub(crate) fn why_it_stays(
     why_whole_stays(balancer, service, cluster)
 }
 
-/// Returns the reason why a load balancer stays when all its Services leave it. These are the rows 2 to 12 of the table
-/// of [`why_it_stays`].
+/// Returns the reason why a load balancer stays when all its Services leave it. The reasons are in rows 2 to 12 of the
+/// table of [`why_it_stays`].
 pub(crate) fn why_whole_stays(
     balancer: Labelled,
     service: &Service,

@@ -31,9 +31,9 @@ pub(crate) fn without_service(
     to
 }
 
-/// This program stops managing the load balancer for the Service. Returns the labels that the load balancer should have
-/// afterwards, as far as they say who owns it and its ports. On an external load balancer (one that somebody else
-/// made), the labels of the Service's ports stay, so that the Service gets the same ports when it is managed again.
+/// Returns the labels that say who owns the load balancer and its ports, as they should be after this program has
+/// stopped managing it for the Service. On an external load balancer (one that somebody else made), the labels of the
+/// Service's ports stay, so that the Service gets the same ports when it is managed again.
 pub(crate) fn after_management(
     balancer: Labelled,
     service: &Service,

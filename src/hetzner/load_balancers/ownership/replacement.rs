@@ -1,21 +1,24 @@
-//! The replacement of a load balancer by a new one. Both serve for a while, and then the old one is deleted. Labels say
-//! how far the replacement is. This file decides the next step as a pure function.
+//! The replacement of a load balancer by a new one. The old and the new load balancer both serve for a while, and then
+//! the old one is deleted. Labels say how far the replacement is. This file decides the next step as a pure function.
 //!
-//! | label `replace` of the old one | label `overlap` of the new one | the status names | the next step |
+//! In the table, a status is the status of a Service, and T is a time in UNIX seconds. [`takes_over`] says whether a
+//! load balancer can take over the traffic of the other one. `overlap` is a label of the new load balancer. The step
+//! `overlap: serves` gives this label the value `serves`.
+//!
+//! | label `replace` of the old one | label `overlap` | the status names | the next step, and the condition for it |
 //! |---|---|---|---|
 //! | present | no new one exists | the old one | the new one is created, with the label `replaces` |
-//! | present | absent | the old one | when the new one can take over: `serves` |
-//! | present | `serves` | the new one | when no status shows an address of the old one: `serves.T` |
-//! | present | `serves.T` | the new one | after T, when the new one can take over: the old one is deleted or released |
-//! | present | `leaves`, `leaves.T` | the old one | when the new one can take over: `serves` |
-//! | absent | absent | the old one | when no status shows an address of the new one: the new one is deleted |
-//! | absent | `serves`, `serves.T` | the new one | when the old one can take over: `leaves` |
-//! | absent | `leaves` | the old one | when no status shows an address of the new one: `leaves.T` |
-//! | absent | `leaves.T` | the old one | after T, when the old one can take over: the new one is deleted |
+//! | present | absent | the old one | `overlap: serves`, when the new one can take over |
+//! | present | `serves` | the new one | `overlap: serves.T`, when no status shows an address of the old one |
+//! | present | `serves.T` | the new one | the old one is deleted or released, after T, when the new one can take over |
+//! | present | `leaves`, `leaves.T` | the old one | `overlap: serves`, when the new one can take over |
+//! | absent | absent | the old one | the new one is deleted or released, when no status shows an address of it |
+//! | absent | `serves`, `serves.T` | the new one | `overlap: leaves`, when the old one can take over |
+//! | absent | `leaves` | the old one | `overlap: leaves.T`, when no status shows an address of the new one |
+//! | absent | `leaves.T` | the old one | the new one is deleted or released, after T, when the old one can take over |
 //!
-//! When the old one does not exist any more, the new one loses its labels. T is a time in UNIX seconds. [`takes_over`]
-//! says whether a load balancer can take over. Before a deletion, no status may show an address of the load balancer
-//! that is deleted.
+//! A load balancer is deleted or released only when no status shows an address of it. When the old one does not exist
+//! any more, the labels `replaces` and `overlap` of the new one are removed.
 
 use super::facts::is_in_status;
 use super::index::Balancers;
@@ -42,10 +45,12 @@ pub(crate) enum Side {
 /// How far a replacement is, according to the label `overlap` of the new load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overlap {
-    /// Which load balancer serves: the new one with the word `serves`, the old one again with the word `leaves`. `None`
-    /// without the label: the new one was not used yet.
+    /// The load balancer whose addresses the status of the Service should have. The label `overlap` says this: it
+    /// begins with `serves` for the new one, and with `leaves` for the old one after the replacement was aborted.
+    /// `None` when the label is absent, because the new load balancer was not used yet.
     pub(crate) serving: Option<Side>,
-    /// The time in UNIX seconds after which the other load balancer is not needed any more.
+    /// The time in UNIX seconds until which both load balancers serve. From then on, the load balancer that no status
+    /// names any more can be removed. `None` while this time is not decided yet.
     pub(crate) ends: Option<i64>,
 }
 
@@ -57,17 +62,19 @@ pub(crate) struct Pair<'a> {
     pub(crate) overlap: Overlap,
 }
 
-/// What the next step depends on. A pair of values is about the old and the new load balancer.
+/// The facts that decide the next step of a replacement. When a field has two values, the first is about the old load
+/// balancer, and the second about the new one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplacementFacts {
     pub(crate) overlap: Overlap,
     /// Whether the old load balancer has the label `replace`. Without the label, the replacement is aborted.
     pub(crate) is_asked: bool,
-    /// How long both shall serve, in seconds. `None` when the label `replace` has no valid duration.
+    /// How long the old and the new load balancer shall both serve, in seconds. `None` when the label `replace` has no
+    /// valid duration.
     pub(crate) seconds: Option<i64>,
     pub(crate) takes_over: (bool, bool),
-    /// Whether the status of any Service shows an address of the load balancer. `None` when the Services were not read
-    /// just now.
+    /// Whether the status of any Service shows an address of the old load balancer, and the same for the new one.
+    /// `None` when the statuses of the Services were not read just now.
     pub(crate) is_shown: Option<(bool, bool)>,
     /// The time of the API in UNIX seconds. `None` when the API did not tell it.
     pub(crate) now: Option<i64>,
@@ -88,9 +95,9 @@ pub(crate) enum ReplacementStep {
     WaitForStatus(Side),
     /// Both load balancers serve until this time in UNIX seconds.
     WaitForTime(i64),
-    /// The API did not tell the time.
+    /// Nothing is done, because the step needs the present time and the API did not tell it.
     WaitForClock,
-    /// The label `replace` has no valid duration.
+    /// Nothing is done, because the label `replace` has no valid duration.
     WaitForDuration,
 }
 use ReplacementStep::{
@@ -130,7 +137,8 @@ impl Side {
         if self == Side::Old { Side::New } else { Side::Old }
     }
 
-    /// Chooses one of two values, of which the first is about the old load balancer.
+    /// Returns the value for this side of a replacement. The first value is about the old load balancer, and the second
+    /// about the new one.
     pub(crate) fn of<T>(self, (old, new): (T, T)) -> T {
         if self == Side::Old { old } else { new }
     }
@@ -145,15 +153,17 @@ impl<'a> Pair<'a> {
         self.old.ownership.replacement.replace.is_some()
     }
 
-    /// Whether each of the two can take over from the other one.
+    /// Whether the old load balancer can take over all traffic from the new one, and whether the new one can take it
+    /// over from the old one.
     pub(crate) fn takes_over(&self) -> (bool, bool) {
         (takes_over(self.old, self.new), takes_over(self.new, self.old))
     }
 
-    /// Returns which of the two load balancers the status of the Service names.
+    /// Returns the load balancer whose addresses the status of the Service should have, as the label `overlap` says it.
     ///
-    /// When somebody has removed the label `overlap`, the status still names the new load balancer. It then changes
-    /// only to an old one that can take over, after the replacement was aborted.
+    /// Somebody may have removed this label while the status already has an address of the new load balancer. The
+    /// result is then the new one. It is the old one only when the replacement was aborted and the old one can take
+    /// over the traffic.
     pub(crate) fn serving(&self, service: &Service) -> Side {
         let stays = || self.is_asked() || !takes_over(self.old, self.new);
         let is_lost = self.overlap.serving.is_none() && is_in_status(service, self.new);
@@ -161,12 +171,13 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// The load balancer that stays when the other one of a replacement is removed.
+/// The load balancer of a replacement that stays when the other load balancer is deleted or released.
 #[derive(Clone, Debug)]
 pub(crate) struct Successor {
     pub(crate) id: u64,
     seen: Ownership,
-    /// Whether it must be able to take over. This is not necessary when the other one was not used yet.
+    /// Whether this load balancer must be able to take over the traffic of the load balancer that is removed. This is
+    /// not necessary when the removed one was never used.
     must_take_over: bool,
 }
 
@@ -177,7 +188,8 @@ impl Successor {
         Successor { id: stays.id, seen: stays.ownership.clone(), must_take_over }
     }
 
-    /// Whether the other load balancer can be removed, as both were read just now.
+    /// Whether the load balancer `leaves` can be removed, because `stays` still has the same labels and can take over
+    /// if it must. Both must have been read just now.
     pub(crate) fn allows(&self, stays: &LoadBalancer, leaves: &LoadBalancer) -> bool {
         let owners = [stays, leaves].map(|balancer| Ownership::read(&balancer.labels));
         let now = Labelled { balancer: stays, ownership: &owners[0] };
@@ -186,22 +198,24 @@ impl Successor {
     }
 }
 
-/// Returns how long both load balancers shall serve, in seconds, as the label `replace` of the old one says it.
+/// Returns the time in seconds for which both load balancers of a replacement shall serve. It is read from the label
+/// `replace` of the old one.
 pub(crate) fn asked_seconds(old: Labelled) -> Option<Result<i64, String>> {
     let label = old.ownership.replacement.replace.as_deref()?;
     let seconds = overlap(label).map(i64::from);
     Some(seconds.map_err(|why| format!("label {REPLACE} of {}: {why}", old.shown())))
 }
 
-/// Whether a load balancer can take over all traffic of another one. Each port of the other one must exist on it, with
-/// the same owner and not fewer healthy targets, and at least one of its ports must have a healthy target. Both must be
-/// from one answer of the API.
+/// Whether the load balancer `stays` can take over all traffic of `leaves`. For each port of `leaves`, `stays` must
+/// have the same port with the same owner and at least as many healthy targets. At least one port of `stays` must have
+/// a healthy target. Both load balancers must come from one answer of the API.
 pub(crate) fn takes_over(stays: Labelled, leaves: Labelled) -> bool {
     lacking(stays, leaves).next().is_none()
         && stays.services.iter().any(|port| healthy(&stays, port.listen_port) > 0)
 }
 
-/// Returns the ports of the load balancer `leaves` that the other one does not serve as well.
+/// Returns the ports of the load balancer `leaves` that `stays` does not have, or has with another owner or with fewer
+/// healthy targets.
 pub(crate) fn lacking<'a>(
     stays: Labelled<'a>,
     leaves: Labelled<'a>,
@@ -222,8 +236,8 @@ fn healthy(balancer: &LoadBalancer, port: u16) -> usize {
     checks.filter(|check| check.listen_port == port && check.status == "healthy").count()
 }
 
-/// Whether the load balancer takes part in a replacement, and the statuses of Services name the other one. Only labels
-/// decide.
+/// Whether the load balancer takes part in a replacement, and the statuses of the Services should name the other load
+/// balancer of the replacement. Only labels decide this.
 pub(crate) fn is_beside(balancer: Labelled, balancers: Balancers) -> bool {
     let serves = |new: Labelled| {
         let overlap = Overlap::parse(new.ownership.replacement.overlap.as_deref());
@@ -248,7 +262,7 @@ pub(crate) fn next_step(facts: &ReplacementFacts) -> ReplacementStep {
     let Overlap { serving, ends } = facts.overlap;
     let seconds = if facts.is_asked { facts.seconds } else { Some(ABORTED_FOR_S) };
     match (ends, seconds, facts.now) {
-        // The new load balancer is not used.
+        // The replacement was aborted before the new load balancer was used. So the new load balancer is removed.
         _ if serving.is_none() && !facts.is_asked => unless_shown(Remove(leaves)),
         _ if serving != Some(stays) && !is_healthy => WaitForHealth(stays),
         _ if serving != Some(stays) => Mark(Overlap { serving: Some(stays), ends: None }),

@@ -39,9 +39,9 @@ impl<'a> GroupName<'a> {
         all.iter().filter(move |service| self.is_open_to(&service.namespace, &guests))
     }
 
-    /// Whether Services of this namespace are allowed to share the load balancer. This is so for the namespace in the
-    /// group name `NAMESPACE/NAME`, and for each namespace in the annotation `share-namespaces` of a Service there.
-    /// `all` are the Services that ask to share the load balancer.
+    /// Whether Services of this namespace are allowed to share the load balancer. The namespace in the group name
+    /// `NAMESPACE/NAME` is allowed. Services in that namespace can allow more namespaces by their annotation
+    /// `share-namespaces`. `all` are the Services that ask to share the load balancer.
     pub(crate) fn allows(self, namespace: &str, all: &[Service]) -> bool {
         self.is_open_to(namespace, &self.guests(all))
     }

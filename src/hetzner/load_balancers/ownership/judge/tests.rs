@@ -265,7 +265,8 @@ fn what_it_is_when_no_service_has_it() {
     }
 }
 
-/// Each case has the row, the labels of two load balancers with the IDs 7 and 8, and the answer about the first one.
+/// Each case has the number of the row in the table of `replacement`, the labels of two load balancers with the IDs 7
+/// and 8, and what `replacement` returns for the first and for the second load balancer.
 #[test]
 fn two_load_balancers_of_one_owner_are_a_replacement() {
     type Labels<'a> = &'a [(&'a str, &'a str)];
@@ -294,7 +295,8 @@ fn two_load_balancers_of_one_owner_are_a_replacement() {
         (1, &[own, (REPLACE, "1h")], &[own, ours, created, new], "both both"),
         (1, &[own, ours], &[own, ours, created, new, (OVERLAP, "leaves.1")], "both both"),
         (1, &[group, ours], &[group, ours, created, new], "both both"),
-        // The old one has lost all its labels.
+        // The old load balancer, with the ID 7, has lost all its labels. Its only target is a node of this cluster,
+        // which proves that it still has the same owner.
         (1, &[], &[own, ours, created, new], "both both"),
         (2, &[own], &[own, ours, created, (REPLACES, "9")], "no last"),
         (2, &[(EXTERNAL, ""), own], &[own, ours, created, new], "no last"),

@@ -1,4 +1,4 @@
-//! Tests of the table of steps of a replacement, and of the health that a step needs.
+//! Tests of the steps of a replacement, and of the rule for when a load balancer can take over from another one.
 #![allow(clippy::unwrap_used)]
 
 use super::super::index::BalancerIndex;
@@ -8,7 +8,7 @@ use crate::hetzner::load_balancers::model::balancer::ApiTarget;
 use crate::text::duration::overlap;
 use serde_json::json;
 
-/// The time of the API in these tests, and a time before and after it.
+/// The time of the API in these tests. `PAST` is a time before it, and `LATER` is a time after it.
 const NOW: i64 = 1000;
 const PAST: i64 = 900;
 const LATER: i64 = 1100;
@@ -25,8 +25,9 @@ fn shown(step: ReplacementStep) -> String {
 
 type StepCase = (bool, Option<&'static str>, &'static str, &'static str, bool, &'static str);
 
-/// Each case has: whether the label `replace` is present, the label `overlap`, which load balancers can take over
-/// (`o`, `n`), which are shown in a status (`?` when it is not known), whether the time is known, and the next step.
+/// Each case has six values: whether the old load balancer has the label `replace`, the value of the label `overlap`,
+/// which load balancers can take over, which load balancers are shown in a status, whether the API told the time, and
+/// the expected next step. `o` is the old load balancer, `n` the new one. `?` means that the statuses were not read.
 #[rustfmt::skip] // A case is a line.
 const CASES: &[StepCase] = &[
     (true, None, "", "o", true, "WaitForHealth(New)"),
@@ -87,7 +88,7 @@ fn labels_health_statuses_and_the_time_decide_about_the_next_step() {
     assert_eq!(shown(next_step(&without_duration)), "WaitForDuration");
 }
 
-/// All combinations of facts.
+/// Returns all combinations of the facts that decide the next step of a replacement.
 fn all_facts() -> Vec<ReplacementFacts> {
     let sides = [Side::Old, Side::New].map(Some);
     let with_side = |ends| sides.map(|serving| Overlap { serving, ends });
