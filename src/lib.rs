@@ -6,10 +6,10 @@
 //! |---|---|---|
 //! | [`cli`] | commands: what a user types and reads; builds everything from settings | how anything is decided |
 //! | [`daemon`] | threads, ticks, the Lease, signals, health | what a controller does |
-//! | [`controllers`] | observe → plan → apply, on the contract | which provider is used |
+//! | [`controllers`] | observe → plan → apply; they call a provider only through its contract | which provider is used |
 //! | [`cache`] | what both APIs answered, and when | what to do about it |
 //! | [`provider`] | the contract: traits and plain types, no I/O | who calls it, and how it is implemented |
-//! | [`hetzner`] | the contract for Hetzner Cloud | controllers, Kubernetes |
+//! | [`hetzner`] | implements the contract for Hetzner Cloud | controllers, Kubernetes |
 //! | [`kube`] | the Kubernetes API: configuration, client, the few types we use | providers |
 //! | [`http`] | one blocking JSON client for both APIs; redacts secrets | the objects of either API |
 //! | [`metrics`] | the metrics of `/metrics` | what is counted |
@@ -38,31 +38,32 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | a panic in a thread | `cli/mod.rs` |
-//! | width and colour of a terminal, what is redrawn | `cli/terminal.rs` |
-//! | help in the terminal's width | `cli/topics.rs` |
-//! | what the process waits for is noted, and shown | `provider/waits.rs`, `cli/logging.rs` |
-//! | what a change says before and after it is made | `provider/description.rs` |
+//! | what happens after a panic in a thread | `cli/mod.rs` |
+//! | width and colour of a terminal, and which lines are redrawn | `cli/terminal.rs` |
+//! | how help is wrapped to the terminal's width | `cli/topics.rs` |
+//! | how the process notes what it waits for, and how this is shown | `provider/waits.rs`, `cli/logging.rs` |
+//! | the words for a change in a plan, and after it is made | `provider/description.rs` |
 //! | the name of a setting's variable, as messages print it | `provider/variables.rs` |
-//! | secrets are redacted | `http/secret.rs` |
+//! | how secrets are redacted | `http/secret.rs` |
 //! | what may delete a load balancer, and what stops it | `hetzner/load_balancers`: `ownership/judge.rs` has the tables, `leave.rs` and `snapshot.rs` ask for the deletion, `change.rs` (`rebase`) reads again just before the deletion; `controllers/service/orphans.rs` deletes load balancers without a Service |
-//! | what a Service gets that sets nothing: its Namespace, the settings; what is unknown | `hetzner/load_balancers/ownership/defaults.rs`; `checks.rs` (`report_unknown`, `keep_unknown`); `kube/namespaces.rs` reads |
+//! | which value applies when a Service does not set an annotation: the value of its Namespace, or else of a setting | `hetzner/load_balancers/ownership/defaults.rs`; `kube/namespaces.rs` reads the Namespaces |
+//! | what happens when the value of a Namespace or a setting is not known, e.g. because the Namespaces can't be read | `hetzner/load_balancers/checks.rs` (`report_unknown`, `keep_unattached`) |
 //! | who owns a port, a target or a setting of a load balancer | `hetzner/load_balancers/ownership/group.rs` |
 //! | what is wrong with an annotation's value | `hetzner/load_balancers/annotations/values.rs` and `text`; `annotations/parser.rs` adds the name of the annotation |
-//! | a finding becomes log line, event, metric | `controllers/report.rs`; `kube/recorder.rs` decides whether it is reported again |
+//! | how a finding becomes a log line, an event and a metric | `controllers/report.rs`; `kube/recorder.rs` decides whether it is reported again |
 //! | exit codes | `cli/output.rs`; `cli/objects.rs` chooses one |
 //! | which zone label a node gets, and which labels `ccm node relabel` changes | `hetzner/profile.rs`; `controllers/node/zone.rs` and `relabel.rs`; `kube/placement.rs` reads what depends on a label |
 //! | which rules a node must fulfil to be taken out of service | `controllers/lifecycle/out_of_service.rs`; `observe.rs` (`read_for_taint`) reads the server once more |
-//! | how old the lists may be on which a plan is based | servers: `needs` in `controllers/node/plan.rs`, answered by `cache/servers.rs`; Services: `controllers/service/agenda.rs`; `lifecycle/observe.rs`, `route/sync.rs` |
+//! | how old the lists of servers and Services may be on which a plan is based | servers: `needs` in `controllers/node/plan.rs`, answered by `cache/servers.rs`; Services: `controllers/service/agenda.rs`; `lifecycle/observe.rs`, `route/sync.rs` |
 //! | when a Service is planned, and why | `controllers/service/agenda.rs` |
-//! | when everything is compared, what failed is tried again, and how fresh data must be for that | `controllers/schedule.rs`, `controllers/backoff.rs` |
-//! | a write to a node | `controllers/node_writes.rs`, for all controllers |
+//! | when a controller compares all its objects, when it tries failed objects again, and how old the data for a plan may be | `controllers/schedule.rs`, `controllers/backoff.rs` |
+//! | how a node is written | `controllers/node_writes.rs`, for all controllers |
 //! | how many objects changed or failed | `Report` in `controllers/controller.rs`: every count follows from what came of each object |
-//! | a controller gets its interval from the settings | `cli/wire.rs` |
+//! | how a controller gets its interval from the settings | `cli/wire.rs` |
 //! | how fast the program's clock runs in a test with real sockets | `provider/clock.rs` |
-//! | a daemon without a process of its own, for tests | `cli/simulated.rs`; `daemon/stop.rs` (`repeat`) for the threads of the daemon |
-//! | several nodes are written at the same time | `controllers/parallel.rs` |
-//! | a conflict (409) | `kube::retry_on_conflict`; a node is planned again in `controllers/node_writes.rs`, a Service in `controllers/service/sync.rs` |
+//! | how a test runs the daemon without a process of its own | `cli/simulated.rs`; `daemon/stop.rs` (`repeat`) for the threads of the daemon |
+//! | how several nodes are written at the same time | `controllers/parallel.rs` |
+//! | what happens after a conflict (409) | `kube::retry_on_conflict`; a node is planned again in `controllers/node_writes.rs`, a Service in `controllers/service/sync.rs` |
 //!
 //! # The shape of a controller
 //!

@@ -76,8 +76,8 @@ impl Collect for CollectedEndpoints<'_> {
     type Item = Slice;
     const KIND: &'static str = "EndpointSliceList";
 
-    /// Does nothing. A page can be read again after a failed try, but its items need not be removed first: an endpoint
-    /// only sets a bit for its Service, and setting the same bit again changes nothing.
+    /// Does nothing. When a page is read again after a failed try, the items of the failed try need not be removed
+    /// first. An endpoint only sets a bit for its Service, and setting the same bit again changes nothing.
     fn begin_page(&mut self) {}
 
     fn end_page(&mut self) {}
@@ -108,9 +108,10 @@ impl Collect for CollectedEndpoints<'_> {
 }
 
 impl KubeClient {
-    /// Returns on which of these nodes the pods of these Services run. EndpointSlices with IPv6 addresses are ignored.
-    /// At most [`SERVICES_WITH_PODS`] Services are allowed. `print` is the hash of the API server's earlier answer
-    /// about the same Services and nodes. `None` means that the new answer has the same hash, so nothing has changed.
+    /// Returns on which of these nodes the pods of these Services run. EndpointSlices with IPv6 addresses are
+    /// ignored. At most [`SERVICES_WITH_PODS`] Services are allowed. `print` is the hash of the API server's
+    /// earlier answer about the same Services and nodes. When the new answer has the same hash, nothing has
+    /// changed, and the result is `None`.
     pub fn endpoints(
         &self,
         services: &[ServiceName],

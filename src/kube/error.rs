@@ -56,8 +56,8 @@ impl KubeError {
         self.is(410, "Expired")
     }
 
-    /// Returns the text of the error when the API server has answered, but did not send the requested form of the data,
-    /// for example a `Table`. Returns `None` for every other error.
+    /// Returns the text of the error when the API server has answered, but did not send the data in the requested form,
+    /// e.g. as a `Table`. Returns `None` for every other error.
     pub fn no_such_form(&self) -> Option<String> {
         match self {
             KubeError::Unreadable { why, .. } => Some(why.clone()),

@@ -1,10 +1,10 @@
-//! Labels and annotations, read key by key while an answer arrives. A key that is not needed takes no memory, nor does
-//! its value.
+//! Reads labels and annotations key by key while an answer arrives. The keys that are not needed, and their values,
+//! take no memory.
 //!
-//! Thousands of objects have the same few labels and node annotations, so their texts are interned. A Service has up to
-//! 256 kB of annotations, which differ from Service to Service. Of these, only the annotations that the provider (the
-//! code for Hetzner) reads are stored, up to a limit. If an annotation is in the provider's domain but the provider
-//! does not know it, its name is stored for messages.
+//! Thousands of nodes have the same few labels and annotations, so these texts are interned. A Service can have up to
+//! 256 kB of annotations, which differ from Service to Service. Only the annotations that the provider (the code for
+//! Hetzner) reads are stored, up to a limit. If an annotation has the provider's prefix but the provider does not know
+//! it, only its name is stored, for messages.
 
 pub use crate::provider::NodeLabels as Labels;
 use crate::provider::{
@@ -28,9 +28,9 @@ const SERVER_LABELS_CHARACTERS: usize = 2_048;
 /// can take this much memory while the Service is read.
 const BYTES_OF_OBJECT: usize = 256 << 10;
 
-/// How many names of unknown annotations are stored for each Service. An annotation is unknown when its domain ends in
-/// `hetzner.cloud` but the provider (the code for Hetzner) has no annotation of this name. Messages show the names and
-/// not the values.
+/// How many names of unknown annotations are stored for each Service. An annotation is unknown when its key has the
+/// prefix of the provider (the code for Hetzner) but the provider has no annotation of this name. Messages show the
+/// names and not the values.
 const UNKNOWN_AT_MOST: usize = 10;
 
 /// The largest size of a Service's annotations, keys and values together, in bytes. This is enough, because the largest
@@ -124,7 +124,7 @@ impl Annotations {
         self.pairs.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// When both sets of annotations are equal, this one drops its own copy and shares the memory of `other`.
+    /// When these annotations are equal to `other`, frees their own copy and uses the memory of `other` instead.
     pub fn share(&mut self, other: &Annotations) {
         if self == other {
             self.pairs = Arc::clone(&other.pairs);
@@ -136,9 +136,9 @@ impl Annotations {
         self.iter().map(|(key, value)| key.len() + value.len()).sum()
     }
 
-    /// Keeps the annotations that the code for Hetzner reads. An annotation can have the domain of this program but a
-    /// name that the code does not know. Of these, the names of a few are kept for messages. The memory of all other
-    /// annotations is freed. `kind_of` returns to which of these three groups an annotation belongs.
+    /// Sorts the annotations into three groups, by the result of `kind_of` for their keys. Annotations that the code
+    /// for Hetzner reads are kept. When an annotation has the prefix of this program but an unknown name, only its name
+    /// is kept, for messages, and not more than [`UNKNOWN_AT_MOST`] such names. All other annotations are dropped.
     pub(super) fn select(&mut self, kind_of: Option<fn(&str) -> AnnotationKind>) {
         let (mut bytes, mut unknown) = (0, 0);
         let mut kept: Vec<Pair> = Vec::new();
@@ -214,11 +214,13 @@ pub struct ServiceScope {
     pub class: Option<String>,
     /// The label selector that a Service must match, so that this program manages the Service.
     pub selector: Selector,
-    /// A function that says whether the code for Hetzner knows the annotation with this key. Annotations that it does
-    /// not know are not stored. When this field is `None`, every annotation is stored.
+    /// A function that says whether the code for Hetzner knows the annotation with this key. The value of an
+    /// annotation that it does not know is not stored. When this field is `None`, every annotation is stored
+    /// whose domain ends in `hetzner.cloud`.
     pub annotations: Option<fn(&str) -> AnnotationKind>,
-    /// Says whether an annotation with this key is a default for Services when a Namespace has it. `None` means that
-    /// Namespaces have no defaults. They are then not read.
+    /// A function that says whether an annotation with this key can be a default: when a Namespace has the annotation,
+    /// it applies to the Namespace's Services. When this field is `None`, there are no such defaults, and Namespaces
+    /// are not read.
     pub defaults: Option<fn(&str) -> bool>,
 }
 

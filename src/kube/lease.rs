@@ -52,17 +52,17 @@ pub struct Identities {
     /// labels of load balancers. An empty text means that no UID is known yet.
     pub identity: String,
     /// The UIDs that the Service `default/kubernetes` had after the first one, the newest last, and at most
-    /// [`FORMER_AT_MOST`]. Labels in the cloud can contain one of these UIDs, because a process that cannot read the
-    /// Lease has perhaps used it as the identity of the cluster.
+    /// [`FORMER_AT_MOST`]. Labels in the cloud can contain one of these UIDs: a process that could not read the Lease
+    /// has perhaps taken the UID that it saw as the identity of the cluster.
     pub former: Vec<String>,
 }
 
 /// The JSON value of the annotation [`IDENTITY`]: the UIDs that identify the cluster, and the UID of the Lease.
 #[derive(Serialize, Deserialize)]
 struct IdentityNote {
-    /// The UID of the Lease into which this annotation was written. A Lease that is restored from a backup into another
-    /// cluster has another UID. The annotation then does not apply, because it identifies the cluster of the first
-    /// Lease.
+    /// The UID of the Lease into which this annotation was written. When a Lease is restored from a backup into another
+    /// cluster, the new Lease has another UID. Its annotation is then ignored, because it contains the identity of the
+    /// cluster from which the backup was made.
     lease: String,
     #[serde(flatten)]
     known: Identities,
@@ -74,8 +74,8 @@ struct IdentityNote {
 pub struct Lease(Map<String, Value>);
 
 /// The fields in `spec` of a Lease, which leader election uses. The times in these fields come from the clock of the
-/// holder. This process only looks whether the times have changed, because this shows a renewal, and never compares
-/// them with its own clock.
+/// holder. This process never compares them with its own clock. It only checks whether they have changed, because a
+/// change shows that the holder has renewed the Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseSpec {
@@ -195,7 +195,7 @@ impl Lease {
         self
     }
 
-    /// Returns the Lease as JSON, with the fields of `spec` (the holder, the times and so on) in place of its old ones.
+    /// Returns the Lease as JSON. The fields in `spec` (the holder, the times and so on) replace those that were read.
     /// All other fields stay as they were read, including `resourceVersion`.
     fn with(self, spec: &LeaseSpec) -> Value {
         let mut object = self.0;

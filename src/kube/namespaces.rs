@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-/// The largest size of the annotations of all Namespaces together that is read, in bytes. Annotations that this
-/// program does not know do not count.
+/// The largest size of the annotations of all Namespaces together that is read, in bytes. Only annotations for load
+/// balancers count. Of an annotation with an unknown name, only the name counts.
 const BYTES_AT_MOST: usize = 1 << 20;
 
-/// How many annotations without effect are kept, so that they can be reported.
+/// The greatest number of Namespace annotations without effect that are remembered. They are remembered so that they
+/// can be reported to the user.
 const WITHOUT_EFFECT_AT_MOST: usize = 20;
 
 /// The metadata of a Namespace.
@@ -51,8 +52,8 @@ impl Collect for CollectedNamespaces<'_> {
     type Item = Namespace;
     const KIND: &'static str = PARTIAL;
 
-    /// Nothing has to be prepared when a page is read again after a failed try, because a Namespace that is read a
-    /// second time replaces itself. Its bytes then count twice, which does no harm.
+    /// Does nothing. When a page is read again after a failed try, each Namespace replaces its copy from the failed
+    /// try. The bytes of its annotations then count twice towards [`BYTES_AT_MOST`], until the next read of the list.
     fn begin_page(&mut self) {}
 
     fn end_page(&mut self) {}

@@ -1,7 +1,7 @@
 //! Nodes as a table, which is what `kubectl get` shows. A table has a sixtieth of the bytes of a list of nodes. A table
-//! is enough to see which nodes are new, deleted, ready or not ready. When its rows contain the metadata of the nodes,
-//! it also shows which labels have changed. A write is never based on a table. Tables of other objects are read in the
-//! same way.
+//! is enough to see which nodes are new, deleted, ready or not ready. When the table also contains the metadata of the
+//! nodes, it shows which labels have changed. A write is never based on a table. Tables of other objects are read in
+//! the same way.
 
 use super::labels::Labels;
 use super::types::{ListMeta, PageForm};
@@ -66,8 +66,8 @@ pub(super) trait RowForm: DeserializeOwned {
     type Item;
     /// The names of the first columns of the table. Further columns are not read.
     const COLUMNS: &'static [&'static str];
-    /// The table is read page by page, but no further page is read after more rows than this number were read. By
-    /// default there is no limit.
+    /// A limit for a table that is read page by page. When more rows than this number were read, no further page is
+    /// requested. By default there is no limit.
     const ROWS_AT_MOST: usize = usize::MAX;
 
     /// Returns the data of the row, or the reason why the row cannot be used.

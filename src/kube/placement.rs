@@ -1,5 +1,6 @@
-//! On which nodes PersistentVolumes, DaemonSets and pods can be, by the labels of the nodes. Of these objects only the
-//! rules and the names are read. A user's command reads them with the user's rights; the daemon never reads them.
+//! Reads PersistentVolumes, DaemonSets and pods, and decides from a node's labels whether they can be on the node. Only
+//! the names and the rules (e.g. the node affinity) of these objects are read. Commands read them with the rights of
+//! the user who runs the command. The daemon never reads them.
 
 use super::client::{KubeClient, ListOf, Print, ReadFrom};
 use super::error::KubeError;
@@ -135,8 +136,9 @@ const ZONES_OF_VOLUME: [&str; 2] =
     ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
 
 impl PlacedObject {
-    /// Whether the object's node selector, its required node affinity and the zone of its volume allow a node with this
-    /// name and these labels.
+    /// Whether the rules of this object allow a node with this name and these labels. The rules of a pod or of a
+    /// DaemonSet are its node selector and its required node affinity. The rules of a PersistentVolume are its required
+    /// node affinity and its zone labels.
     pub fn allows<'a>(&self, name: &str, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         let spec = self.spec.template.as_ref().map_or(&self.spec, |template| &template.spec);
         let has = |(key, value): (&String, &String)| label(key) == Some(value.as_str());
@@ -153,9 +155,9 @@ impl PlacedObject {
             && ZONES_OF_VOLUME.iter().all(|key| self.is_in_zone(key, label(key)))
     }
 
-    /// Whether a PersistentVolume can be used on a node that has the value `zone` in the label `key`. This is so when
-    /// the volume has no label with this key, or lists the value in it. `None` means that the node has no such label,
-    /// so the result is `true` only for a volume without the label.
+    /// Whether the zone label `key` of a PersistentVolume allows a node. `zone` is the value of the same label of the
+    /// node, or `None` when the node has no such label. A volume without this label allows every node. A volume with
+    /// this label allows only the nodes whose zone is in the label's list.
     fn is_in_zone(&self, key: &str, zone: Option<&str>) -> bool {
         let labels = self.metadata.labels.as_ref().filter(|_| self.metadata.namespace.is_none());
         let zones = labels.and_then(|labels| labels.get(key));

@@ -30,13 +30,13 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// A test with a simulated clock checks the queue for new events at this interval.
 const LOOKS_FOR_EVENTS: Duration = Duration::from_millis(100);
 
-/// While [`Recorder::first`] runs a function that makes many writes, events wait, but no longer than this. It is real
-/// time, because the API server does not become faster when a test makes the program's clock run faster.
+/// While [`Recorder::first`] runs a function that makes many writes, events wait, but no longer than this time. The
+/// limit is real time, because the API server does not become faster when a test makes the program's clock run faster.
 const WAITS_FOR_WORK: Duration = Duration::from_secs(10);
 
-/// While [`Recorder::first`] runs a function that makes many writes, no events are written. But when more events wait
-/// than this number, they are written all the same. The queue is only a quarter full at that time, so no event has to
-/// be dropped.
+/// While [`Recorder::first`] runs a function that makes many writes, events wait in the queue. When more than
+/// this number of events wait, they are written nevertheless. The queue is then only a quarter full, so no event
+/// has to be dropped.
 const WAIT_FOR_WORK_AT_MOST: usize = OTHERS_AT_MOST / 4;
 
 /// The greatest number of warnings that wait in the queue. Each warning has at most 5 kB, so all of them have at most 1
@@ -70,10 +70,10 @@ struct Queue {
     /// The namespace of the event that was written last. The next event is one of another namespace, if such an event
     /// waits.
     last_namespace: String,
-    /// Limits how many warnings are written in a period. The value is a moment that each written warning moves later by
-    /// [`ONE_WARNING_EACH`]. A moment in the past is first set to the present time. A warning can be written only when
-    /// this moment is not too far in the future, so that at most [`BURST`] warnings are written at once. `None` means
-    /// that no warning was written yet.
+    /// Limits how many warnings are written in a period. Each written warning moves this moment later by
+    /// [`ONE_WARNING_EACH`], beginning at the present time when the moment has already passed. A warning must wait
+    /// while this moment is too far in the future. So at most [`BURST`] warnings are written at once. `None` means that
+    /// no warning was written yet.
     warned_until: Option<Instant>,
     paused_until: Option<Instant>,
     /// No event is written before this moment. It is set while [`Recorder::first`] runs a function that makes many
@@ -380,9 +380,9 @@ impl Reported {
         }
     }
 
-    /// Whether a success or problem must be reported now. This is so when it was not reported before, or when it is
-    /// repeated and its last report is at least [`REPEAT_AFTER`] ago. If the result is `true`, records that it was
-    /// reported now.
+    /// Whether a success or problem must be reported now. This is so when it was not reported before. It is also so
+    /// when the last report is at least [`REPEAT_AFTER`] ago and findings with this reason are reported repeatedly. If
+    /// the result is `true`, records that the success or problem was reported now.
     pub fn is_due(&mut self, of: Subject, reason: Reason, message: &str, now: Instant) -> bool {
         let finding = fnv1a([of.controller, "\0", reason.name(), "\0", message]);
         let key = (hash(&of.object.uid), finding);
@@ -609,8 +609,8 @@ mod tests {
         queue.paused_until = Some(begun + PAUSE);
         assert!(matches!(queue.next(begun), NextEvent::At(then) if then == begun + PAUSE));
         assert_eq!(written(&mut queue, begun + PAUSE), ["1"]);
-        // Because the API server did not answer, no event is written before `paused_until`. A process that is ending
-        // does not wait for this moment, and drops the event.
+        // The API server did not answer, so no event is written before the moment `paused_until`. A process that is
+        // ending does not wait until then: it drops the event.
         queue.push(good("a", "u", "2"), begun);
         queue.paused_until = Some(begun + PAUSE * 2);
         queue.is_ending = true;

@@ -75,7 +75,8 @@ impl ReadSecret {
         self.pair.is_ok()
     }
 
-    /// Returns the certificate and the key if the certificate is valid at the time `now`. The error says why not.
+    /// Returns the certificate and the key if the certificate is valid at the time `now`. The error says why the Secret
+    /// can't be used.
     pub fn at(&self, now: Timestamp) -> TlsSecret {
         let valid = self.pair.as_ref().map_err(String::clone)?;
         let (begin, end) = (valid.not_before, valid.not_after);

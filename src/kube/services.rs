@@ -176,9 +176,9 @@ impl KubeService {
         }
     }
 
-    /// Returns a message for the user when parts of the Service were dropped. The reason is that the Service has too
-    /// many ports or too large annotations, or that all Services together take too much memory. No load balancer can be
-    /// made from such a Service.
+    /// Returns a message for the user when parts of the Service were dropped. The Service has too many ports or too
+    /// large annotations, or the Services of its namespace or of the cluster together take too much memory. No load
+    /// balancer can be made from such a Service.
     pub fn too_large(&self) -> Option<String> {
         let many_ports = self.spec.ports.too_many("ports");
         let too_large = many_ports.or_else(|| self.metadata.annotations.too_large());
@@ -208,8 +208,8 @@ impl KubeService {
         }
     }
 
-    /// Compares the annotations with those of another version of the Service. When both are equal, the two Services
-    /// share one copy in memory.
+    /// Compares the annotations with those of another version of the Service. When they are equal, both versions share
+    /// one copy in memory.
     pub fn share_annotations(&mut self, other: &KubeService) {
         self.metadata.annotations.share(&other.metadata.annotations);
     }
@@ -218,8 +218,8 @@ impl KubeService {
         self.has_our_finalizer() && !self.wants_load_balancer()
     }
 
-    /// Drops the annotations and other large fields of this Service when `budget` says that all Services together take
-    /// too much memory. `budget` comes from the most recent list of Services.
+    /// Drops the annotations and other large fields of this Service when `budget` says that the Services of its
+    /// namespace, or all Services together, take too much memory. `budget` comes from the most recent list of Services.
     fn limit(&mut self, budget: &ServiceBudget) {
         let above = budget.is_above(&self.metadata.namespace, &self.age(), self.bytes());
         if above.is_some() {
@@ -455,8 +455,8 @@ impl KubeClient {
         Ok(found)
     }
 
-    /// Drops the fields that are not needed from a Service that was read by its name. The Service keeps the same fields
-    /// as it would keep in a list of all Services.
+    /// Drops fields from a Service that was read by its name: the annotations that are not needed and, when a memory
+    /// limit is exceeded, all large fields. A list of all Services would drop them too.
     fn cut(&self, service: &mut KubeService) {
         service.select(&self.scope);
         service.limit(&lock(&self.budget));

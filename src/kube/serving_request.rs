@@ -26,7 +26,7 @@ const END: &str = "-----END CERTIFICATE REQUEST-----\n";
 /// The organisation of each kubelet's certificate.
 pub const NODES_GROUP: &str = "system:nodes";
 
-// The tags of DER: the first byte of each value, which says of what kind the value is.
+// The tags of DER. A tag is the first byte of a value, and says which type the value has.
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 const OCTET_STRING: u8 = 0x04;
@@ -99,9 +99,9 @@ impl ServingRequest {
     }
 }
 
-/// Decodes the PEM text of a certificate request. It must be exactly one block without headers. A parser of PEM would
-/// skip text before and after the block. It could so choose another block than the API server (a Go program), which has
-/// checked the request before.
+/// Decodes the PEM text of a certificate request. The text must be exactly one block without headers. A usual PEM
+/// parser skips text before and after a block. Such a parser could read another block than the one that the API server
+/// (a Go program) has checked.
 fn decoded(pem: &[u8]) -> Form<Vec<u8>> {
     if pem.len() > PEM_BYTES_AT_MOST {
         return Err("the request is longer than 16 KiB");
@@ -120,9 +120,9 @@ fn value<'a>(reader: &mut Reader<'a>, tag: u8) -> Form<Input<'a>> {
     if found == tag { Ok(content) } else { Err("a field has another type than kubelets write") }
 }
 
-/// Reads the next value of the DER encoding (a tag, a length and the content), and returns its tag and its content. The
-/// length is one byte, or a byte that says how many bytes of length follow, which can be one or two here. Two are
-/// enough for [`PEM_BYTES_AT_MOST`].
+/// Reads the next value of the DER encoding (a tag, a length and the content), and returns its tag and its content. A
+/// length below 128 is one byte. For a larger length, the first byte says how many bytes of length follow. At most two
+/// are accepted, which is enough for [`PEM_BYTES_AT_MOST`].
 fn any_value<'a>(reader: &mut Reader<'a>) -> Form<(u8, Input<'a>)> {
     let short = |_| "the request ends in the middle of a value";
     let tag = reader.read_byte().map_err(short)?;
@@ -155,9 +155,9 @@ fn named<'a>(input: Input<'a>, id: &[u8], tag: u8) -> Form<Input<'a>> {
     })
 }
 
-/// Reads an algorithm and the bits that belong to it, which are a public key or a signature. Neither of them is
-/// understood here. The parameters of the algorithm are missing, null or an object identifier, as in the keys that
-/// kubelets can have. The first byte of the bits is the number of unused bits at the end.
+/// Reads an algorithm and the bits that belong to it, which are a public key or a signature. Only their form is
+/// checked. The parameters of the algorithm must be missing, null or an object identifier, as for every key that a
+/// kubelet can have. The first byte of the bits says how many bits at the end are unused, and must be 0.
 fn algorithm_and_bits(reader: &mut Reader) -> Form<()> {
     const OTHER: &str = "the key or the signature has another form than kubelets write";
     let identifier = |id: Input| match id.as_slice_less_safe() {

@@ -1,5 +1,5 @@
-//! The CertificateSigningRequests by which kubelets ask for serving certificates: their table, one whole request, and
-//! its approval.
+//! Reads and approves the CertificateSigningRequests by which kubelets ask for serving certificates. All requests are
+//! read as a table. A single request is read completely before it is approved.
 
 use super::client::{JSON, KubeClient, PASS, ReadFrom, SIGNING_TABLE, percent_encoded};
 use super::error::KubeError;
@@ -20,9 +20,9 @@ use std::sync::Arc;
 /// The signer of the serving certificates of kubelets. Requests for another signer are neither read nor approved.
 pub const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 
-/// How many certificate requests are read at most. A limit is needed because any kubelet can create any number of
-/// requests. When the first answer contains the whole list, it can have more requests than this number, but it has at
-/// most 64 MB, which is about 70,000 requests.
+/// When more certificate requests than this number were read, no further page of the list is read. A limit is needed
+/// because any kubelet can create any number of requests. The API server can also send the whole list as the first
+/// page. Such a list can have more requests than this number, but at most 64 MB, which is about 70,000 requests.
 pub const REQUESTS_AT_MOST: usize = 10_000;
 
 /// The beginning of the user name of each kubelet. The name of its node follows.
@@ -48,7 +48,7 @@ pub struct SigningRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SigningState {
     Pending,
-    /// The request is approved, and the signer has not signed it yet, or has failed to.
+    /// The request is approved but has no certificate. The signer has not signed it yet, or could not sign it.
     Approved,
     /// The request is approved and has its certificate.
     Signed,
@@ -153,16 +153,16 @@ impl SigningRequest {
 
 impl KubeClient {
     /// Returns the requests for serving certificates of kubelets, from the API server's cache. The list is read page by
-    /// page, and no further page is read when more than [`REQUESTS_AT_MOST`] requests were read. So a longer result is
-    /// not complete.
+    /// page, and no further page is read when more than [`REQUESTS_AT_MOST`] requests were read. So a result with more
+    /// requests than this number can be incomplete.
     pub fn signing_requests(&self) -> Result<Vec<SigningRow>, KubeError> {
         let signer = format!("spec.signerName={KUBELET_SERVING}");
         let query = format!("&includeObject=Metadata&fieldSelector={}", percent_encoded(&signer));
         self.list::<TablePage<SigningTableRow>>(PATH, &query, SIGNING_TABLE, ReadFrom::Cache)
     }
 
-    /// Returns the whole request of this row as it is now, or `None` when it does not exist. It is read as a list, so
-    /// that the right to list is enough.
+    /// Returns the whole request of this row as it is now, or `None` when it does not exist. The call is a list request
+    /// that selects the name, because this program may have the right to `list` requests but not to `get` them.
     pub fn signing_request(&self, row: &SigningRow) -> Result<Option<SigningRequest>, KubeError> {
         let name = format!("metadata.name={}", row.name);
         let query = format!("&fieldSelector={}", percent_encoded(&name));

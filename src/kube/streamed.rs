@@ -14,8 +14,8 @@ pub(super) trait Collect {
     /// The `kind` of the list, for example `ServiceList`.
     const KIND: &'static str;
 
-    /// A page can be requested several times until the answer is complete. This function forgets the items that earlier
-    /// tries of the current page have added, so that only the items of the earlier pages remain.
+    /// Forgets the items that earlier tries of the current page have added, so that only the items of the earlier pages
+    /// remain. A page can be requested several times until its answer is complete.
     fn begin_page(&mut self);
 
     fn add(&mut self, item: Self::Item);

@@ -222,8 +222,9 @@ impl KubeNode {
         self.condition("Ready") == Some("True")
     }
 
-    /// Returns since when the node is not ready, according to its `Ready` condition. Without such a condition, this is
-    /// the time when the node was created. Returns `None` when the node is ready, or when the condition has no time.
+    /// Returns the time since which the node is not ready, according to its `Ready` condition. For a node without this
+    /// condition, returns the time when the node was created. Returns `None` when the node is ready, or when the
+    /// condition has no time.
     pub fn not_ready_since(&self) -> Option<Timestamp> {
         match self.find("Ready") {
             _ if self.is_ready() => None,

@@ -59,8 +59,8 @@ impl KubeClient {
         Ok(self.running(namespace)?.iter().map(workload).collect())
     }
 
-    /// Returns the objects of all Deployments and DaemonSets that are not scaled to zero. The text in each pair is the
-    /// resource of the object, `deployments` or `daemonsets`.
+    /// Returns the objects of the Deployments and DaemonSets of a namespace that are not scaled to zero. The text in
+    /// each pair is the resource of the object, `deployments` or `daemonsets`.
     fn running(&self, namespace: &str) -> Result<Vec<(&'static str, Value)>, KubeError> {
         let mut all = Vec::new();
         for resource in ["deployments", "daemonsets"] {
@@ -216,8 +216,8 @@ impl Container {
     }
 
     /// Replaces `$(NAME)` by the value of the variable `NAME`, as the kubelet does. Returns an error when the text
-    /// contains `$$`, or a variable whose value is not known here. The error is a text such as `another place`, by
-    /// which a message says where the value must be looked up.
+    /// contains `$$`, or a variable whose value is not known here. The error is a text for messages that says where the
+    /// value is, e.g. `another place`.
     fn expanded(&self, text: &str) -> Result<String, &'static str> {
         let expand = |text: String, (name, value): &(String, String)| {
             text.replace(&format!("$({name})"), value)

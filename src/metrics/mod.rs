@@ -31,8 +31,8 @@ macro_rules! metrics {
 }
 
 metrics! {
-    // The metrics of the Hetzner Cloud API have the same names and labels as those of the library hcloud-go, so that
-    // dashboards made for hcloud-go can be used.
+    // The metrics that begin with `hcloud_api_` have the same names and labels as those of the library hcloud-go, so
+    // that dashboards made for hcloud-go can be used.
     /// Number of answers of the Hetzner Cloud API by HTTP method, path and status. IDs in the path are replaced by -.
     HCLOUD_REQUESTS: Counter "hcloud_api_requests_total" ["method", "api_endpoint", "code"];
 
@@ -48,7 +48,7 @@ metrics! {
     /// How many calls the project's rate limit still allowed at the last answer. One call is added each second.
     HCLOUD_REMAINING: Gauge "ccm_hcloud_rate_limit_remaining" [];
 
-    // The metrics of Robot have the same labels as the metrics of the Hetzner Cloud API.
+    // The metrics that begin with `robot_api_` have the same labels as the metrics that begin with `hcloud_api_`.
     /// Number of answers of the Robot web service by HTTP method, path and status. Numbers in the path are replaced by
     /// -.
     ROBOT_REQUESTS: Counter "robot_api_requests_total" ["method", "api_endpoint", "code"];
@@ -149,8 +149,9 @@ metrics! {
     /// The value is 1 while this process does the work, and 0 while another process holds the Lease.
     LEADER: Gauge "ccm_leader" [];
 
-    // The next metrics have the names, labels and buckets of Kubernetes' own components, so that dashboards and alerts
-    // made for another cloud-controller-manager can be used.
+    // The metrics from `leader_election_master_status` to `rest_client_requests_total` have the names, labels and
+    // buckets of Kubernetes' own components, so that dashboards and alerts made for another cloud-controller-manager
+    // can be used.
     /// The value is 1 while this process holds the Lease of this name, and 0 while another process holds it. The metric
     /// exists only with leader election.
     LEADER_STATUS: Gauge "leader_election_master_status" ["name"];
@@ -356,8 +357,8 @@ pub fn exposition() -> String {
     text
 }
 
-/// The number of clock ticks in a second, in which `/proc/self/stat` counts processor time. The number is the same on
-/// all architectures that Linux still supports.
+/// How many clock ticks are in a second. `/proc/self/stat` gives processor time in clock ticks. The number is the same
+/// on all architectures that Linux still supports.
 const TICKS_A_SECOND: f64 = 100.0;
 
 /// Stores the present time as the start time of the process.

@@ -152,9 +152,9 @@ pub fn from_machine(time: Duration) -> Duration {
     multiplied(time, factor().recip())
 }
 
-/// Returns `time`, but at least the duration that takes `of_machine` in real time. `time` and the result are durations
-/// of the program's clock, which can run faster than real time in a test. Callers use this when an API or another
-/// program needs some real time to answer.
+/// Returns the longer of two durations: `time`, and the duration of the program's clock that passes in the real time
+/// `of_machine`. `time` and the result are durations of the program's clock, which can run faster than real time in a
+/// test. Callers use this when an API or another program needs some real time to answer.
 pub fn at_least(time: Duration, of_machine: Duration) -> Duration {
     time.max(from_machine(of_machine))
 }
@@ -165,7 +165,7 @@ pub fn took(begun: Instant) -> Duration {
     to_machine(since(begun))
 }
 
-/// The longest result of [`multiplied`] when the factor is not 1. It is a thousand years, which can be added to an
+/// The longest result of [`multiplied`] for every factor except 1. It is a thousand years, which can be added to an
 /// instant without overflow.
 const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
 

@@ -53,8 +53,8 @@ pub trait Instances: Send + Sync {
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet>;
 
     /// Returns the addresses and networks that the cloud itself states for this server: its public IPv4, its public /64
-    /// of IPv6, and its address in the private network of the settings. No other server has one of them, and only the
-    /// cloud can move one to another server. Makes no API call.
+    /// of IPv6, and its address in the private network that the settings name. Each of them belongs to one server at a
+    /// time, and only the cloud can move it to another server. Makes no API call.
     fn stated_addresses(&self, instance: &Instance) -> Vec<IpNet>;
 
     /// Whether a node is allowed to get this label from its server. Makes no API call.
@@ -100,12 +100,12 @@ pub enum ProviderId {
     Ours(InstanceId),
     /// A provider ID with the prefix of another cloud. This program does not change such a node.
     Foreign,
-    /// A provider ID with the prefix of this cloud, but without a usable server ID. The text says why. Such a node is
-    /// never deleted, and gets no taints, labels or routes.
+    /// A provider ID with the prefix of this cloud, but without a usable server ID. The text says why the server ID
+    /// can't be used. A node with such a provider ID is never deleted, and gets no taints, labels or routes.
     Unknown(String),
     /// The provider ID of a server of this cloud, when the API of this kind of server (Cloud API or Robot) is turned
-    /// off by a setting. The text names the setting. A node with this provider ID is treated like a node with an
-    /// unknown one.
+    /// off by a setting. The text names the setting. A node with this provider ID is treated like a node whose provider
+    /// ID is [`Unknown`](ProviderId::Unknown).
     Disabled(String),
 }
 

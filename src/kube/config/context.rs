@@ -27,8 +27,8 @@ pub struct Options {
     /// The files of `--kubeconfig`, or of `$KUBECONFIG` when the flag is not set. The files are merged. When several
     /// files set a value, the first file wins.
     pub kubeconfig: Vec<PathBuf>,
-    /// The name that the flag `--context` gives. `None` without the flag. The kubeconfig's `current-context` is then
-    /// used.
+    /// The name of the context in the flag `--context`. `None` when the flag is not set, and then the context in the
+    /// kubeconfig's `current-context` is used.
     pub context: Option<String>,
     /// The value of `--master`. This address is used instead of the address in the kubeconfig or in the environment of
     /// the pod.
@@ -47,12 +47,12 @@ pub struct Access {
     /// The scheme, host and port of the API server, without a trailing slash.
     pub server: String,
     pub tls: TlsSource,
-    /// The proxy of the field `proxy-url`, which takes precedence over the environment. `None` means that
-    /// the environment decides.
+    /// The proxy in the kubeconfig's field `proxy-url`, which takes precedence over the proxy in environment variables.
+    /// `None` means that the environment variables decide whether a proxy is used.
     pub proxy: Option<Proxy>,
     pub login: Login,
-    /// The namespace of the context in the kubeconfig, or of the pod. It is used for objects for which the user gives
-    /// no namespace. `None` when neither names a namespace.
+    /// The namespace in the kubeconfig's context, or the namespace of the pod. It is used for objects for which the
+    /// user gives no namespace. `None` when neither the context nor a pod has a namespace.
     pub namespace: Option<String>,
     /// Where this access to the API server was configured, for messages, e.g. a context of a kubeconfig.
     pub origin: String,
@@ -74,8 +74,8 @@ impl Access {
         }
     }
 
-    /// Whether the credentials can be read by others on the network, because they are sent without TLS. This is also
-    /// the case when the server is on this machine and the proxy is not.
+    /// Whether others on the network can read the credentials, because a request leaves this machine without TLS. For a
+    /// server on this machine, a request without TLS leaves the machine only when the proxy is on another machine.
     pub fn is_unencrypted(&self) -> bool {
         let scheme = self.server.split("://").next().unwrap_or_default();
         let proxy = self.proxy.as_ref();
@@ -210,10 +210,10 @@ fn exec_extension(cluster: &KubeconfigEntry<KubeconfigCluster>) -> Result<Option
     })
 }
 
-/// Returns the credentials that every call sends. As in kubectl, only one kind of credentials is used. A token or a
-/// user name with a password is preferred. If there is none, a client certificate is preferred to a plugin. For a
-/// client certificate the result is `None`, because the certificate is a part of the TLS settings. The result is also
-/// `None` when the user has no credentials.
+/// Returns the credentials that are sent with every call. As in kubectl, only one kind of credentials is used: the
+/// token or the user name with the password, else the client certificate, else the plugin. For a client certificate the
+/// result is `None`, because the certificate is a part of the TLS settings. The result is also `None` when the user has
+/// no credentials.
 fn login(
     user: &KubeconfigEntry<User>,
     cluster: &KubeconfigEntry<KubeconfigCluster>,

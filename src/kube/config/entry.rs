@@ -1,7 +1,7 @@
 //! The entries of a kubeconfig as types: one cluster, context or user. Errors name the file, the entry and the field.
 //!
-//! No message repeats the value of a field, because the value can be a secret. When the user has forgotten a line of
-//! the file, a secret can even be the value of a harmless field.
+//! No message repeats the value of a field, because the value can be a secret. After a mistake in the file, e.g. a
+//! forgotten line, even a field that is not meant for secrets can have a secret as its value.
 
 use crate::http::{Pem, read_file};
 use crate::text::quoted;

@@ -122,7 +122,7 @@ impl HeldCredentials {
     }
 }
 
-/// `end` is when credentials expire. Returns how long before this moment they are renewed.
+/// Returns how long before their expiry the credentials are renewed. `end` is the time at which they expire.
 fn lead(end: Timestamp) -> Duration {
     let life = Duration::try_from(end.duration_since(clock::timestamp())).unwrap_or_default();
     RENEWED_BEFORE.min(life / 10)
@@ -147,8 +147,8 @@ impl Issuer for Plugin {
     }
 
     /// Called after the API server has refused the credentials with this sequence number. If these credentials are
-    /// still stored, they are dropped and the plugin's program runs again. If others are stored by now, nothing is
-    /// done.
+    /// still stored, they are dropped and the plugin's program runs again. If newer credentials are already stored,
+    /// nothing is done.
     fn refused(&self, number: u64) {
         let mut held = lock(&self.held);
         let is_refused = |it: &mut PluginCredentials| it.issued.number == number;
@@ -335,9 +335,10 @@ impl Program {
         pipe = pipe.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
         let mut printed = Vec::new();
         let mut buffer = vec![0; PIPE_BYTES];
-        // The output of the plugin's program is read from the pipe while the program runs, because otherwise a program
-        // that fills the pipe would wait for ever. The loop ends when the program has ended. The end of the pipe can
-        // come much later, because a child of the program can hold the pipe open.
+        // The output of the plugin's program is read from the pipe while the program runs, because otherwise a
+        // program that fills the pipe would wait for ever. The loop ends when the program has ended or has
+        // exceeded the time limit. It does not wait for the end of the pipe, because a child of the program can
+        // hold the pipe open much longer.
         let status = loop {
             // First it is checked whether the plugin's program has ended, and then the pipe is read. After the program
             // has ended, everything that it printed is in the pipe, so this last read gets all of it.
@@ -397,8 +398,9 @@ fn version(text: Option<&str>) -> Result<&'static str, String> {
     }
 }
 
-/// Returns an error when the kubeconfig says that the plugin's program needs a standard input, because plugins get no
-/// standard input here.
+/// Returns an error when the field `interactiveMode` says that the plugin's program always needs a standard input,
+/// because plugins get no standard input here. A missing or unknown value is an error too, but with `v1beta1` the field
+/// may be missing.
 fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
     match mode {
         Some("Never" | "IfAvailable") => Ok(()),

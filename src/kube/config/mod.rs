@@ -160,7 +160,7 @@ mod tests {
         );
         assert_eq!(client.nodes(ReadFrom::Latest).unwrap().len(), 1);
         // Now the token of the service account changes, and the server gets a certificate of another authority. The
-        // client must read both from their files again.
+        // client must read the new token and the new CA certificate from their files.
         let authority = Authority::new("another").unwrap();
         let server = authority.server(&[&host], Validity::Now).unwrap();
         sandbox.cluster().add_token("ccm", "another-token");
