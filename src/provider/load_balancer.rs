@@ -101,8 +101,8 @@ pub trait Snapshot: Send + Sync {
     /// Whether this snapshot of the cloud contains all data that a plan for this Service needs. Makes no API call.
     fn covers(&self, service: &Service) -> bool;
 
-    /// Returns the same snapshot with a new list of load balancer types. Calls the API only if the list was not read
-    /// lately. `None` when the cloud has no such list.
+    /// Returns a copy of this snapshot with an up-to-date list of load balancer types. Calls the API only if the list
+    /// was not read lately. `None` when the cloud has no such list.
     fn with_new_types(&self, _urgency: Urgency) -> Option<Arc<dyn Snapshot>> {
         None
     }
@@ -122,16 +122,16 @@ pub trait Snapshot: Send + Sync {
     /// it. Makes no API call.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
-    /// Returns a load balancer of the Service whose labels show that this cluster uses it, or used it earlier. `None`
-    /// when there is none. A load balancer without such a label is ignored, because another controller may have created
-    /// it. Makes no API call.
+    /// Returns a load balancer of the Service with a label that says that this cluster uses the load balancer, or used
+    /// it earlier. `None` when there is none. A load balancer without such a label is ignored, because another
+    /// controller may have created it. Makes no API call.
     fn left_on(&self, service: &Service, cluster: &Cluster) -> Option<Balancer>;
 
-    /// Returns a new status for a Service that is too large to be read completely. The status contains the addresses of
-    /// the load balancer with `ipMode: Proxy`, and is the only thing that is changed for the Service. It is needed when
-    /// several owners use the load balancer, e.g. because somebody else created it. Without this mode, kube-proxy sends
-    /// all traffic from inside the cluster to these addresses to the pods of this Service, even the traffic for the
-    /// ports of other owners. `None` when the status stays as it is. Makes no API call.
+    /// Returns a new status for a Service that is too large to be read completely. It has the addresses of the present
+    /// status, with `ipMode: Proxy` for each IP address. Nothing else of such a Service is changed. This mode is needed
+    /// when the load balancer also has ports of other owners. Without it, kube-proxy sends all traffic from inside the
+    /// cluster to these addresses to the pods of this Service, even the traffic for the ports of other owners. `None`
+    /// when the status stays as it is. Makes no API call.
     fn status_by_proxy(&self, service: &Service, cluster: &Cluster) -> Option<Vec<Ingress>>;
 
     /// Plans the changes after which this program does not manage the Service's load balancer any more. The load
@@ -167,15 +167,14 @@ pub trait Snapshot: Send + Sync {
     /// read. Makes no API call.
     fn certificates(&self, services: &HashSet<&str>) -> Option<Vec<ShownCertificate>>;
 
-    /// Returns each load balancer that has a label with the UID of a Service of any cluster. The text beside each load
-    /// balancer is a name from its labels: the name of the Service (as `namespace.name`, possibly shortened), or the
-    /// name that Services which share the load balancer have given it. The text is empty when the labels have no name.
-    /// Makes no API call.
+    /// Returns each load balancer that has a label with the UID of a Service of any cluster, together with a name from
+    /// its labels. This is the name of the Service (as `namespace.name`, possibly shortened), or the name that Services
+    /// which share the load balancer have given it. The text is empty when the labels have no name. Makes no API call.
     fn all(&self) -> Vec<(Balancer, String)>;
 
-    /// Services that share a load balancer are a group. [`LoadBalancers::group`] gives these Services different keys
-    /// when one of them names the load balancer by ID and another one by name. This function converts such a key into
-    /// one that is equal for all Services of the group. Makes no API call.
+    /// Converts the key of a group (the Services that share a load balancer) into a key that is the same for all
+    /// Services of the group. The keys that [`LoadBalancers::group`] returns differ when one Service names the load
+    /// balancer by its ID and another Service names it by its name. Makes no API call.
     fn known_group(&self, key: String) -> String;
 
     /// Returns the load balancers of this cluster whose Service does not exist any more. Load balancers with the label
@@ -219,14 +218,17 @@ impl Needs {
     }
 }
 
-/// What a person asks for about the replacement of a Service's load balancer.
+/// What an operator wants to be done about the replacement of a Service's load balancer by a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplaceOrder {
-    /// A new load balancer replaces the present one. Both serve for this number of seconds.
+    /// Begins a replacement: a new load balancer replaces the present one. Before the old load balancer is removed,
+    /// both serve the Service for the number of seconds in this variant.
     Begin(u32),
-    /// The present load balancer stays.
+    /// Aborts the replacement: the old load balancer stays, and the new load balancer is deleted when no client needs
+    /// it any more.
     Abort,
-    /// The load balancer that leaves does not serve any longer.
+    /// Ends the time in which the old and the new load balancer both serve the Service. The load balancer that the
+    /// status of the Service does not name is then not needed any more.
     Now,
 }
 
@@ -252,8 +254,8 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether the changes after this one are made even when this change fails. For example, one refused target must
-    /// not prevent the other targets.
+    /// Whether the changes after this one are made even when this change fails. For example, when the API refuses one
+    /// target, the other targets must still be added.
     fn may_fail_alone(&self) -> bool {
         false
     }
@@ -263,15 +265,15 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns the text that announces the change in an event before it is made. `None` when it is announced without
-    /// details.
+    /// Returns details for the event that announces the change before it is made. `None` when this event has
+    /// no details.
     fn announcement(&self) -> Option<&str> {
         None
     }
 
-    /// Returns the smaller change that is made when the API refuses a part of this change. For example, it creates a
-    /// load balancer without ports and targets, which are added later one by one. `None` when there is no smaller
-    /// change.
+    /// Returns the smaller change that is made when the API refuses a part of this change. For example, the smaller
+    /// change creates a load balancer without ports and targets, which other changes then add one by one. `None` when
+    /// there is no smaller change.
     fn without_parts(&self) -> Option<Box<dyn Change>> {
         None
     }
@@ -310,15 +312,15 @@ pub trait Change: Write + fmt::Debug + Send + Sync {
 pub const EXCHANGES_OF_BALANCER: usize = 5;
 pub const EXCHANGES_AT_MOST: usize = 10;
 
-/// The removal of a target although Services still want its node as a target. Either the node will stop soon, or a node
-/// that runs pods needs its place.
+/// The removal of a target although Services still want its node as a target. Either the node will stop soon, or the
+/// target must make room for a node that runs pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoftRemoval<'a> {
     /// The ID of the load balancer.
     pub balancer: u64,
     pub node: &'a str,
-    /// Whether the target is removed because a node with pods needs its place, and not because its own node will stop
-    /// soon. The number of such removals in a minute is limited.
+    /// Whether the target is removed to make room for a node with pods, and not because its own node will stop soon.
+    /// The number of such removals in a minute is limited.
     pub is_exchange: bool,
 }
 
@@ -344,10 +346,10 @@ pub struct LoadBalancerPlan {
     pub outcome: PlanOutcome,
     /// The Service's load balancer. `None` when the Service has none now.
     pub found: Option<Balancer>,
-    /// Whether labels show that the Service owns a load balancer, or ports on one. Such a label has the UID of the
-    /// Service, or the name of the group of Services that share the load balancer. A load balancer from which this plan
-    /// removes the Service counts, too. `false` when the Service has no load balancer. Also `false` when the Service is
-    /// about to take over a load balancer that has no such label yet, because of its name or its label `adopt`.
+    /// Whether a load balancer has a label which says that the Service owns the load balancer, or ports on it. Such a
+    /// label has the UID of the Service, or the name of the group of Services that share the load balancer. A load
+    /// balancer from which this plan removes the Service counts, too. `false` when the Service has no load balancer, or
+    /// when it is about to take over a load balancer that has no such label yet.
     pub carries_uid: bool,
     /// Every field of the load balancer with its present value, its desired value, and what sets the desired value,
     /// e.g. an annotation.
@@ -357,10 +359,10 @@ pub struct LoadBalancerPlan {
     pub findings: Vec<Finding>,
     /// The new status of the Service, or `None` when the plan does not set the status.
     ///
-    /// When the Service needs no load balancer any more, the write that removes the finalizer usually empties the
-    /// status. On an external load balancer (one that somebody else created), the status is emptied earlier, before the
-    /// plan removes the labels of the Service's ports. As long as the status names the load balancer, even a port
-    /// without a label counts as a port of the Service.
+    /// When the Service needs no load balancer any more, its status is usually emptied by the write that removes the
+    /// finalizer. When the load balancer is external (created by somebody else), the status is emptied earlier, before
+    /// the plan removes the labels of the Service's ports. Otherwise ports without a label would still count as ports
+    /// of the Service, because its status names their load balancer.
     pub status: Option<Vec<Ingress>>,
     /// The objects in the cloud that the plan changes or creates, except the load balancer in `found`. While this plan
     /// is executed, no other plan is allowed to change or create these objects.
@@ -390,9 +392,10 @@ pub struct LoadBalancerPlan {
 pub struct ReplacementShown {
     /// A word for the state: `replacing`, `overlapping` or `aborting`.
     pub state: &'static str,
-    /// The load balancer that the status of the Service does not name. `None` when the new one does not exist yet.
+    /// The old or the new load balancer of the replacement: the one whose addresses are not in the status of the
+    /// Service. `None` when the new load balancer does not exist yet.
     pub other: Option<Balancer>,
-    /// The time until which both serve, if it is known.
+    /// The time until which the old and the new load balancer both serve the Service. `None` when it is not known yet.
     #[serde(serialize_with = "as_text")]
     pub ends: Option<Timestamp>,
 }
@@ -406,7 +409,7 @@ pub struct Sizing {
     pub targets: usize,
     pub ports: usize,
     pub certificates: usize,
-    /// A type that fits and costs less than the present type. `None` when there is none.
+    /// A load balancer type that is large enough and costs less than the present type. `None` when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cheaper: Option<CheaperType>,
 }
@@ -433,8 +436,8 @@ pub struct NodeWithPods {
     pub is_target: bool,
 }
 
-/// A node that the Services want as a target, but that is not one, or may soon not be one any more. For example, the
-/// load balancer's type allows no more targets, or the node will stop soon.
+/// A node that the Services want as a target, but that is not a target, or may soon lose its place as a target. For
+/// example, the load balancer's type allows no more targets, or the node will stop soon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOutNode {
     pub node: String,
@@ -451,7 +454,8 @@ pub enum LeftOutState {
     Departing,
     /// The cluster autoscaler is about to delete the node, so it does not become a target.
     ToBeDeleted,
-    /// The node will stop soon. It is still a target, and is removed from the targets after this many seconds.
+    /// The node will stop soon, and is still a target. After this many seconds it is removed from the targets, if
+    /// enough healthy targets are left.
     #[serde(rename_all = "camelCase")]
     Waits { seconds: u64 },
     /// The node will stop soon, but stays a target for the reason in this variant.
@@ -499,8 +503,8 @@ impl LeftOutState {
 }
 
 named! {
-    /// Why a target that should be removed stays for now. There are two reasons for its removal: its node will stop
-    /// soon and the time of the annotation `departing-delay` is over, or a node with pods needs its place.
+    /// Why a target that should be removed stays for now. It should be removed because its node will stop soon and the
+    /// time of the annotation `departing-delay` is over, or because it should make room for a node with pods.
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     WhyKept {
@@ -542,8 +546,9 @@ pub enum Then {
     /// The Service is planned again soon, although nothing failed. A part of the desired state is not possible yet,
     /// e.g. because a managed certificate is not issued yet. The present plan ends without waiting for that.
     Again,
-    /// The Service does not move to another load balancer. These changes only remove it from load balancers that send
-    /// no traffic to it, and are made last.
+    /// The Service does not move to another load balancer. The changes in this variant are made last. They remove the
+    /// Service from load balancers that send no traffic to it, or are the next step in the replacement of its load
+    /// balancer by a new one.
     Leave(Vec<Box<dyn Change>>),
     /// The Service moves to a new load balancer. These changes are made last, and remove the Service from its previous
     /// load balancers, which have served it until now. The list is empty while the new load balancer can't serve the
@@ -767,7 +772,8 @@ pub struct Balancer {
     /// `namespace/name`, possibly shortened. `None` when no label names a group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// The ports with their owners. The list is empty when one Service owns the whole load balancer.
+    /// The ports with their owners. The list is empty when one Service owns the whole load balancer, and when this
+    /// program does not manage the load balancer any more.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortOwner>,
     /// The addresses of the load balancer, with the public addresses first.
@@ -798,7 +804,7 @@ pub struct Consumption {
     /// The outgoing traffic of the present month, in bytes. `None` when the cloud does not report it.
     pub outgoing_traffic: Option<u64>,
     pub ingoing_traffic: Option<u64>,
-    /// The outgoing traffic of a month that the price includes, in bytes.
+    /// The outgoing traffic, in bytes, that is included in the price of a month.
     pub included_traffic: Option<u64>,
     /// The present usage, e.g. open connections. Only the command `lb inspect` reads it. For other commands and for the
     /// daemon this is `None`.
@@ -1043,9 +1049,9 @@ impl Target {
 }
 
 named! {
-    /// A summary of the health of all targets of a load balancer. Either the ports of one Service are considered, or
-    /// those of all Services, see [`Balancer::target_counts`]. A target is healthy when it is healthy on each of these
-    /// ports, and unhealthy when it is unhealthy on at least one of them.
+    /// A summary of the health of all targets of a load balancer, on the ports of one Service or on the ports of all
+    /// Services, see [`Balancer::target_counts`]. A target is healthy when it is healthy on all these ports, and
+    /// unhealthy when it is unhealthy on at least one of these ports.
     BalancerHealth {
         /// At least one target is healthy, and no target is unhealthy.
         All = "all",
@@ -1059,8 +1065,8 @@ named! {
     }
 }
 
-/// The numbers of healthy and unhealthy targets of a load balancer. They are counted either on the ports of one Service
-/// or on those of all Services, see [`Balancer::target_counts`]. All commands, metrics and events about the health of
+/// The numbers of healthy and unhealthy targets of a load balancer. They are counted on the ports of one Service or on
+/// the ports of all Services, see [`Balancer::target_counts`]. All commands, metrics and events about the health of
 /// load balancers use these numbers. An unhealthy target is counted even when another message reports the cause, e.g.
 /// that its server is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -1106,7 +1112,8 @@ pub struct SeenHealth {
     pub counts: TargetCounts,
     /// The share of the included traffic of the month that was used, see [`Consumption::traffic_ratio`].
     pub traffic_ratio: Option<f64>,
-    /// Whether the load balancer replaces another one, which exists or has just been removed.
+    /// Whether this load balancer is the new one in a replacement that has not ended. The old load balancer still
+    /// exists, or has just been removed.
     pub is_replacing: bool,
     /// The UID of each Service, and the numbers of healthy and unhealthy targets, counted on the ports of this Service
     /// only.
@@ -1135,9 +1142,9 @@ impl Balancer {
         counts
     }
 
-    /// Whether the Service with this UID has a port on this load balancer. The Service must be one that uses the load
-    /// balancer. Labels name the owners of the ports. When no label names an owner, only one Service uses the load
-    /// balancer, so the result is `true`.
+    /// Whether the Service with this UID has a port on this load balancer. Labels name the owners of the ports. When no
+    /// label names an owner, the result is `true`, because only one Service uses such a load balancer. The caller asks
+    /// only about a Service that uses the load balancer.
     pub fn has_port_of(&self, uid: &str) -> bool {
         let mut owners = self.ports.iter().filter_map(|owner| owner.uid.as_deref()).peekable();
         owners.peek().is_none() || owners.any(|owner| owner == uid)

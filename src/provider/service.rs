@@ -63,7 +63,8 @@ impl Default for NamespaceAnnotations {
 pub struct NamespaceDefaults {
     /// The annotations of each Namespace that has some, by the name of the Namespace.
     pub all: BTreeMap<String, Arc<NamespaceAnnotations>>,
-    /// Why no Namespace is known. `None` when the Namespaces were read, or when a setting turns their defaults off.
+    /// Why the annotations of the Namespaces are not known. `None` when the Namespaces were read, or when a setting
+    /// turns their defaults off.
     pub unread: Option<Arc<str>>,
     /// Some annotations of Namespaces that have no effect, each with the name of its Namespace.
     pub without_effect: Vec<(String, String)>,
@@ -244,8 +245,8 @@ pub struct PodsOnNode {
 }
 
 impl PodNodes {
-    /// Returns the mask for these Services (each bit stands for one of them). `None` when it is not known on which
-    /// nodes the pods of one of them run.
+    /// Returns the mask in which the bits of these Services are set. `None` when the nodes with pods of one of the
+    /// Services are not known, because its EndpointSlices were not read or have an endpoint that names no node.
     pub fn mask(&self, services: &[ServiceName]) -> Option<u64> {
         let mut mask = 0;
         for service in services {
@@ -272,9 +273,9 @@ pub type TlsSecrets = BTreeMap<SecretName, TlsSecret>;
 /// What a plan for a Service needs to know about the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// The first known UID of the Service `default/kubernetes`, which distinguishes the clusters in one Hetzner Cloud
-    /// project. It stays the same when that Service is deleted and created again. While no UID is known, the text is
-    /// empty, and nothing is created or deleted.
+    /// The first known UID of the Service `default/kubernetes`. It distinguishes the clusters in one Hetzner Cloud
+    /// project. The field keeps this UID when that Service is deleted and created again. While no UID is known, the
+    /// field is empty, and nothing is created or deleted in the cloud.
     pub uid: String,
     /// The later UIDs of the Service `default/kubernetes`, without the first known one, which is in `uid`. That Service
     /// gets a new UID each time it is deleted and created again. An object in the cloud whose label has any of these
@@ -329,9 +330,9 @@ pub struct Cluster {
 /// how many were replaced by nodes with pods, and on which nodes pods run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetHistory {
-    /// The targets that must not be removed now, because they were removed too often within the last hour. Only two
-    /// kinds of removals count: those because the node will stop soon, and those because a node with pods needed the
-    /// place. An entry is the ID of the load balancer and the name of the node.
+    /// The targets that must not be removed now, because they were removed too often within the last hour. A removal
+    /// counts only when the node would stop soon, or when the target made room for a node with pods. An entry is the ID
+    /// of the load balancer and the name of the node.
     pub removed_often: HashSet<(u64, String)>,
     /// The number of targets of each load balancer that were replaced by nodes with pods within the last minute. The
     /// key is the ID of the load balancer.

@@ -70,9 +70,9 @@ impl<'scope, 'env, R: Send + 'env> Tasks<'scope, 'env, R> {
                 results.recv_timeout(clock::to_machine(wait)).ok()
             }
             TaskPlace::Simulated { waiting } => {
-                // When `wait` is zero, no simulated time passes during this call. A task that the caller began at this
-                // very moment is then not run now, because a task takes some time. Only a task that was begun earlier
-                // is chosen to run.
+                // When `wait` is zero, no simulated time passes during this call. Because a task takes some time, only
+                // a task that the caller began at an earlier moment can end during the call. So only such a task is
+                // chosen to run.
                 let now = clock::now();
                 let may_be_over =
                     |place: &usize| !wait.is_zero() || waiting.borrow()[*place].0 < now;

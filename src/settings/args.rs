@@ -15,8 +15,8 @@ use crate::text::{nearest, one_of};
 use lexopt::Arg;
 use std::ffi::OsString;
 
-/// When a flag belongs only to other commands, an error message lists these commands. The message lists at most this
-/// many.
+/// The greatest number of commands that an error message lists when a flag belongs only to other commands. When there
+/// are more such commands, the message lists none of them.
 const NAMED_AT_MOST: usize = 4;
 
 /// A parsed command line.

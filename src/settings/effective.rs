@@ -65,8 +65,8 @@ pub struct Effective {
     pub source: Source,
 }
 
-/// The arguments and environment variables of the daemon that runs in a cluster. A command uses them when
-/// `--settings-from` names the daemon.
+/// The arguments and environment variables of the daemon that runs in a cluster. A command can use them as its
+/// settings, see `--settings-from`.
 #[derive(Debug)]
 pub struct DaemonSettings {
     /// The workload object that runs the daemon, e.g. `deployment kube-system/ccm-from-scratch`.

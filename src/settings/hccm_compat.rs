@@ -16,9 +16,9 @@ pub enum FlagUse {
     WithValue,
 }
 
-/// The flags of hcloud-cloud-controller-manager 1.35, and those that k8s.io/cloud-provider 0.37 adds, that have no
-/// effect in this program. For each flag, the second value says whether it takes a value. Flags that `--help` of that
-/// program does not show are included.
+/// The flags of hcloud-cloud-controller-manager 1.35, and the flags that k8s.io/cloud-provider 0.37 adds, that have no
+/// effect in this program. Flags that are hidden in `--help` are included, too. The second value of an entry says
+/// whether the flag takes a value.
 pub const IGNORED_FLAGS: &[(&str, FlagUse)] = &[
     ("allocate-node-cidrs", Switch),
     ("allow-untagged-cloud", Switch),
@@ -91,8 +91,8 @@ pub(super) const IGNORED_VARIABLES: &[&str] = &["HCLOUD_SERVER_CACHE_MODE"];
 
 /// Flags and variables of other programs that have no effect here, each with the setting of this program that has the
 /// same meaning. The text is empty when there is no such setting. The variables are those of the forks of
-/// hcloud-cloud-controller-manager by syself and by identw. They are no aliases: with two names for a password, it would
-/// not be clear which one is used.
+/// hcloud-cloud-controller-manager by syself and by identw. These names are not accepted as aliases: if there were two
+/// names for e.g. a password, and both were set, it would not be clear which value is used.
 const OUR_NAMES: &[(&str, &str)] = &[
     ("--concurrent-node-lifecycle-syncs", "--concurrent-node-syncs"),
     ("CACHE_TIMEOUT", "ROBOT_CACHE_TIMEOUT"),
@@ -109,9 +109,9 @@ const OUR_NAMES: &[(&str, &str)] = &[
     ("ROBOT_USER_NAME", "ROBOT_USER or ROBOT_USER_FILE"),
 ];
 
-/// `name` is a flag or variable of another program, e.g. of a fork of hcloud-cloud-controller-manager. Returns the
-/// setting of this program that has the same meaning, or an empty text when there is none. Returns `None` for any other
-/// name.
+/// Returns the setting of this program that has the same meaning as `name`, when `name` is a flag or variable of
+/// another program, e.g. of a fork of hcloud-cloud-controller-manager. The text is empty when there is no such setting.
+/// Returns `None` for any other name.
 pub(super) fn our_name(name: &str) -> Option<&'static str> {
     OUR_NAMES.iter().find(|(other, _)| *other == name).map(|(_, ours)| *ours)
 }

@@ -4,7 +4,7 @@ use super::hccm_compat;
 use super::setting::Setting;
 use std::fmt;
 
-/// A message repeats only this many characters of a longer value.
+/// The greatest number of characters of a value that a message repeats. The rest of a longer value is left out.
 const SHOWN_CHARACTERS: usize = 80;
 
 /// A problem with a setting, in words for the person who set the setting. The text of a problem never

@@ -275,7 +275,7 @@ fn load_balancer_problem(settings: &LoadBalancerDefaults) -> Option<Problem> {
     Some(problem.with_value(location.value.as_str()))
 }
 
-/// Checks that the settings about output can be used together. For example, `--watch` and `-o json` can't.
+/// Checks that the settings about output can be used together. For example, `--watch` can't be combined with `-o json`.
 fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
     let output = settings.output.value;
     let is_list = table::SORT_BY.is_for(command);
@@ -295,7 +295,7 @@ fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
     problems
 }
 
-/// The constant `JitterFactor` of client-go. A process that waits for the Lease reads it again after at most this many
+/// The constant `JitterFactor` of client-go. As in client-go, the renew deadline must be longer than this many
 /// retry periods.
 const JITTER_FACTOR: f64 = 1.2;
 

@@ -135,8 +135,8 @@ const EXAMPLES: [(&str, &str); 14] = [
     ("ZONE", "eu-central"),
 ];
 
-/// When the name of a setting comes from its environment variable, the first of these prefixes that fits is removed
-/// from it.
+/// When the name of a setting is derived from the name of its environment variable, the first of these prefixes with
+/// which the variable's name begins is removed.
 const PREFIXES: [&str; 3] = ["HCLOUD_INSTANCES_", "HCLOUD_", "CCM_"];
 
 impl Setting {

@@ -84,9 +84,9 @@ pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.short == Some(letter))
 }
 
-/// Creates a row of the table of settings that has only its group (the heading in `--help`), its commands and, after
-/// the word `variable`, an environment variable with the name of the row. After the word `flag`, the row has no
-/// environment variable.
+/// Creates a row of the table of settings that has only its group (the heading in `--help`) and its commands. When the
+/// first word is `variable`, the row also has an environment variable with the name of the row. When the first word is
+/// `flag`, the row has no environment variable.
 macro_rules! base {
     (variable $name:ident $group:expr, $commands:expr) => {
         Setting { variables: &[Value(variables::$name)], ..Setting::of($group, $commands) }

@@ -45,8 +45,8 @@ pub enum Output {
 }
 
 named! {
-    /// A controller that the daemon can run. The text beside each controller is the short name that Kubernetes has for
-    /// it, e.g. `cloud-node` for `cloud-node-controller`.
+    /// A controller that the daemon can run. The text beside each controller is its short name in `--controllers`, e.g.
+    /// `cloud-node` for `cloud-node-controller`.
     Controller {
         Node = "cloud-node",
         NodeLifecycle = "cloud-node-lifecycle",
@@ -76,9 +76,9 @@ impl Controller {
     }
 }
 
-/// Parses the value of `--controllers`, as Kubernetes' own controller managers do. The first word about a controller
-/// decides: `NAME` runs it, and `-NAME` does not. `*` runs all controllers that no word names, except those that run
-/// only when a word names them.
+/// Parses the value of `--controllers`, as Kubernetes' own controller managers do. The first word that names a
+/// controller decides: `NAME` runs the controller, and `-NAME` does not. `*` runs all controllers that are not named,
+/// except a controller that only runs when it is named, e.g. `node-csr-approval`.
 pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
     let words = items(text);
     if words.is_empty() {
@@ -227,9 +227,9 @@ pub(super) fn network(text: &str) -> Result<NetworkSelector, String> {
     id.map_err(|_| "too large for the ID of a Network".to_owned())
 }
 
-/// The domains of Kubernetes whose labels a node can get from its server. In `HCLOUD_INSTANCES_LABEL_PREFIXES`, such a
-/// label must be listed by its whole key `DOMAIN/NAME`. The item `DOMAIN/`, which would mean all labels of the domain,
-/// is refused for them. Labels of other domains of Kubernetes are always refused.
+/// The domains of Kubernetes whose labels can be copied from servers to nodes. In `HCLOUD_INSTANCES_LABEL_PREFIXES`,
+/// each such label must be listed by its whole key `DOMAIN/NAME`. The item `DOMAIN/`, which stands for all labels of a
+/// domain, is refused for these domains. Labels of other domains of Kubernetes are always refused.
 const TAKEN_BY_NAME: [&str; 2] = ["topology.kubernetes.io", "node-role.kubernetes.io"];
 
 /// Parses the list of the labels of servers that become labels of nodes. An item is `DOMAIN/` for all labels of a

@@ -27,9 +27,9 @@ fn shell_word(text: &str) -> String {
     let mut word = String::from("'");
     for letter in one_line(text).chars() {
         match letter {
-            // A quote or a backslash can't stand within single quotes in every shell, because a backslash has a special
-            // meaning there in fish. Therefore the single quotes are closed, the letter is written with a backslash
-            // before it, and the single quotes are opened again.
+            // Within single quotes, a single quote ends the quoted text in every shell, and a backslash has a special
+            // meaning in fish. Therefore the quotes are closed, the character is written with a backslash before it,
+            // and the quotes are opened again.
             '\'' | '\\' => word.extend(['\'', '\\', letter, '\'']),
             letter => word.push(letter),
         }
