@@ -366,9 +366,8 @@ impl ServiceSync<'_> {
         seen.nodes = Arc::default();
         let is_taken_up = |plan: &mut ServicePlan| plan.is_taken_up();
         let mut to_do: Vec<_> = in_order.extract_if(.., is_taken_up).collect();
-        // This Service has lost its large fields, e.g. its annotations, when the Services were listed, because older
-        // Services already take all the memory that is allowed for Services. A new read of this Service alone could not
-        // change that, so no new plan is made.
+        // Older Services already take all the memory that is allowed for Services, so this Service has lost large
+        // fields, e.g. its annotations. A new read of this Service could not change that, so no new plan is made.
         let is_above =
             |plan: &mut ServicePlan| plan.service.above.is_some() && plan.obstacle.is_some();
         for plan in to_do.extract_if(.., is_above) {

@@ -242,9 +242,8 @@ impl ObservedServices {
             named.map(|(_, server, _)| server.id).collect()
         };
         let doubtful = servers_of(false);
-        let list = servers.list.unwrap_or_default().iter();
-        let by_id: HashMap<InstanceId, &Instance> =
-            list.map(|server| (server.id, server)).collect();
+        let listed = servers.list.unwrap_or_default();
+        let by_id: HashMap<_, _> = listed.iter().map(|server| (server.id, server)).collect();
         let reach = |id: InstanceId| match by_id.get(&id) {
             _ if doubtful.contains(&id) => Reach::Doubtful,
             Some(server) => Reach::By {
@@ -275,9 +274,8 @@ impl ObservedServices {
         self.cluster.matched = servers_of(true);
         for (node, server, _) in &named {
             let name = || node.name().to_owned();
-            // The plan needs the address of a server only if it is a dedicated server, because the target of a
-            // dedicated server is its IP address. The address comes from the list of servers and not from the status of
-            // the node, because the kubelet could write any address there.
+            // The target of a dedicated server is its IP address. It comes from the list of servers and not from the
+            // status of the node, because the kubelet could write any address there.
             let public = server.public_ipv4.filter(|_| server.id.dedicated().is_some());
             if server.id.cloud().is_some() {
                 self.cluster.servers.entry(server.id).or_insert_with(name);
