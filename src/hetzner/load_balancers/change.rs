@@ -61,9 +61,9 @@ macro_rules! actions {
     };
 }
 
-// A change with the property `FollowsAtOnce` can be sent while the action of the previous change still runs.
-// `RemoveTarget` does not have this property: the previous change can be the addition of the target that replaces the
-// removed one, and this addition must end first.
+// A change with the property `FollowsAtOnce` can be sent while the API action of the previous change still runs.
+// `RemoveTarget` does not have the property. The previous change can add the target that replaces the removed one, and
+// the old target must stay until this addition has ended.
 actions! {
     Create: "create";
     Edit: "edit";
@@ -110,8 +110,8 @@ pub(super) enum Purpose {
     /// The write adds a port or a target for which the present type of the load balancer has no room. It is made only
     /// when all changes before it were made.
     NeedsGrowth,
-    /// The write changes which load balancer of a replacement serves, or for how long both do. Everything is read and
-    /// planned again after it.
+    /// The write is a step in the replacement of a load balancer by a new one. It changes which of the two load
+    /// balancers serves, or for how long both serve. After the write, everything is read and planned again.
     Replacement,
     /// The write uploads the last certificate of a plan. After this write all certificates are read again, because
     /// changes of ports need the IDs of the uploaded certificates.
@@ -129,10 +129,10 @@ pub struct BalancerChange {
     pub(super) purpose: Purpose,
     pub(super) event: Option<Finding>,
     guard: Option<Box<Guard>>,
-    /// Set when the write removes a target that its Services still want, for example because its node will stop soon.
-    /// The first value is the name of the node. The second value is `true` when the target is exchanged, i.e. a node
-    /// with pods takes its place. Only a limited number of exchanges is allowed in a minute, and this write is then one
-    /// of them.
+    /// Set when the write removes a target although its Services want it, for example because its node will stop soon.
+    /// The first value is the name of the node. The second value is `true` when a node with pods takes the place of the
+    /// target, i.e. the target is exchanged. Only a limited number of exchanges is allowed in a minute, and this write
+    /// counts as one of them.
     pub(super) soft_removal: Option<(String, bool)>,
     /// The certificate that the write uploads, with its private key. Both become part of the request only when it is
     /// sent, so that logs and other outputs of the plan can't show the key. `None` when the write uploads no
@@ -142,8 +142,9 @@ pub struct BalancerChange {
     new_name: Option<Sourced<String>>,
     /// The text that announces the write in an event, when this program has chosen the type of the load balancer.
     announcement: Option<String>,
-    /// Set when the write takes something away from a load balancer, because another one has replaced it. It is not made
-    /// when this other one can't take over just before the write.
+    /// Set when the write deletes or empties a load balancer, because another one (the successor) serves in its place.
+    /// Both are read again just before the write. If the successor's labels have changed, or it can't take over the
+    /// traffic, the write is not made.
     pub(super) successor: Option<Box<Successor>>,
 }
 
@@ -290,9 +291,10 @@ impl BalancerChange {
             return Ok(None);
         };
         let api = &self.project.api;
-        // The load balancer or certificate is read again just before the write, but only when the rate limit has calls
-        // left for this and for the write. Otherwise each attempt could use the last calls for its reads, and the write
-        // would never be sent. `Release` needs one more read, which asks whether an action is running.
+        // The load balancer or certificate is read again just before the write. This is done only when the rate limit
+        // has calls left for the read and for the write. Otherwise each attempt could use the last calls for its reads,
+        // and the write would never be sent. A write with the purpose `Release` needs one more read, which asks whether
+        // an action of the API is running.
         let reads = 1 + u64::from(self.purpose == Purpose::Release);
         api.admit_write(reads, &self.description.to_string())?;
         if self.purpose == Purpose::Release {
@@ -325,8 +327,10 @@ impl BalancerChange {
         Ok(Some(Applied::Overtaken))
     }
 
-    /// Reads both load balancers of a replacement just before the write. Returns whether the one that stays is as it was,
-    /// and can take over.
+    /// Whether the load balancer of this write can be deleted or emptied, because another one serves in its place. Both
+    /// are read just before the write. The labels of the other one must be as they were in the plan. If the load
+    /// balancer of this write was used, the other one must be able to take over the traffic. The result is `true` for
+    /// every write without the field `successor`.
     fn is_succeeded(&self) -> Result<bool, ProviderError> {
         let Some((successor, id)) = self.successor.as_ref().zip(self.id) else {
             return Ok(true);
@@ -400,8 +404,8 @@ impl BalancerChange {
             | (BalancerAction::Delete, "protected")
             // A load balancer began to use the certificate after the last read, so the certificate stays.
             | (BalancerAction::DeleteCertificate, "resource_in_use")
-            // In this case and the three below, somebody else (another program or a person) made the same change after
-            // this program had last read the load balancer.
+            // These errors of `AddTarget`, `AddService`, `Attach` and `RemoveTarget` mean that somebody else (another
+            // program or a person) made the same change after this program had last read the load balancer.
             | (BalancerAction::AddTarget, "target_already_defined")
             | (BalancerAction::AddService, "source_port_already_used")
             | (BalancerAction::Attach, "load_balancer_already_attached")
@@ -413,8 +417,8 @@ impl BalancerChange {
                 Err(ProviderError::new(ErrorKind::InPart, failed.error.message))
             }
             _ if self.action.is(Deletes) && failed.error.kind == ErrorKind::NotFound => Ok(Applied::Done),
-            // After an error of the kind `Unavailable`, no further change of the plan is made. The growth of a load
-            // balancer must not stop the other changes, so its error gets the kind `Other` instead.
+            // After an error of the kind `Unavailable`, no further change of the plan is made. When the change to a
+            // larger type fails, the other changes must still be made, so its error gets the kind `Other` instead.
             _ if self.purpose == Purpose::Growth && failed.error.kind == ErrorKind::Unavailable => {
                 Err(ProviderError::new(ErrorKind::Other, failed.error.message))
             }
@@ -460,10 +464,10 @@ impl BalancerChange {
         ];
         let has_parts = self.parts() != (0, 0);
         let CloudFailure { code, fields, .. } = failed;
-        // Whether the API's error is about a port, a certificate or a target. `field` comes from the error. It is
+        // Whether the API's error is about a port, a certificate or a target. `field` is a text from the error. It is
         // either the path of a field, such as `services[0].http.certificates`, or the name of a limit, such as
-        // `load_balancer_targets`. The parts of the path, and the name of the limit without `load_balancer_`, are
-        // compared with the names in `FIELDS`.
+        // `load_balancer_targets`. The result is `true` when `FIELDS` contains one of the names in the path, or the
+        // name of the limit without `load_balancer_`.
         let of_a_part = |field: &String| {
             let mut names = field.split(['.', '[', ']']);
             names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))
@@ -510,8 +514,8 @@ impl BalancerChange {
                 "the Network has reached its limit of servers and load balancers: detach those that do not need it"
                     .to_owned()
             }
-            // `names_part` means that the load balancer has too many ports, targets or certificates. These limits
-            // depend on its type. Every other limit that gets to this line is a limit of the whole project.
+            // When the load balancer has too many ports, targets or certificates (`names_part`), the limit depends on
+            // its type. Every other limit, except the limit of a Network, is a limit of the whole project.
             "resource_limit_exceeded" if !names_part => {
                 "the project has reached this limit: delete what is not needed, or ask for a higher limit in the \
                  console under Limits"

@@ -1,7 +1,7 @@
 //! Checks before a load balancer is changed. They report when a Service needs more ports or certificates than the type
-//! of the load balancer allows. They also report when a target is a node that this program does not manage. Then this
-//! program seems to run with the wrong value of `--cloud-provider` (`ccm-from-scratch` or `hcloud`), or it has replaced
-//! another cloud-controller-manager.
+//! of the load balancer allows. They also report when a target is a node that this program does not manage. The cause
+//! can be a wrong value of `--cloud-provider` (`ccm-from-scratch` or `hcloud`), or that this program was installed in
+//! place of another cloud-controller-manager.
 
 use super::annotations::parser::AnnotationParser;
 use super::annotations::{self, Annotation, AnnotationScope};

@@ -6,12 +6,12 @@
 //!
 //! The functions [`removal`] and [`end_replaced`] return the write that deletes a load balancer. They have these callers:
 //!
-//! | caller | when it deletes the load balancer | what prevents this, besides the conditions below |
+//! | caller | when it deletes the load balancer | what prevents the deletion, besides the conditions below |
 //! |---|---|---|
-//! | `BalancerSnapshot::plan_end` | the Service is deleted, or gets another type | two load balancers have the Service's UID in a label; the management of this load balancer has ended |
-//! | [`leave_others`] | the Service moves to another load balancer | the plan has a problem; the new load balancer can't serve the Service yet; the status does not name the new load balancer yet |
-//! | [`leave_unused`] | the Service can't have what it asks for, and has another load balancer that serves nothing | the status does not say which load balancer serves the Service; the Service asks for this one |
-//! | `BalancerSnapshot::with_replacement` | another load balancer has replaced it (`ownership/replacement.rs`) | a status names it; its time is not over; the other one can't take over, also just before the write |
+//! | `BalancerSnapshot::plan_end` | the Service is deleted, or its type is not `LoadBalancer` any more | two load balancers have the Service's UID in a label; the management of this load balancer has ended |
+//! | [`leave_others`] | the Service moves to another load balancer | the plan has a problem; the new load balancer can't serve the Service yet; the Service's status does not name the new load balancer yet |
+//! | [`leave_unused`] | the Service can't have what it asks for, and has another load balancer that serves nothing | the Service's status does not say which load balancer serves the Service; the Service asks for this load balancer |
+//! | `BalancerSnapshot::with_replacement` | another load balancer has replaced it (`ownership/replacement.rs`) | the status of a Service has an address of it; the time is not over for which both load balancers serve; the other one can't take over the traffic, which is checked again just before the write |
 //! | `BalancerSnapshot::orphans`, which `controllers/service/orphans.rs` deletes | the load balancer belongs to no Service, and an operator or `--delete-orphaned-load-balancers` asks for it | a Service takes the load balancer over; something could not be read |
 //!
 //! For all callers, each of these conditions must be true:
@@ -160,8 +160,9 @@ pub(super) fn leave_unwanted_ports(
     with_leaves(plan, leaves)
 }
 
-/// Adds to a plan the changes by which the Service leaves other load balancers. They are made after all other changes
-/// of the plan. When the plan changes nothing else because of a problem, they become its only changes.
+/// Adds to a plan the changes by which the Service leaves other load balancers. They are made after all other
+/// changes of the plan. A plan that was refused because of a problem has no other changes, and the problem becomes
+/// one of its findings.
 fn with_leaves(
     mut plan: LoadBalancerPlan,
     leaves: Vec<Box<dyn provider::Change>>,
@@ -276,7 +277,8 @@ pub(super) fn take_off(
     boxed(taken_off.parts(why))
 }
 
-/// Returns the reason why one of the two load balancers of a replacement is released at its end, and not deleted.
+/// Returns the reason why the load balancer must not be deleted after another one has replaced it. `None` means that it
+/// can be deleted. `side` says whether it is the old or the new load balancer of the replacement.
 pub(super) fn why_replaced_stays(
     balancer: Labelled,
     side: Side,
@@ -291,9 +293,9 @@ pub(super) fn why_replaced_stays(
     stays.or_else(protected)
 }
 
-/// Returns the changes that delete one of the two load balancers of a replacement. When it must stay, returns the
-/// changes that remove all its ports, its targets and the labels of this program. All its Services use the other load
-/// balancer.
+/// Ends the replacement of a load balancer by a new one. `side` is the load balancer that is not used any more, and all
+/// its Services use the other one. Returns the changes that delete the load balancer. When it must stay, returns the
+/// changes that remove all its ports, the nodes of this cluster from its targets, and the labels of this program.
 pub(super) fn end_replaced(
     context: &PlanContext,
     pair: &Pair,
@@ -313,8 +315,8 @@ pub(super) fn end_replaced(
     boxed(changes)
 }
 
-/// A load balancer that a Service does not use any more, but that is not deleted. Only the ports and labels of the
-/// Service are removed from it.
+/// A load balancer that a Service does not use any more, but that is not deleted. The ports and labels of the Service
+/// are removed from it. When no other Service uses it, the nodes of this cluster are removed from its targets, too.
 struct TakenOff<'a> {
     context: &'a PlanContext<'a>,
     balancer: Labelled<'a>,

@@ -100,9 +100,9 @@ fn read_types(
 }
 
 impl ObservedBalancers {
-    /// Stores the list of types. When the API gave no answer, the list is missing, and the error text is stored
-    /// instead. Other errors are returned. `are_named` means that Services name certain types. They can't be planned
-    /// without the list, so every error is then returned.
+    /// Stores the list of types that was read. When the API gave no answer, the error text is stored, and the list is
+    /// missing. Every other error is returned. `are_named` means that Services ask for types by name. These Services
+    /// can't be planned without the list, so every error is then returned.
     fn note_types(
         &mut self,
         read: Result<(Arc<Vec<BalancerType>>, bool), ProviderError>,
@@ -168,7 +168,8 @@ fn own<'a>(snapshot: &'a BalancerSnapshot, service: &Service) -> Option<Labelled
     let found = snapshot.balancers().may_be_of(service);
     let mut found: Vec<Labelled> =
         found.filter(|balancer| balancer.ownership.carries(service)).collect();
-    // A replacement needs everything that a creation needs, until the new load balancer exists.
+    // When a new load balancer shall replace this one, everything that the creation of a load balancer needs must be
+    // read, until the new one exists.
     let is_replaced = |balancer: &Labelled| balancer.ownership.replacement.replace.is_some();
     if found.len() == 2 || found.iter().any(is_replaced) {
         found.retain(|balancer| balancer.ownership.replacement.replaces.is_some());

@@ -28,8 +28,8 @@ const HEALTHZ: &str = "/healthz";
 
 const LOCAL: Source = Source::Rule("externalTrafficPolicy: Local");
 
-/// Returns the default for this field from the program's settings. The default is for every port whose annotations do
-/// not set the field. `None` when the settings have no default.
+/// Returns the value for this field in `defaults`, which come from the program's settings, or from a Namespace and the
+/// settings. The value is for every port whose annotations do not set the field. `None` when there is no default.
 fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
     fn value<T: Into<Value> + Clone>(set: &Option<Sourced<T>>) -> Option<Sourced<Value>> {
         let set = set.clone()?;
@@ -187,9 +187,9 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
 /// Removes from `ports` the ports that the Service can't have on the load balancer `there`, because another Service or
 /// the owner of the load balancer has them. Reports the reasons, and returns `None`.
 ///
-/// The exception is a Service whose status has an address of another one of its load balancers. If it can't have all
-/// ports on `there`, it stays on that other load balancer for now. The function then reports nothing, and returns that
-/// load balancer and the reasons.
+/// There is one exception: the Service has another load balancer, and an address of it is in the Service's status. If
+/// the Service can't have all `ports` on `there`, it stays on this other load balancer for now. The function then
+/// reports nothing, and returns the other load balancer and the reasons.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -307,9 +307,9 @@ impl PortReader<'_, '_> {
         self.health_check();
     }
 
-    /// Sets the field from its annotation, or else from the program's settings, or else to a default, which is the last
-    /// argument of each call below. The argument `nothing` means that the field has no default. Returns whether the
-    /// annotation or the settings have a value.
+    /// Sets the field from its annotation, or else from the default of the Namespace or the program's settings, or else
+    /// to a fixed default. The fixed default is the last argument of the call of `field`, and `nothing` means that
+    /// there is none. Returns whether the annotation, the Namespace or the settings have a value.
     fn read(&mut self, field: PortField) -> bool {
         let nothing = Value::Null;
         match field {
@@ -331,8 +331,8 @@ impl PortReader<'_, '_> {
         }
     }
 
-    /// Sets the field from the annotation, or else from a setting, or else to the default `usual`. Returns whether the
-    /// annotation or the setting has a value.
+    /// Sets the field from the annotation, or else from the default of the Namespace or the settings, or else to the
+    /// fixed default `usual`. Returns whether the annotation, the Namespace or the settings have a value.
     fn field<T: Into<Value>>(
         &mut self,
         field: PortField,

@@ -28,8 +28,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The highest number of bytes of an uploaded private key. The limits of the API in this line and in the two next lines
-/// are from its changelog of 2026-02-11.
+/// The highest number of bytes of an uploaded private key. This limit, `CHAIN_BYTES` and `CHAIN_CERTIFICATES` are
+/// limits of the API, from its changelog of 2026-02-11.
 const KEY_BYTES: usize = 5000;
 const CHAIN_BYTES: usize = 30_000;
 const CHAIN_CERTIFICATES: usize = 5;
@@ -203,8 +203,8 @@ fn is_ours(certificate: &Certificate, cluster: &Cluster) -> bool {
 }
 
 /// Whether the certificate was uploaded from this Secret. Its labels, its type and its name must fit. The label with
-/// the name of the Secret is not enough: long names are cut in it, so two Secrets can have the same label. When
-/// `digest` is given, the certificate must have been uploaded from the content with this hash.
+/// the name of the Secret is not enough: a long name is shortened there and gets a short hash, so two Secrets can have
+/// the same label. When `digest` is given, the certificate must have been uploaded from the content with this hash.
 fn is_upload(
     certificate: &Certificate,
     cluster: &Cluster,

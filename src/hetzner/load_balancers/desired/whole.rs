@@ -163,8 +163,8 @@ impl Attach {
         !balancer.private_net.iter().all(|net| self.keeps(net))
     }
 
-    /// Whether the load balancer's attachment `net` to a Network stays as it is, because it is to the desired Network
-    /// and has the desired IP, if one is desired.
+    /// Whether the load balancer's attachment `net` to a Network stays as it is. This is so when `net` is the
+    /// attachment to the desired Network, and has the desired IP if the Service asks for one.
     pub(crate) fn keeps(&self, net: &BalancerPrivateNet) -> bool {
         let ip = self.ip.as_ref();
         net.network == self.network && ip.is_none_or(|ip| Some(ip.value) == net.ip)
@@ -197,9 +197,10 @@ impl Desired {
         location.is_some_and(|location| location.value == v::AUTO)
     }
 
-    /// Changes the desired state for a load balancer that takes part in a replacement. `there` is `None` for the new one
-    /// that does not exist yet. The old one gets only ports, certificates and targets, as far as its type takes them.
-    /// The new one gets its name and its deletion protection when the old one is gone.
+    /// Changes the desired state of a load balancer while a new load balancer replaces an old one. `there` is `None`
+    /// while the new load balancer does not exist yet. The old load balancer gets only ports, certificates and targets,
+    /// as far as its type allows. The new load balancer gets the desired name and the deletion protection when the old
+    /// one does not exist any more.
     pub(crate) fn limit_to_replacement(&mut self, context: &PlanContext, there: Option<Labelled>) {
         let Some(whole) = self.whole.as_mut() else {
             return;
@@ -218,7 +219,8 @@ impl Desired {
             }
             (Replacing::Both(_), Some(_)) => (whole.name, whole.protection) = (None, None),
             (Replacing::Asked(_), None) => whole.protection = None,
-            // The new one will be in the place that the Service asks for.
+            // The location or network zone that the Service asks for is the place of the new load balancer, which does
+            // not exist yet. The place of the old load balancer is not compared with it.
             (Replacing::Asked(_), Some(_)) => whole.place = CreationPlace::default(),
             (Replacing::Last, Some(new)) if whole.name.is_none() => {
                 let name = default_name(context);
@@ -235,9 +237,9 @@ impl Desired {
     }
 }
 
-/// Returns the value that a setting which is on or off has when no Service sets it: the default, or `false`. While it
-/// is unknown which default the Namespace has, the result is the value that the present load balancer and the status of
-/// the Service show.
+/// Returns the value of a setting that is on or off, for the case that no Service sets it. This is the default, or
+/// `false` when there is no default. While the default of the Namespace is unknown, the present load balancer and the
+/// status of the Service show which value the setting has now, and the result is this value.
 fn default_switch(
     context: &PlanContext,
     defaults: &ServiceDefaults,
@@ -303,9 +305,9 @@ pub(crate) fn desired(parser: &mut AnnotationParser, context: &PlanContext) -> D
     desired
 }
 
-/// Reads the desired settings of the whole load balancer, and not those of single ports. When Services share a load
-/// balancer under the name `NAMESPACE/NAME`, only the annotations of Services in `NAMESPACE` decide, and `parser`
-/// already contains only these. When no Service in `NAMESPACE` shares the load balancer, all settings stay as they are.
+/// Reads the desired settings of the load balancer that do not belong to a single port. When Services share a load
+/// balancer under the name `NAMESPACE/NAME`, only the annotations of Services in `NAMESPACE` decide, and `parser` reads
+/// only these annotations. When no Service is allowed to decide, all settings stay as they are.
 fn whole(parser: &mut AnnotationParser, context: &PlanContext) -> Whole {
     if context.group.has_no_decider() {
         return Whole::default();
@@ -360,9 +362,10 @@ fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace 
     }
 }
 
-/// Returns the desired labels from the settings, from the annotation of the Namespace and from that of the Service. When
-/// several have a key, the value of the last of them is used. A label by which another program finds its load balancers
-/// is left out. So when the load balancer already has such a label, it stays unchanged.
+/// Returns the desired labels from the settings, from the annotation of the Namespace and from the annotation of the
+/// Service. When the same key is set more than once, the Service takes precedence over the Namespace, and the Namespace
+/// over the settings. A label by which another program finds its load balancers is left out. If the load balancer
+/// already has such a label, the label stays unchanged.
 fn labels(
     parser: &mut AnnotationParser,
     context: &PlanContext,

@@ -2,10 +2,10 @@
 //!
 //! | rule | nodes | effect |
 //! |---|---|---|
-//! | to be deleted | nodes that the cluster autoscaler is about to delete | such a node does not become a target; where it is a target, it stays one. Exception: it becomes a target when the load balancer would have no target otherwise. |
-//! | departing | with `departing-delay`, nodes that will stop soon | such a node does not become a target; where it is a target, it is removed after the delay. At most half of the targets are left out. |
-//! | limit | all nodes, when the type of the load balancer allows fewer targets | present targets stay; their number is filled up with nodes with ready pods, then with other nodes, and then with nodes that will stop soon. Among equal nodes, the names decide. |
-//! | exchange | with `prefer-nodes-with-pods`, nodes with ready pods that the limit leaves out | such a node takes the place of a target that has run no pods for a minute |
+//! | to be deleted | nodes that the cluster autoscaler is about to delete | Such a node does not become a target, unless the load balancer would have no target otherwise. A node that is already a target stays a target. |
+//! | departing | with `departing-delay`, nodes that will stop soon | Such a node does not become a target. A node that is already a target is removed after the delay. At most half of the targets are left out. |
+//! | limit | all nodes, when the type of the load balancer allows fewer targets | Present targets stay. The free places go first to nodes with ready pods, then to other nodes, and then to nodes that will stop soon. Equal nodes are taken in the order of their names. |
+//! | exchange | with `prefer-nodes-with-pods`, nodes with ready pods that the limit leaves out | Such a node takes the place of a target that has run no pods for a minute. The minute is not required when the node has a ready pod of a Service of which no target has a ready pod. |
 
 use crate::hetzner::load_balancers::model::balancer::TargetId;
 use crate::provider::order;
@@ -196,10 +196,10 @@ impl Exchange<'_> {
         self.note_rest();
     }
 
-    /// Exchanges one target: a target without pods of the Services is removed, and a node with a ready pod of these
-    /// Services becomes a target instead. Each bit of `services` stands for a Service. With [`CanWait::Yes`], only a
-    /// target that has run no pods for at least a minute is removed. Returns `false` when no target can be removed, or
-    /// no node can take its place.
+    /// Exchanges one target: a target that runs no pods is removed, and a node with a ready pod of one of the Services
+    /// in `services` becomes a target instead. `services` is a mask, in which each bit stands for a Service. With
+    /// [`CanWait::Yes`], only a target that has run no pods for at least a minute is removed. Returns `false` when no
+    /// target can be removed, or no node can take its place.
     fn exchange(&mut self, services: u64, can_wait: CanWait) -> bool {
         let Some(come) = self.with_ready_pod(services).next() else {
             return false;
@@ -231,7 +231,7 @@ impl Exchange<'_> {
     }
 
     /// Returns the positions in `chosen` of the present targets that run no pods, in the order in which they lose their
-    /// places: first nodes that will stop soon, then nodes that have run no pods for a minute, then the others. Of
+    /// places: first nodes that will stop soon, then nodes that have run no pods for a minute, then the others. Among
     /// equal nodes, the last by name comes first.
     fn without_pods(&self) -> Vec<usize> {
         let is_empty = |node: &TargetCandidate| node.is_present && node.pods.serving == 0;

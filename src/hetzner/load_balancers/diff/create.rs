@@ -46,9 +46,9 @@ impl Diff<'_, '_> {
         self.found
     }
 
-    /// Combines the planned changes of the new load balancer, from index `first` of the list of changes on, into the
-    /// body of the request that creates it. These changes are removed from the list. A change that the API does not
-    /// accept in this request, for example delete protection, is planned again after the creation.
+    /// Combines the planned changes of the new load balancer into the body of the request that creates it. These are
+    /// the changes from index `first` of the list on, and they are removed from the list. A change that the API does
+    /// not accept in this request, for example delete protection, is planned again after the creation.
     fn fold(&mut self, whole: &Whole, first: usize) -> (Map<String, Value>, Vec<TargetInRequest>) {
         let mut body = Map::new();
         let (mut services, mut targets) = (Vec::new(), Vec::new());
@@ -149,9 +149,10 @@ pub(crate) fn wanted_place(
 ) -> CreationPlace {
     let place = desired.whole.as_ref().map(|whole| whole.place.clone());
     let CreationPlace { location, zone } = place.unwrap_or_default();
-    // The location or network zone in which most nodes are is found by the labels of nodes with their zone and region.
-    // Profile `hcloud`, which behaves like hcloud-cloud-controller-manager, does not use these labels: in a cluster
-    // that was moved from that program, the label of the zone may contain the name of a data center.
+    // When neither the Service nor a setting names a place, the location or network zone with most nodes is chosen. It
+    // is found by the labels of the nodes for zone and region. Profile `hcloud`, which behaves like
+    // hcloud-cloud-controller-manager, does not use these labels: in a cluster that was moved from that program, the
+    // label for the zone may contain the name of a data center.
     let ours = !context.project.preserves_unset();
     let most = |label: TopologyLabel| {
         let is_ours = |node: &&OfferedNode| ours && matches!(node.provider_id, ProviderId::Ours(_));

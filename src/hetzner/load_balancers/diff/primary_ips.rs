@@ -1,4 +1,4 @@
-//! Primary IPs: chooses those that a new load balancer gets, and reports those that a load balancer can't get.
+//! Chooses the Primary IPs of a new load balancer, and reports the Primary IPs that a load balancer can't get.
 //!
 //! A load balancer keeps the addresses with which it was created. When a Service asks for a Primary IP that a new load
 //! balancer can't get, the load balancer is not created. For an existing load balancer this is only reported. Users of

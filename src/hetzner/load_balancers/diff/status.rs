@@ -133,7 +133,7 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
 }
 
 /// Returns the names of the servers or IP addresses that a target stands for, each with the results of its health
-/// checks. There are several when the target is a label selector, which stands for every server with these labels.
+/// checks. A target that is a label selector stands for all servers that the selector matches.
 fn machines<'a>(target: &'a ApiTarget, cluster: &Cluster) -> Vec<(String, &'a [HealthStatus])> {
     let unknown = || match target {
         ApiTarget::LabelSelector { label_selector, .. } => {

@@ -165,7 +165,7 @@ impl<'a> Ways<'a> {
 
     /// Returns the desired targets, one for each node whose address is known. Two nodes with the same address get one
     /// target. The second list has the nodes on dedicated servers that lack the desired kind of address (public or
-    /// private). Its value is `true` for a node that is a target by its address of the other kind.
+    /// private). The value next to the name is `true` when the node is a target by its address of the other kind.
     fn wanted(&self, balancer: Option<Labelled>) -> (NamedTargets, Vec<(String, bool)>) {
         let (mut wanted, mut lacks) = (NamedTargets::new(), Vec::new());
         let doubtful = doubtful_targets(self.context.nodes);
@@ -450,9 +450,9 @@ impl Diff<'_, '_> {
             target,
             name,
         };
-        // At most half of the targets can be left out because their nodes will stop soon. A node whose server does not
-        // exist any more must not be one of them, because a node with a server would then have to stay a target. So
-        // such a node is not a candidate.
+        // A node is not a candidate when it is not a target yet, will stop soon, and its server does not exist any
+        // more. As a candidate, it would count as left out because it will stop soon. At most half of the targets can
+        // be left out for this reason, so another node that will stop soon might have to stay a target.
         let reach = reach_of(self.context.nodes);
         let has_delay = self.desired.targets.departing_delay.is_some();
         let is_gone = |node: &TargetCandidate| {
@@ -522,8 +522,8 @@ impl Diff<'_, '_> {
 
     /// Returns each healthy target with the port of the load balancer on which it is healthy. A target that is healthy
     /// on several ports is returned for each of them. When a label selector is a target, each server that it selects is
-    /// returned as a target. The value `None`, for servers that are not known, does not occur: the API reports no
-    /// health for them.
+    /// returned as a target. The target is never `None`, because the API reports no health for a label selector whose
+    /// servers it does not list.
     fn healthy(&self) -> impl Iterator<Item = (Option<TargetId>, u16)> + '_ {
         let targets = self.balancer.into_iter().flat_map(|labelled| &labelled.balancer.targets);
         targets.flat_map(ApiTarget::machines).flat_map(|(target, health)| {

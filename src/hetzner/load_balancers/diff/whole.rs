@@ -28,9 +28,9 @@ use std::net::Ipv4Addr;
 /// Such a field is left unchanged.
 const UNSET: Source = Source::Rule("unset");
 
-/// When a load balancer has this number of labels, no more labels from the annotation `labels` are added to it. A label
-/// stays on the load balancer when a user removes its key from the annotation. So without this limit the number of
-/// labels could grow without end.
+/// When a load balancer has this number of labels, no more labels from the annotation `labels` or the settings are
+/// added to it. A label stays on the load balancer when a user removes its key from the annotation. So without this
+/// limit the number of labels could grow without end.
 const LABELS_AT_MOST: usize = 100;
 
 /// One comparison of a load balancer with what its Service asks for.
@@ -259,10 +259,10 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
-            // Whether this label is written. A load balancer that hcloud-cloud-controller-manager created gets only the
-            // labels `service-uid` and `keep`, because this program does not need its other labels there. Such a load
-            // balancer is assumed with `--cloud-provider=hcloud`, when the load balancer exists, one Service uses it
-            // alone, and the Service does not adopt it now.
+            // Whether the label `key` is written. On a load balancer that hcloud-cloud-controller-manager created, only
+            // the labels `service-uid` and `keep` are written, because this program does not need its other labels
+            // there. This program assumes such a load balancer when four conditions are true: the profile is `hcloud`,
+            // the load balancer exists, one Service uses it alone, and the Service does not adopt it now.
             let counts = counts_upstream(&key)
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
@@ -278,9 +278,10 @@ impl Diff<'_, '_> {
         self.balancer?.labels.get(key).cloned()
     }
 
-    /// Returns those labels from the annotation `labels` that must be added to the load balancer or get another value.
-    /// For each of them, adds a text to `parts`, which describe to the user what the request changes. `others` is the
-    /// number of labels that the same request sets because they say who owns the load balancer.
+    /// Returns the desired labels, from the annotation `labels` and the settings, that must be added to the load
+    /// balancer or get another value. Adds a description of each of them to `parts`, which tells the user what the
+    /// request changes. `others` is the number of labels that the same request sets because they say who owns the
+    /// load balancer.
     fn asked_labels(
         &mut self,
         others: usize,
@@ -320,8 +321,8 @@ impl Diff<'_, '_> {
         Some(change.announced(self.choice.reason.clone()))
     }
 
-    /// Marks the additions of ports and targets for which the present type has no room. They are not made when the
-    /// growth of the load balancer was refused.
+    /// Marks the additions of ports and targets for which the present type of the load balancer has no room. They are
+    /// not made when the change to a larger type has failed.
     fn mark_beyond_present_type(&mut self) {
         let Some(balancer) = self.balancer.filter(|_| self.choice.reason.is_some()) else {
             return;

@@ -124,7 +124,8 @@ pub enum ApiTarget {
         #[serde(default)]
         health_status: Vec<HealthStatus>,
     },
-    /// A label selector, which a person added as a target by hand. All servers with these labels are then targets.
+    /// A label selector, which a person added as a target by hand. All servers that the selector matches are
+    /// then targets.
     LabelSelector {
         label_selector: SelectorRef,
         /// The servers that the selector matches now. Each of them counts towards the limit of targets that the load

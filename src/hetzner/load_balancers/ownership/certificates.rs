@@ -48,8 +48,8 @@ impl Certificate {
         self.cluster_uid().filter(|uid| !cluster.is_known_by(uid))
     }
 
-    /// Whether the certificate's label names this Secret. A label value can't be long, so long names are cut. The cut
-    /// names are compared.
+    /// Whether the certificate's label names this Secret. A label value can't be long, so a long name of a Secret is
+    /// shortened there and gets a hash. The names are compared in this form.
     pub(crate) fn is_of_secret(&self, secret: &SecretName) -> bool {
         self.secret() == Some(&secret_value(secret))
     }

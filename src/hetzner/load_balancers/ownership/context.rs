@@ -79,7 +79,8 @@ pub struct ObservedBalancers {
     pub subnets: Option<Arc<Vec<Subnet>>>,
     /// Whether so few calls of the API's rate limit remain that work which can wait is done later.
     pub is_budget_low: bool,
-    /// The time of the API in UNIX seconds, when it answered with the load balancers. `None` when it did not tell it.
+    /// The time of the API in UNIX seconds, when it answered with the load balancers. `None` when the answer did not
+    /// contain the time.
     pub now: Option<i64>,
     /// Whether only manifest files are checked, without a cluster and without reading load balancers. Every object that
     /// a manifest names is then assumed to exist; see `Hetzner::for_manifests`.
@@ -103,7 +104,7 @@ pub(crate) struct PlanContext<'a> {
     /// The default values of the annotations that are about a port or this Service alone. They come from the
     /// annotations of the Service's own Namespace and from the settings.
     pub(crate) own_defaults: ServiceDefaults,
-    /// Whether the load balancer of this plan takes part in a replacement.
+    /// Whether a new load balancer replaces an old one, and the load balancer of this plan is one of these two.
     pub(crate) replacing: Replacing<'a>,
 }
 

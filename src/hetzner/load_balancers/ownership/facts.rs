@@ -166,9 +166,9 @@ pub(crate) fn other_service<'a>(
 /// all targets are nodes of this cluster. A label selector counts as nodes of this cluster only when the API lists the
 /// selected servers, there is at least one, and all of them are nodes.
 ///
-/// A node belongs to a server here only when the node's provider ID names the server. A node of another provider can be
-/// matched with a server by its name. This is not enough here, because it proves nothing about the owner of a load
-/// balancer. It is enough for [`target_of_others`].
+/// A server counts as a node here only when the provider ID of a node names the server. A node of another provider can
+/// be matched with a server by its name, but this proves nothing about the owner of a load balancer. So such a server
+/// does not count here. It counts in [`target_of_others`].
 pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<String> {
     let is_node = |id| cluster.has_claimed(id);
     balancer.targets.iter().find_map(|target| foreign_part(target, cluster, is_node))
@@ -198,8 +198,8 @@ pub(crate) fn foreign_targets<'a>(
     all.filter(|target| foreign_part(target, cluster, |id| cluster.has_server(id)).is_some())
 }
 
-/// Returns a text for messages which says that the target is not certainly a node of this cluster. `None` means that it
-/// certainly is. `is_node` says which servers are nodes of this cluster.
+/// Returns a text for messages which says that the target is not certainly a node of this cluster. `None` means that
+/// the target certainly is such a node. `is_node` says which servers are nodes of this cluster.
 fn foreign_part(
     target: &ApiTarget,
     cluster: &Cluster,

@@ -264,7 +264,9 @@ fn find_shared<'a>(
     }
     let brought = context.group.deciders.iter().find_map(|member| {
         let own = by_label(balancers, member, cluster).ok().flatten()?;
-        // While the load balancer is replaced, the Service leaves both when it joins the group.
+        // Whether the load balancer is not being replaced by a new one, and does not replace an old one. During a
+        // replacement, neither of the two becomes the shared load balancer, and the Service leaves both when it joins
+        // the group.
         let is_alone = matches!(replacement(own, balancers, cluster), Replacing::No);
         (other_cluster(own, cluster).is_none() && is_alone).then_some(own)
     });
@@ -325,8 +327,8 @@ pub(crate) fn rests_on_services(
 }
 
 /// Returns the load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses.
-/// Several load balancers can have this label. A single one without the label `group` is then preferred to those that
-/// have a label `group`. The error names the load balancers when it can't be decided which one belongs to the Service.
+/// When several load balancers have this label, those without the label `group` are preferred. The error names the load
+/// balancers when it can't be decided which one belongs to the Service.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
     service: &Service,
@@ -347,7 +349,7 @@ pub(crate) fn by_label<'a>(
 
 /// Returns a text for messages about a load balancer whose label `adopt` names the Service, but which is not adopted,
 /// because the Service already has the load balancer `own`. `None` when there is no such load balancer. A load balancer
-/// with another label that has the Service's UID is ignored, because it belongs to the Service already, and the Service
+/// that also has the Service's UID in one of its labels is ignored: it belongs to the Service already, and the Service
 /// is about to leave it.
 pub(crate) fn why_asked_too_late(
     balancers: Balancers,
@@ -400,8 +402,9 @@ pub(crate) fn assign(
     (to, is_needed.then_some(description))
 }
 
-/// Returns the load balancer that has this label, and for which `counts` returns `true`, like [`only_one`]. When it takes
-/// part in a replacement, returns the one of the two that serves this Service.
+/// Returns the load balancer that has this label, and for which `counts` returns `true`, or `None` when there is none.
+/// While a new load balancer replaces an old one, both can have the label. The result is then the one of the two that
+/// serves this Service. In every other case, the error names the load balancers when there are several.
 fn serving_one<'a>(
     balancers: Balancers<'a>,
     (label, value): (&'static str, String),

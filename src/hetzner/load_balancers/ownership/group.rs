@@ -9,8 +9,8 @@
 //!
 //! Each Service has a plan of its own, with only its own ports. But the settings that do not belong to a port are equal
 //! in the plans of all Services of a group. They come from the annotations of the deciders, which are some of these
-//! Services, and the oldest decider takes precedence. On a shared load balancer, the deciders are the Services in the
-//! group's own namespace. On an external load balancer, there are no deciders.
+//! Services, and the oldest decider takes precedence. On a shared load balancer, the deciders are the Services in
+//! `NAMESPACE`, when the name of the group is `NAMESPACE/NAME`. On an external load balancer, there are no deciders.
 //!
 //! A label of the load balancer names the owner of each port. The label is written before the port is added. Terraform
 //! can remove the label later. If the load balancer is shared, a port without a label belongs to the Service with the
@@ -183,7 +183,7 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
 
 /// Whether the labels of the load balancer say that its ports can belong to several owners. This is so when it is
 /// external (made by somebody else). It is also so when several Services share it under the group name
-/// `NAMESPACE/NAME`, and a Service of another namespace than this one has a port there.
+/// `NAMESPACE/NAME`, and a Service that is not in `NAMESPACE` has a port there.
 pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
     let ownership = balancer.ownership;
     let namespace = ownership.group.as_deref().and_then(namespace_of);
@@ -329,9 +329,10 @@ impl<'a> Group<'a> {
     /// Completes the list of Services that are allowed to share the load balancer, and sorts it by age. The Service for
     /// which the plan is made is always in the list, in its newest version.
     ///
-    /// Also determines whose annotations decide about the settings that do not belong to a port. `stays_on` is `None`,
-    /// unless the Service asks for another load balancer, but must stay on its present one, which is `stays_on`. On
-    /// `stays_on`, the annotations of the Service decide only if no other Service uses this load balancer.
+    /// Also determines whose annotations decide about the settings that do not belong to a port. `stays_on` is usually
+    /// `None`. When the Service asks for another load balancer, but must stay on its present one, `stays_on` is the
+    /// present load balancer. The annotations of the Service then decide only if no other Service uses the present
+    /// load balancer.
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {
@@ -540,9 +541,9 @@ impl<'a> Group<'a> {
         !self.is_external() && !balancer.ownership.uids().all(is_known)
     }
 
-    /// Whether another Service still has a port on the load balancer, but will leave it, because it asks for another
-    /// load balancer or is not allowed to share this one any more. The plan for that Service will remove the port. The
-    /// present plan does not.
+    /// Whether another Service still has a port on the load balancer, but will leave it, because it asks for
+    /// another load balancer or is not allowed to share this one any more. The plan for that other Service will
+    /// remove the port.
     pub(crate) fn is_being_left(&self, balancer: Labelled) -> bool {
         let stays = |uid: &String| self.has_member(uid) || self.cluster.untouched.contains_key(uid);
         let leaves = |uid: &String| self.cluster.service_uids.contains(uid) && !stays(uid);
@@ -783,7 +784,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Whether both are the same load balancer, or one of them replaces the other.
+/// Whether `one` and `other` are the same load balancer, or one of them replaces the other.
 pub(crate) fn is_same_or_partner(one: Labelled, other: Labelled) -> bool {
     let names = |new: Labelled, old: Labelled| {
         new.ownership.replacement.replaces == Some(old.id.to_string())

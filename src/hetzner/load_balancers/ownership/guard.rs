@@ -15,9 +15,9 @@ pub(crate) struct Guard {
     /// The labels to set and to remove. A request to the API always replaces all labels. So the write also sends all
     /// other labels, with the values that were read just before.
     change: WantedLabels,
-    /// The targets because of which the write is made. For example, a load balancer is not deleted but only released,
+    /// The targets that are the reason for the write. For example, a load balancer is not deleted but only released,
     /// because it has targets that are no nodes of this cluster. When none of these targets is left just before the
-    /// write, the write is refused. The set is empty when the write is not made because of targets.
+    /// write, the write is refused. The set is empty when targets are not the reason.
     reasons: BTreeSet<String>,
 }
 
@@ -51,8 +51,8 @@ impl Guard {
         Guard { seen, change: from.change_to(to), ..Guard::default() }
     }
 
-    /// Adds a condition to the check before the write: when none of these targets exists any more, the write is not
-    /// made, because they are the reason for it. An empty `targets` adds no condition.
+    /// Adds a condition to the check before the write. `targets` are the reason for the write, so the write is not made
+    /// when none of them exists any more. An empty `targets` adds no condition.
     pub(crate) fn because_of<'a>(mut self, targets: impl Iterator<Item = &'a ApiTarget>) -> Guard {
         self.reasons = targets.flat_map(stands_for).collect();
         self
