@@ -1101,6 +1101,26 @@ fn a_service_that_can_t_have_what_it_asks_for_is_served_on_by_what_it_has() {
     }
 }
 
+/// Each of two Services asks for the load balancer of the other, and both stay, because each has the port that the other
+/// one needs. Both load balancers get a new node as a target nevertheless.
+#[test]
+fn two_services_that_ask_for_each_other_s_load_balancer_keep_their_targets() {
+    let mut cluster = Cluster::beside(external(&[(EXTERNAL, "")]));
+    cluster.add("a", 3, &[80], "share=edge");
+    cluster.add("b", 2, &[80], "external=7");
+    cluster.converge();
+    cluster.set("a", "share", None);
+    cluster.set("a", "external", Some("7"));
+    cluster.set("b", "external", None);
+    cluster.set("b", "share", Some("edge"));
+    cluster.world.nodes.push(node(9));
+    cluster.converge();
+    for (name, ports) in [(SHARED, "80 a"), ("edge-lb", "80 b, 6443")] {
+        assert_eq!(cluster.ports(name), ports);
+        assert!(cluster.named(name).targets.contains(&server(9)), "{name}");
+    }
+}
+
 #[test]
 fn a_load_balancer_that_is_managed_for_a_service_is_not_external() {
     for share in [None, Some("edge")] {
