@@ -59,7 +59,8 @@ impl CacheError {
         }
     }
 
-    /// Whether the API that was called does not accept the credentials.
+    /// Whether the Kubernetes API or the cloud's API does not accept the credentials. A login that the API of dedicated
+    /// servers does not accept is not counted, because the daemon goes on without that API.
     pub fn is_unauthorized(&self) -> bool {
         match self {
             CacheError::Kube(error) => error.is_unauthorized(),
@@ -79,7 +80,8 @@ impl CacheError {
         }
     }
 
-    /// Whether trying again does not help, because a setting, a credential or a role has to be fixed.
+    /// Whether a call to the Kubernetes API or the cloud's API fails again until a setting, a credential or a role is
+    /// fixed. Errors of the API of dedicated servers are not counted, because the daemon goes on without that API.
     pub fn is_permanent(&self) -> bool {
         match self {
             CacheError::Kube(error) => error.is_permanent(),
@@ -190,8 +192,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came. When a caller reads other data with this time as the greatest age
-    /// (`max_age`), these data were requested after this answer had come.
+    /// Returns the time since this answer came. A caller can pass this time as `max_age` when it reads other data. The
+    /// other data were then requested after this answer had come.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }
@@ -249,8 +251,8 @@ impl CallPause {
         let longer = |failed: FailedRead| (failed.wait * 2).min(LONGEST_WAIT);
         let wait = last.take().map_or(FIRST_WAIT, longer);
         // Only the error `Unavailable` means that the API does not answer. The next call is then delayed by a wait that
-        // grows with each failure. Any other error is an answer of the API, after which no wait is needed. How long to
-        // wait after a rate limit error is decided by the client of the API itself.
+        // grows with each failure. After any other error there is no wait here, because the API has answered. After a
+        // rate limit error, the client of the API itself decides how long to wait.
         let error = error.filter(|error| error.kind == ErrorKind::Unavailable);
         *last = error.map(|error| FailedRead {
             error: error.clone(),

@@ -40,23 +40,23 @@ const A_PAGE: usize = 50;
 /// enough. For such a short list, reading only the few servers would save hardly any calls.
 const FEW_PAGES: u32 = 3;
 
-/// The period of the background refresh of the list of all servers is at least this time multiplied by the number of
-/// calls of one refresh. For example, there are at least two minutes between two refreshes of four calls each. The
-/// refreshes thus take at most 120 calls an hour. The refreshes and the periodic reads of all load balancers and of the
-/// Network take, together, at most 200 of the project's 3,600 calls an hour.
+/// The list of all servers is refreshed in the background. The time between two refreshes is at least `SERVERS_CALL`
+/// multiplied by the number of calls of one refresh, e.g. two minutes for four calls. So the refreshes take at most 120
+/// calls an hour. Together with the periodic reads of all load balancers and of the Network, they take at most 200 of
+/// the project's 3,600 calls an hour.
 const SERVERS_CALL: Duration = Duration::from_secs(30);
 
-/// All load balancers are read again in the background at regular intervals. An interval is at least this time
-/// multiplied by the number of calls that one such refresh takes, e.g. two minutes when it takes two calls. So the
-/// refreshes take at most 60 calls an hour, including the calls for other data that is needed to update load balancers.
+/// All load balancers are refreshed in the background. The time between two refreshes is at least `BALANCERS_CALL`
+/// multiplied by the number of calls of one refresh, e.g. two minutes for two calls. So the refreshes take at most 60
+/// calls an hour, including the calls for other data that is needed to update load balancers.
 const BALANCERS_CALL: Duration = Duration::from_secs(60);
 
-/// A check reads pages of the server list to see whether the servers of not-ready nodes still exist. The period of this
-/// check is at least this time multiplied by the number of these pages. For example, there are at least 30 seconds
-/// between two checks that read ten pages each. The checks thus take at most 1,200 calls an hour.
+/// To see whether the servers of not-ready nodes still exist, the daemon reads pages of the server list. The time
+/// between two such checks is at least `LOOK_CALL` multiplied by the number of these pages, e.g. 30 seconds for ten
+/// pages. So the checks take at most 1,200 calls an hour.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
-/// For how long it is remembered that the Namespaces could not be read.
+/// When the Namespaces could not be read, they are not read again for at most this long.
 const UNREAD_KEPT: Duration = Duration::from_secs(60);
 
 /// The server IDs that the last call of [`Apis::instances_around`] requested, and the servers that this call returned.
@@ -93,7 +93,7 @@ pub struct Apis {
     dedicated: DedicatedList,
 }
 
-/// The last lists of Services, and of the Namespaces with defaults for them.
+/// The last lists of Services, and of the Namespaces whose annotations are defaults for their Services.
 #[derive(Default)]
 struct ServiceLists {
     managed: Cached<kube::ServiceList>,
@@ -181,8 +181,9 @@ impl Apis {
             .map_err(CacheError::Kube)
     }
 
-    /// Returns the defaults of all Namespaces, no older than `max_age`. When they could not be read, this is cached for
-    /// [`UNREAD_KEPT`] at most. When a setting turns these defaults off, the result is empty, and no call is made.
+    /// Returns the annotations of all Namespaces that are defaults for the Services in them, no older than `max_age`.
+    /// When the Namespaces could not be read, this is cached for [`UNREAD_KEPT`] at most. When a setting turns these
+    /// defaults off, the result is empty, and no call is made.
     pub fn namespaces(&self, max_age: Duration) -> Arc<provider::NamespaceDefaults> {
         if self.kube.scope.defaults.is_none() {
             return Arc::default();
@@ -296,7 +297,7 @@ impl Apis {
 
     /// Reads the servers with these names, and replaces them in the cached list of all cloud servers. Returns the whole
     /// list, and the IDs of the servers that were read. Returns `None` when no list is cached, when a call fails, or
-    /// when no server has one of the names.
+    /// when there is no server for at least one of the names.
     pub fn instances_named(&self, names: &[&str]) -> Option<(ListedServers, HashSet<InstanceId>)> {
         let (instances, asked) = (self.provider.instances()?, clock::now());
         self.cloud.instances.last()?;
@@ -513,9 +514,9 @@ impl Apis {
         let cloud = if let Some(kept) = kept {
             kept.cloud.clone().map_err(CacheError::Cloud)
         } else {
-            // After the list in `known` was read, some of its servers were perhaps read again, one by one, by their
-            // names. An older list from the cache would show an earlier state of these servers. So only a list is
-            // accepted that was requested after these reads.
+            // In the list of `known`, some servers may be newer than the others, because they were read again by their
+            // names. A list that is older than these reads can show an earlier state of these servers. So only a list
+            // is accepted that was requested later.
             let partial = known.as_ref().filter(|servers| servers.named.is_some());
             let partial = partial.and_then(|servers| Some(servers.cloud.as_ref().ok()?.asked));
             self.instances(needs.since.max(partial), needs.max_age, urgency)

@@ -31,9 +31,9 @@ const KEPT_AT_MOST: usize = 500;
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
-/// A node that is cordoned or not ready may be about to stop, which its taints and conditions show. Such nodes are read
-/// again, each by its name, when their last read is older than `SUSPECTS_MAX_AGE`. When there are more than
-/// `SUSPECTS_BY_NAME` of them, all nodes are listed instead, at most once in `SUSPECTS_LISTED`.
+/// A node that is cordoned or not ready may be about to stop. Its taints and conditions show whether this is so. Such
+/// nodes are therefore read again, each by its name, when their last read is older than `SUSPECTS_MAX_AGE`. When there
+/// are more than `SUSPECTS_BY_NAME` such nodes, all nodes are listed instead, at most once in `SUSPECTS_LISTED`.
 const SUSPECTS_MAX_AGE: Duration = Duration::from_secs(15);
 const SUSPECTS_BY_NAME: usize = 20;
 const SUSPECTS_LISTED: Duration = Duration::from_secs(60);
@@ -87,8 +87,8 @@ struct State {
     agreed: [Print; 2],
     /// Whether a node counts as changed, and is read again, when it was cordoned or uncordoned.
     watches_cordons: bool,
-    /// The names of the nodes whose rows changed and that could not be read since their row changed. Only the first
-    /// failed read of each such node is logged.
+    /// The names of the nodes that could not be read when they were last read by name. The failure is logged only when
+    /// the name is not in this set yet, i.e. once for several failures in a row.
     unread: HashSet<String>,
 }
 
@@ -98,8 +98,8 @@ struct Note {
     /// The moment just before the call that last read the node was sent. The cached node shows the state at this moment
     /// or later.
     asked: Instant,
-    /// The moment when the answer to the first read of this node came. A new node with the same name but another UID
-    /// counts as another node, so the moment of its own first read then replaces this one.
+    /// The moment when the answer to the first read of this node came. When a node is replaced by another one with the
+    /// same name, i.e. when the UID changes, this is the first read of the new node.
     first_seen: Instant,
 }
 
@@ -133,9 +133,10 @@ impl NodeCache {
         Ok(state.view())
     }
 
-    /// Returns all nodes. Reads a table with one row for each node, and then the complete objects of the nodes that
-    /// have changed. Tables and lists come from the API server's cache and can be a moment old. This is safe, because
-    /// each write carries the `resourceVersion` of its object, and a write that is based on an old node fails.
+    /// Returns all nodes. When the cached nodes are older than `poll` allows, reads either the complete objects of all
+    /// nodes, or a table with one row for each node and then the complete objects of the nodes that have changed.
+    /// Tables and lists come from the API server's cache and can be a moment old. This is safe, because each write
+    /// carries the `resourceVersion` of its object, and a write that is based on an old node fails.
     pub fn poll(&self, poll: Poll) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         let wants_metadata = poll

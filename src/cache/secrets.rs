@@ -57,8 +57,8 @@ impl Secrets {
             }
             let before = known.remove(name).map(|(_, held)| held);
             let namespace = name.0.as_str();
-            // Only after a new Secret was read, it is known whether the Secret is usable. An unusable Secret is stored
-            // in the map `others`, which has a limited size. So a new Secret is read only when `others` has room for
+            // Whether a new Secret is usable is not known before it is read. If it is not usable, it must be stored
+            // in the map `others`, whose size is limited. So a new Secret is read only when `others` has room for
             // one more.
             let mut has_room =
                 || !full.contains(namespace) && make_room(&mut known.others, namespace);
@@ -121,9 +121,10 @@ fn shown(held: &Held) -> TlsSecret {
     held.and_then(|held| held.at(clock::timestamp()))
 }
 
-/// Returns whether one more Secret of `namespace` may be cached. When the cache is full, the function can remove
-/// another Secret first. It removes a Secret of the namespace that has the most cached Secrets, if these are at least
-/// two more than `namespace` has.
+/// Makes room for one more Secret of `namespace` in the cache, and returns whether there is room. There is none when
+/// `namespace` already has the greatest number of Secrets for one namespace. When the whole cache is full, a Secret of
+/// the namespace with the most cached Secrets is removed, but only if that namespace has at least two Secrets more
+/// than `namespace`.
 fn make_room<T>(places: &mut BTreeMap<Name, T>, namespace: &str) -> bool {
     let own = places.keys().filter(|name| name.0 == namespace).count();
     if own >= OF_NAMESPACE || places.len() < OF_ALL {

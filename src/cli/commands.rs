@@ -153,20 +153,20 @@ pub(super) fn overview() -> String {
 
 /// When an unknown word resembles no allowed word, the error lists all allowed words if there are at most this many.
 const LISTED_AT_MOST: usize = 15;
-/// To find suggestions for an unknown word, ccm looks for known words that contain it, and for known words that it
-/// contains. A word with fewer letters than this is not looked for in other words, because too many words contain it.
+/// ccm suggests known words that contain the unknown word, and known words that are contained in it. The contained word
+/// must have at least this many letters, because shorter words are contained in too many others.
 const SHORTEST_PART: usize = 3;
 
-/// Prints the error for an unknown word, e.g. a mistyped command, and returns the exit code of wrong usage. `known` has
-/// the words that are allowed. The error suggests those with a similar spelling. If there are none, it suggests the
-/// allowed words that contain the unknown word. If there are none of these either, it lists all allowed words or, when
-/// they are too many, suggests the longest allowed word that the unknown word contains.
+/// Prints the error for an unknown word, e.g. a mistyped command, and returns the exit code of wrong usage. `known`
+/// contains the allowed words. The error suggests allowed words with a similar spelling, or else allowed words that
+/// contain the unknown word. When there are no such words, the error lists all allowed words. If they are too many for
+/// a list, it suggests the longest allowed word that is a part of the unknown word.
 pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exit {
     unknown_of(what, word, known, "See ccm help.")
 }
 
 /// Prints the error for an unknown word of the command line, e.g. a mistyped command, with suggestions from `known`
-/// (see [`unknown`]). The line `see` follows, which says where to find help.
+/// (see [`unknown`]). The text `see` follows on a line of its own. It says where the user finds help.
 pub(super) fn unknown_of<T: AsRef<str>>(what: &str, word: &str, known: &[T], see: &str) -> Exit {
     let mut known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     // The known words can come from several lists, e.g. from the help topics and the checks of `ccm doctor`. A word

@@ -100,7 +100,8 @@ fn following(words: &[&str], begun: &str) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// Returns the names as completions. When the typed word begins with `KIND/`, e.g. `node/`, each name gets this prefix.
+/// Returns the names of objects in the form in which they complete the typed word `begun`. When `begun` starts with a
+/// kind, e.g. with `node/`, each name gets this prefix.
 fn forms(kind: &names::ObjectKind, begun: &str, names: Vec<String>) -> Vec<String> {
     let prefix = begun.split_once('/').map(|(prefix, _)| prefix);
     match prefix.filter(|prefix| kind.prefixes.contains(prefix)) {

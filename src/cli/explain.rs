@@ -46,8 +46,8 @@ pub(super) fn names() -> Vec<String> {
 /// Returns what the tables of the help pages say about the word, or `None` when no table has the word.
 pub(super) fn text(word: &str) -> Option<String> {
     let word = name(word);
-    // A word with a dot is an annotation for one port, e.g. `protocol.https`. The name or number of the port follows
-    // the dot.
+    // A word with a dot can be an annotation for one port, e.g. `protocol.https`. The part behind the dot is then the
+    // name or the number of the port.
     let of_one_port = word.split_once('.').map(|(name, _)| name);
     let is_meant = |row: &TableRow| {
         let names = all_names(row);

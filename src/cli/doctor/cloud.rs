@@ -163,8 +163,9 @@ pub(super) fn attached(view: &DoctorView) -> CheckResult {
                 "attach it, correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need \
                  not be attached"
             );
-            // In a pod, this command runs on a node of the cluster, so it is a failure that this node is not attached
-            // to the Network. Elsewhere it is only a warning, because the daemon may run on another machine.
+            // When this command runs in a pod, this machine is a node of the cluster, and a node that is not
+            // attached to the Network is a failure. Elsewhere it is only a warning, because the daemon may run on
+            // another machine.
             CheckOutcome::bad(startup::is_set_here("KUBERNETES_SERVICE_HOST"), found, remedy)
         }
     }])

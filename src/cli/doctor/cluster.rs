@@ -8,11 +8,11 @@ use crate::kube::Workload;
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_NAMESPACE_DEFAULTS;
 use crate::text::shell_command;
 
-/// The oldest supported version of Kubernetes is 1.30. This is the number behind the dot.
+/// The minor version of the oldest supported version of Kubernetes, i.e. the 30 in 1.30.
 const MINOR_AT_LEAST: u32 = 30;
 
-/// The port on which other cloud-controller-managers answer probes. ccm answers nothing there, so a probe of this port
-/// fails.
+/// The port on which other cloud-controller-managers answer health probes. ccm does not listen on this port, so a probe
+/// that uses it fails.
 const SECURE_PORT: u64 = 10258;
 
 const OTHER: &str = "cloud-controller-manager";
@@ -157,8 +157,8 @@ fn stop(namespace: &str, workload: &Workload) -> String {
     }
 }
 
-/// Returns the result of a check with the addition that it is about this workload. The name of a workload has the form
-/// `deployment/NAME` or `daemonset/NAME`.
+/// Returns `outcome`, the result of a check, with `workload` as the object that the result is about. The name of a
+/// workload has the form `deployment/NAME` or `daemonset/NAME`.
 fn of_workload(outcome: CheckOutcome, workload: &Workload) -> CheckOutcome {
     let (kind, name) = workload.name.split_once('/').unwrap_or_default();
     outcome.on(kind, name)

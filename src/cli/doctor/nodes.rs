@@ -10,8 +10,8 @@ use crate::provider::variables::HCLOUD_LOAD_BALANCERS_FOREIGN_NODES;
 use crate::provider::{Finding, Reason};
 use crate::text::shell_command;
 
-/// Counts the nodes whose server should be a cloud server of this project, and returns this count and the number of
-/// those whose server was found. Nodes on dedicated servers are left out, because the check `robot` reports them.
+/// Returns two numbers. The first is how many nodes should have a cloud server of this project. The second is for how
+/// many of them this server was found. Nodes on dedicated servers are left out, because the check `robot` reports them.
 fn own(nodes: &[NodePlan]) -> (usize, usize) {
     let server = |plan: &&NodePlan| match &plan.server {
         ServerMatch::Matched(server, _) => server.id.cloud().is_some(),
@@ -28,7 +28,7 @@ fn own(nodes: &[NodePlan]) -> (usize, usize) {
 }
 
 /// Calls `decide` for each node, and returns all results that `decide` has returned. When there are none, this function
-/// returns a single result with the message `ok`, which means that no problem was found.
+/// returns a single result, which says that no problem was found. The message of this result is the text `ok`.
 fn each(
     nodes: &[NodePlan],
     decide: impl Fn(&NodePlan) -> Option<CheckOutcome>,
@@ -147,8 +147,8 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
         }
         let is_new =
             matches!(plan.server, ServerMatch::Matched(..)) && is_uninitialized(&plan.node);
-        // A finding is a fact or a problem that the plan reports about the node. It is a failure here when it prevents
-        // the node from being initialised or updated. All other findings are warnings.
+        // A finding is a fact or a problem that the plan reports about the node. A finding that prevents the node from
+        // being initialised or updated makes this check fail. All other findings are warnings.
         let blocked = find(plan, &[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
         match (blocked, find(plan, &in_doubt)) {
             (Some(finding), _) => Some(reported(CheckOutcome::fail, finding, &inspect(plan))),
@@ -165,8 +165,8 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
     each(nodes, decide, format!("{count}, each with its server"))
 }
 
-/// Reports how many initialised nodes have a zone label that `ccm node relabel` would change, because a new node would
-/// get another one. Other differing labels, e.g. those that a person has set, are not reported.
+/// Reports how many initialised nodes have another zone label than a new node would get on the same server. Only labels
+/// that `ccm node relabel` would change are counted, so a label that a person has set is not counted.
 pub(super) fn zone_labels(view: &DoctorView) -> CheckResult {
     let nodes = view.nodes.as_ref()?;
     need(&view.cloud.servers, "api")?;
@@ -186,9 +186,9 @@ pub(super) fn zone_labels(view: &DoctorView) -> CheckResult {
     Ok(vec![CheckOutcome::warn(message, fix)])
 }
 
-/// Reports two kinds of nodes: those that are not ready although their server exists and runs, and ready nodes that
-/// still have the taint `shutdown` or `out-of-service`, which is only for nodes whose server is off. When a node is not
-/// ready because its server is off or was deleted, the checks `servers` and `nodes` report it.
+/// Reports nodes that are not ready, unless their server is off or was deleted. In these two cases the checks `servers`
+/// and `nodes` report the node. Also reports ready nodes that still have the taint `shutdown` or `out-of-service`,
+/// which is only for nodes whose server is off.
 pub(super) fn ready(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
     let is_down = |plan: &&NodePlan| !plan.node.is_ready() && !is_uninitialized(&plan.node);

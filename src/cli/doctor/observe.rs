@@ -17,7 +17,8 @@ use std::time::Duration;
 
 /// A read that the checks need. `STAGES` lists all reads in the order in which they are made.
 struct ReadStage {
-    /// The name of the read, e.g. `the servers`. By this name, the field `needs` of later reads refers to it.
+    /// The name of the read, e.g. `the servers`. Later reads that need its data contain this name in their
+    /// field `needs`.
     name: &'static str,
     /// The name of the check of `ccm doctor` that reports the failure of this read.
     check: &'static str,
@@ -29,9 +30,8 @@ struct ReadStage {
     /// Whether this read gets data from the cloud, and not from Kubernetes. With `--watch`, the cloud is read only once
     /// a minute.
     is_of_cloud: bool,
-    /// Reads the data, stores it in the `DoctorView`, and returns whether the read succeeded. When the read must be
-    /// skipped, the second argument is an error that says why. Then nothing is read, and this error is stored and
-    /// returned.
+    /// Reads the data, stores it in the `DoctorView`, and returns whether the read succeeded. The second argument is an
+    /// error when the read must be skipped. The function then reads nothing, but stores and returns this error.
     read: fn(&mut DoctorView, Seen<&DoctorReader>) -> Seen<()>,
 }
 
@@ -169,7 +169,8 @@ pub(in crate::cli) struct Observer<'a> {
 }
 
 impl<'a> Observer<'a> {
-    /// Creates the object that reads the data for the checks of `ccm doctor`, for this command. No call is made yet.
+    /// Creates an `Observer`, which reads the data for the checks. `command` is the command that makes the checks, i.e.
+    /// `ccm doctor` or `ccm status`. No call to an API is made yet.
     pub(in crate::cli) fn new(started: &'a Started, command: Command) -> Observer<'a> {
         let settings = &started.settings;
         let (keep, look) = if settings.watch.value {

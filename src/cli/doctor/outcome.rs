@@ -32,8 +32,8 @@ impl CheckStatus {
     }
 }
 
-/// The result of a check, about one object or about no object in particular. Programs get the result in this form as
-/// JSON or YAML.
+/// One result of a check. It is about one object, or about no object in particular. In the JSON and YAML output, a
+/// result has these fields.
 #[derive(Serialize)]
 pub(in crate::cli) struct CheckOutcome {
     pub(in crate::cli) check: &'static str,
@@ -57,13 +57,13 @@ pub(in crate::cli) type Seen<T> = Result<T, Gap>;
 /// The reason why some data for the checks was not read.
 #[derive(Clone, Debug)]
 pub(in crate::cli) enum Gap {
-    /// The read was not made, because it needs data of an earlier read that failed. The value is the name of the check
-    /// that reports the failure of the earlier read.
+    /// The data was not read for a reason that another check reports, e.g. because an earlier read failed. The value is
+    /// the name of that check.
     Needs(&'static str),
     /// There is nothing to read, or the user has no right to read it. The value is the reason. Neither case is a fault.
     NotHere(String),
-    /// The read was tried and failed. The values are the error, and what the user can do about it, when the error shows
-    /// this.
+    /// The read was tried and failed. The first value is the text of the error. The second value is advice for the
+    /// user, if the error shows what the user can do.
     Failed(String, Option<String>),
     /// The API refused these credentials, so later reads do not send them. The second value is the text of the error.
     /// The third value is advice for the user, if the error shows what the user can do.
@@ -80,9 +80,9 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// Returns the error of a check or read that is skipped, because it needs data that was not read. `self` is the
-    /// reason why that data was not read. Usually the new error only names `check`, which is the check that shows this
-    /// reason to the user. When the data does not exist, or the user has no right to read it, the new error is a copy
+    /// Returns the error of a check or of a read that needs data which was not read. `self` is the reason why that
+    /// data was not read. Another check, `check`, tells the user this reason, so the returned error only names that
+    /// check. However, when the data does not exist, or the user has no right to read it, the returned error is a copy
     /// of `self`.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
@@ -136,8 +136,8 @@ impl CheckOutcome {
         }
     }
 
-    /// Returns a failure when `is_grave` is true, and otherwise a warning. The caller decides how grave a problem is,
-    /// e.g. it is a failure when every object has it.
+    /// Returns the result of a check that has found a problem: a failure when `is_grave` is true, and otherwise a
+    /// warning. For example, some callers return a failure only when all objects have the problem.
     pub(super) fn bad(
         is_grave: bool,
         message: impl Into<String>,
@@ -170,7 +170,7 @@ impl CheckOutcome {
     }
 }
 
-/// The length to which a message is cut, in characters.
+/// The greatest length of a message in characters. A longer message is cut.
 const LONGEST_MESSAGE: usize = 300;
 
 /// Returns the result of a check for a finding, which is a fact or a problem that a plan reports about an object. A
@@ -187,7 +187,8 @@ pub(super) fn reported(
     outcome(cut.into_owned(), fixes.collect::<Vec<_>>().join("; "))
 }
 
-/// Returns these results of a check, or a single result with the message `ok` when there are none.
+/// Returns `outcomes`, the results of a check. When there are none, returns a single result instead, which says that no
+/// problem was found. The message of this result is the text `ok`.
 pub(super) fn or_ok(
     outcomes: impl IntoIterator<Item = CheckOutcome>,
     ok: impl Into<String>,

@@ -1,4 +1,4 @@
-//! The functions that read the data for the checks. Also the list of the rights in Kubernetes that the daemon needs.
+//! The functions that read the data for the checks, and the list of the Kubernetes rights that the daemon needs.
 
 use super::outcome::{Credential, Gap, Seen, need};
 use super::view::{CloudView, ClusterView, DoctorView, Need, ServicesView};
@@ -117,8 +117,8 @@ pub(super) fn cluster(reader: &DoctorReader) -> Seen<ClusterView> {
     let version = kube.version().map_err(unreached)?;
     let missing = if reader.has_rights { Ok(Vec::new()) } else { missing(reader, kube) };
     let missing = match missing {
-        // Every user is allowed to read the version, so the call above succeeds even when the API server does not
-        // accept the credentials. In that case, the call that asks for the user's rights is the first call to fail.
+        // An API server may tell its version even to a client whose credentials are not valid. The call for the version
+        // can therefore succeed, and the call that asks for the user's rights is then the first to fail.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
         }
@@ -233,8 +233,8 @@ pub(super) fn network(cloud: &CloudView) -> Seen<()> {
 }
 
 /// Returns the load balancers of the project that belong to a Service, as their labels show. They are read only when
-/// Kubernetes does not answer. This program then does not know which of them belong to this cluster, so it returns
-/// those of all clusters.
+/// Kubernetes does not answer. Without Kubernetes, it is not known which load balancers belong to this cluster, so
+/// those of all clusters are returned.
 pub(super) fn balancers(
     reader: &DoctorReader,
     has_cluster: bool,
@@ -377,9 +377,9 @@ fn robot_gap(error: provider::ProviderError) -> Gap {
     Gap::Failed(error.message, Some(fix))
 }
 
-/// Returns the reason why objects could not be listed, with a [`Gap`] that says whether `ccm doctor` reports it as a
-/// problem. Refused credentials are a problem. A missing right to list the objects is none, because not every user has
-/// this right. All other errors are treated like the missing right.
+/// Returns a [`Gap`], i.e. the reason why data was not read, for objects that could not be listed. When the credentials
+/// were refused, `ccm doctor` reports this as a problem. When the user has no right to list the objects, this is no
+/// problem, because not every user has this right. Any other error is not reported as a problem either.
 fn unlisted(error: kube::KubeError, what: &str) -> Gap {
     if error.is_unauthorized() {
         Gap::Refused(Credential::Kubernetes, error.to_string(), None)

@@ -16,11 +16,12 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-/// A certificate that expires within this time is reported. A certificate from Let's Encrypt should have been renewed
-/// before, because cert-manager renews it a month before it expires.
+/// A certificate that expires within this time is reported. cert-manager renews a certificate of Let's Encrypt a month
+/// before it expires, so the renewal has probably failed when less than this time is left.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// The share of the included traffic of the month above which `ccm doctor` warns.
+/// `ccm doctor` warns when a load balancer has used more than this share of the traffic that its price includes
+/// each month.
 const MUCH_TRAFFIC: f64 = 0.8;
 
 /// When a new Service has had no address for this time, or a deleted Service still exists after this time, `ccm doctor`
@@ -93,7 +94,7 @@ fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<Check
     Some(CheckOutcome::warn(what, remedy))
 }
 
-/// Warns of load balancers that have used most of the traffic of the month that their price includes.
+/// Warns of load balancers that have used most of the monthly traffic that is included in their price.
 fn much_traffic(plans: &[ServicePlan]) -> impl Iterator<Item = CheckOutcome> {
     let found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
     let all = order::map(found.map(|found| (found.id, found)));
@@ -108,9 +109,9 @@ fn much_traffic(plans: &[ServicePlan]) -> impl Iterator<Item = CheckOutcome> {
     })
 }
 
-/// Reports certain ports of external load balancers, which are load balancers that ccm did not create. No label of the
-/// load balancer assigns such a port to a Service, but the port is probably left over from a Service. ccm never removes
-/// it, because only the owner of the load balancer knows who uses it.
+/// Reports ports of external load balancers, i.e. of load balancers that ccm did not create. A port is reported when it
+/// is probably left over from a Service, although no label of the load balancer assigns the port to a Service. ccm
+/// never removes such a port, because only the owner of the load balancer knows who uses it.
 fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOutcome> {
     let outcomes = external.iter().flat_map(|balancer| {
         balancer.ports.iter().filter(|port| port.uid.is_none()).filter_map(|port| {
@@ -129,14 +130,14 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOut
     outcomes.collect()
 }
 
-/// Returns why a port is probably left over from a Service, although no label of the load balancer assigns the port to
-/// a Service. There are two possible reasons:
+/// Returns why a port of a load balancer is probably left over from a Service, although no label of the load balancer
+/// assigns the port to a Service. There are two possible reasons:
 ///
-/// 1. The port sends traffic to the node port of a Service. That Service uses another port of this load balancer, or it
-///    has this port but does not use this load balancer.
-/// 2. Services use the load balancer, but the health check of this port fails on all of its targets.
+/// 1. The port sends traffic to the node port of a Service that does not use the port. Either the Service uses this
+///    load balancer, but with another port. Or the Service has this port, but does not use this load balancer.
+/// 2. Services use the load balancer, but the health check of this port fails on all targets of the load balancer.
 ///
-/// Returns `None` when a Service still uses the port, because a sync then writes the label again.
+/// Returns `None` otherwise, e.g. when a Service still uses the port. A sync of this Service writes the label again.
 fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -> Option<String> {
     let to = port.destination?;
     let uses =
@@ -178,8 +179,8 @@ fn unplanned(view: &DoctorView, check: &'static str) -> CheckResult {
     if outcomes.is_empty() { Err(Gap::Needs(check)) } else { Ok(outcomes) }
 }
 
-/// Returns a text that quotes the event about the failed last sync of the Service, or `None` when there is no such
-/// event. The message of the event is quoted and not trusted, because a tenant may have written the event.
+/// Returns a text about the failed last sync of the Service, which quotes the message of the event about it. The
+/// message may be false, because a tenant may have written the event. Returns `None` when there is no such event.
 fn history(view: &DoctorView, service: &KubeService) -> Option<String> {
     let about = Involved::from(&service.object());
     let event = view.services.failed_tries.as_ref().ok()?.get(&about)?;
@@ -248,9 +249,9 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
-            // This function returns two texts: what is missing, and what the user can do about it. The second text is
-            // empty here, because `ccm doctor` also shows a message about each port that can't be used, and that
-            // message says what to do.
+            // The function `lacks` returns two texts: what is missing, and what the user can do about it. In this case
+            // the second text is empty, because `ccm doctor` also shows a message about each port that can't be used.
+            // That message says what the user can do.
             let (name, id) = (&found.name, found.id);
             let lack = format!(
                 "the Service has no address, because none of its ports can be used on load balancer {name:?} ({id})"

@@ -20,7 +20,8 @@ pub(in crate::cli) struct DoctorView<'a> {
     pub(in crate::cli) settings: &'a Settings,
     /// The problems of the settings. Problems of the API token are left out, because the check `token` reports them.
     pub(in crate::cli) problems: Vec<String>,
-    /// The notices about variables of forks of hcloud-cloud-controller-manager, which have no effect.
+    /// Messages about environment variables that only forks of hcloud-cloud-controller-manager know, and that have no
+    /// effect in ccm.
     pub(in crate::cli) of_forks: &'a [Notice],
     /// The length of the API token in characters. The token itself is not stored here.
     pub(in crate::cli) token: Seen<usize>,
@@ -75,7 +76,8 @@ pub(in crate::cli) struct ServicesView {
     /// allows Services to use it. The list is empty when no plans for the Services were made, e.g. because load
     /// balancers are turned off.
     pub(in crate::cli) external: Vec<Balancer>,
-    /// The defaults of Namespaces, with the annotations of Namespaces that have no effect.
+    /// The annotations of Namespaces that are defaults for their Services, and a list of annotations of Namespaces that
+    /// have no effect.
     pub(in crate::cli) namespaces: Arc<NamespaceDefaults>,
     /// The Services as Kubernetes lists them, without data from the cloud.
     pub(in crate::cli) listed: Seen<Arc<Vec<Arc<KubeService>>>>,
