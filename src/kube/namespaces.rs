@@ -36,7 +36,10 @@ struct NamespaceMeta {
 struct CollectedNamespaces<'a> {
     scope: &'a ServiceScope,
     found: NamespaceDefaults,
+    /// The bytes of the annotations that were read so far, which [`BYTES_AT_MOST`] limits.
     bytes: usize,
+    /// The value of `bytes` at the end of the last complete page.
+    bytes_before_page: usize,
     /// Whether the list has the Namespace `default`, which always exists. A list without it is not complete.
     has_default: bool,
 }
@@ -44,7 +47,7 @@ struct CollectedNamespaces<'a> {
 impl CollectedNamespaces<'_> {
     fn new(scope: &ServiceScope) -> CollectedNamespaces<'_> {
         let found = NamespaceDefaults::default();
-        CollectedNamespaces { scope, found, bytes: 0, has_default: false }
+        CollectedNamespaces { scope, found, bytes: 0, bytes_before_page: 0, has_default: false }
     }
 }
 
@@ -52,11 +55,17 @@ impl Collect for CollectedNamespaces<'_> {
     type Item = Namespace;
     const KIND: &'static str = PARTIAL;
 
-    /// Does nothing. When a page is read again after a failed try, each Namespace replaces its copy from the failed
-    /// try. The bytes of its annotations then count twice towards [`BYTES_AT_MOST`], until the next read of the list.
-    fn begin_page(&mut self) {}
+    /// When a page is read again after a failed try, the bytes of the failed try no longer count. Each Namespace replaces
+    /// its copy from the failed try. When there were too many bytes, the Namespaces stay unread.
+    fn begin_page(&mut self) {
+        if self.bytes <= BYTES_AT_MOST {
+            self.bytes = self.bytes_before_page;
+        }
+    }
 
-    fn end_page(&mut self) {}
+    fn end_page(&mut self) {
+        self.bytes_before_page = self.bytes;
+    }
 
     fn add(&mut self, namespace: Namespace) {
         let NamespaceMeta { name, mut annotations } = namespace.metadata;
@@ -124,4 +133,27 @@ pub fn defaults_of_manifests(
         all.add(namespace.map_err(|error| format!("not a valid Namespace: {error}"))?);
     }
     Ok(all.found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::labels::ServiceScope;
+    use serde_json::json;
+
+    /// The first try of a page fails after most of the page was read. Together, both tries have more bytes than the
+    /// limit, but the Namespaces do not.
+    #[test]
+    fn a_page_that_is_read_again_counts_once() {
+        let scope = ServiceScope::default();
+        let mut all = CollectedNamespaces::new(&scope);
+        for _ in 0..2 {
+            all.begin_page();
+            all.bytes += BYTES_AT_MOST * 2 / 3;
+        }
+        all.end_page();
+        let namespace = json!({ "metadata": { "name": "default" } });
+        all.add(Namespace::deserialize(&namespace).unwrap());
+        assert!(all.bytes <= BYTES_AT_MOST, "{}", all.bytes);
+    }
 }

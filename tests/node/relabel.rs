@@ -444,7 +444,9 @@ fn a_person_who_changes_a_label_between_plan_and_write_is_not_overwritten() {
         Rule::new(change).half(Half::Kubernetes).method("PATCH").path("/api/v1/nodes/worker-2");
     sandbox.fault(rule.times(1));
     let ran = hcloud(&env, &["node", "relabel", "--yes", "--concurrent-node-syncs=1"]).with_code(1);
-    ran.prints("! node/worker-2  failed: its labels were changed after the plan was made; repeat the command");
+    ran.prints(
+        "! node/worker-2  failed: it was changed after the plan was made; repeat the command",
+    );
     assert!(ran.stdout.ends_with("1 changed, 0 unchanged, 1 failed, 1 not reached\n"), "{ran:?}");
     assert_eq!(zones(&sandbox, "worker-2"), ["rack-7", "fsn1-dc14"]);
     assert_eq!(zones(&sandbox, "worker-3"), ["fsn1-dc14"; 2]);
