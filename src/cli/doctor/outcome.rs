@@ -47,8 +47,8 @@ pub(in crate::cli) struct CheckOutcome {
     pub(super) remedy: String,
 }
 
-/// The outcomes of a check: either a single outcome about no object in particular, or an outcome for each object that
-/// has a problem. The error says that data which the check needs was not read.
+/// The outcomes of a check. Each is about an object that has a problem, or about no object in particular. The error
+/// says why data that the check needs was not read.
 pub(super) type CheckResult = Result<Vec<CheckOutcome>, Gap>;
 
 /// Data that was read, or else a [`Gap`], which says why the data was not read.
@@ -62,8 +62,8 @@ pub(in crate::cli) enum Gap {
     Needs(&'static str),
     /// There is nothing to read, or the user has no right to read it. The value is the reason. Neither case is a fault.
     NotHere(String),
-    /// The read was tried and failed. The values are the error, and what the user can do about it, when the error shows
-    /// this.
+    /// The read was tried and failed. The first value is the text of the error. The second value is advice for the
+    /// user, if the error shows what the user can do.
     Failed(String, Option<String>),
     /// The API refused these credentials, so later reads do not send them. The second value is the text of the error.
     /// The third value is advice for the user, if the error shows what the user can do.
@@ -81,9 +81,8 @@ pub(in crate::cli) enum Credential {
 
 impl Gap {
     /// Returns the error of a check or read that is skipped, because it needs data that was not read. `self` is the
-    /// reason why that data was not read. Usually the new error only names `check`, which is the check that shows this
-    /// reason to the user. When the data does not exist, or the user has no right to read it, the new error is a copy
-    /// of `self`.
+    /// reason why these data were not read. The new error only names `check`, which is the check that shows this reason
+    /// to the user. It is a copy of `self` when the data do not exist, or when the user has no right to read them.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),
