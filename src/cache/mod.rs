@@ -387,10 +387,10 @@ impl Apis {
             .collect()
     }
 
-    /// Returns how many calls a list of all servers takes, which is one more than its number of pages if there are
-    /// several. The first page is then read twice: at the beginning to learn the number of pages, and again after the
-    /// other pages. When servers are deleted while the pages are read, servers of the second page move to the first
-    /// page, and would be missed without the second read.
+    /// Returns how many calls a list of all servers takes. Each page takes one call. When there are several pages, the
+    /// first page is read twice: at the beginning to learn the number of pages, and again after the other pages. When
+    /// servers are deleted while the pages are read, servers of the second page move to the first page, and would be
+    /// missed without the second read.
     fn list_calls(&self) -> u32 {
         let pages = self.server_pages();
         pages + u32::from(pages > 1)

@@ -98,8 +98,8 @@ struct Note {
     /// The moment just before the call that last read the node was sent. The cached node shows the state at this moment
     /// or later.
     asked: Instant,
-    /// The moment when the answer to the first read of this node came. A new node with the same name but another UID
-    /// counts as another node, so the moment of its own first read then replaces this one.
+    /// The moment when the answer to the first read of this node came. When another node with the same name but another
+    /// UID has replaced a node, the first read of the other node counts.
     first_seen: Instant,
 }
 

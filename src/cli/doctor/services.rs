@@ -20,7 +20,8 @@ use std::fmt::Display;
 /// should already have been renewed: cert-manager renews it a month before it expires.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// The share of the included traffic of the month above which `ccm doctor` warns.
+/// `ccm doctor` warns when a load balancer has used more than this share of the traffic that is included in its price
+/// for the month.
 const MUCH_TRAFFIC: f64 = 0.8;
 
 /// When a new Service has had no address for this time, or a deleted Service still exists after this time, `ccm doctor`
