@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// The value of [`CacheError::state`] for a postponed refresh of cached data. Refreshes are postponed when only few
-/// calls remain in the API's rate limit. The API still answers, and urgent calls are still made.
+/// The text that [`CacheError::state`] returns for a postponed refresh of cached data. Refreshes are postponed when
+/// only few calls remain in the API's rate limit. The API still answers, and urgent calls are still made.
 pub const PUT_OFF: &str = "refreshes postponed";
 
 /// A cached answer of an API, with the moments when it was requested and when it came.
@@ -69,7 +69,7 @@ impl CacheError {
         }
     }
 
-    /// Whether this process itself did not send a write, because it is not the leader, is about to end, or runs a
+    /// Whether this process itself refused to send a write, because it is not the leader, is about to end, or runs a
     /// command that must not write, e.g. with `--dry-run`. Such an error does not mean that an API fails.
     pub fn is_refused(&self) -> bool {
         match self {
@@ -120,8 +120,8 @@ pub(super) struct Cached<T> {
 
 impl<T> Cached<T> {
     /// Returns the cached answer when it is no older than `max_age`. Otherwise calls the API and returns the new
-    /// answer. When another thread is already making the call, this function first waits for the end of that call. It
-    /// then checks whether the new answer is no older than `max_age`.
+    /// answer. When several threads need a new answer, one thread makes the call, and the others wait. A thread that
+    /// has waited uses the new answer when it is no older than `max_age`, and otherwise makes a call itself.
     pub(super) fn get<E>(
         &self,
         max_age: Duration,
@@ -131,8 +131,8 @@ impl<T> Cached<T> {
     }
 
     /// Returns the cached answer when `is_fresh` accepts it. Otherwise calls the API and returns the new answer. When
-    /// several threads need a new answer, one thread makes the call. The other threads wait for it, and then check with
-    /// `is_fresh` whether the new answer is enough for them.
+    /// several threads need a new answer, one thread makes the call, and the others wait. A thread that has waited uses
+    /// the new answer when `is_fresh` accepts it, and otherwise makes a call itself.
     pub(super) fn get_if<E>(
         &self,
         is_fresh: impl Fn(&View<T>) -> bool,
@@ -192,8 +192,8 @@ impl<T> View<T> {
         clock::since(self.asked)
     }
 
-    /// Returns the time since this answer came. A caller can pass this time as `max_age` when it reads other data. The
-    /// other data were then requested after this answer had come.
+    /// Returns the time since this answer came. A caller can use this time as the greatest age (`max_age`) of other
+    /// data. These data were then requested after this answer had come.
     pub fn time_in_use(&self) -> Duration {
         clock::since(self.answered)
     }
@@ -227,8 +227,8 @@ struct FailedRead {
 }
 
 impl CallPause {
-    /// Makes the call `ask` to the API. After a failed call there is a pause. During this pause no call is made, and
-    /// the error of the failed call is returned again.
+    /// Makes the call `ask` to the API. For some time after a failed call, makes no call, and returns the error of the
+    /// failed call again.
     pub(super) fn guard<T>(
         &self,
         ask: impl FnOnce() -> Result<T, provider::ProviderError>,

@@ -36,9 +36,8 @@ impl ClusterIdentity {
         *lock(&self.0) = IdentityMemory::Unread(key);
     }
 
-    /// Remembers the UIDs that the Service `default/kubernetes` has had over time. They are read from `lease`, which
-    /// another process holds. `key` is the namespace and the name of this Lease. `lease` is `None` when the Lease does
-    /// not exist.
+    /// Remembers the UIDs that the Service `default/kubernetes` has had over time, as they are stored in `lease`. This
+    /// Lease is held by another process. `lease` is `None` when the Lease does not exist.
     pub fn heed(&self, key: &LeaseKey, lease: Option<&Lease>) {
         *lock(&self.0) = IdentityMemory::of(key, lease);
     }

@@ -56,7 +56,8 @@ const BALANCERS_CALL: Duration = Duration::from_secs(60);
 /// pages. So the checks take at most 1,200 calls an hour.
 const LOOK_CALL: Duration = Duration::from_secs(3);
 
-/// When the Namespaces could not be read, they are not read again for at most this long.
+/// The longest time for which a failed read of the Namespaces is remembered. After this time, the Namespaces are read
+/// again when they are needed.
 const UNREAD_KEPT: Duration = Duration::from_secs(60);
 
 /// The server IDs that the last call of [`Apis::instances_around`] requested, and the servers that this call returned.
@@ -80,8 +81,7 @@ pub struct Apis {
     pub recorder: Recorder,
     pub nodes: NodeCache,
     /// The present and the earlier UIDs of the Service `default/kubernetes`, as far as they are known. The first UID is
-    /// the identity of the cluster. The code of the leader election uses this same object, because it stores the UIDs
-    /// in the Lease.
+    /// the identity of the cluster. The leader election uses this same object, because it stores the UIDs in its Lease.
     pub identity: Arc<ClusterIdentity>,
     /// How many nodes are written at the same time at most. This is the setting `--concurrent-node-syncs`.
     pub concurrent_nodes: usize,
@@ -93,7 +93,8 @@ pub struct Apis {
     dedicated: DedicatedList,
 }
 
-/// The last lists of Services, and of the Namespaces whose annotations are defaults for their Services.
+/// The last lists of Services, and the last list of Namespaces. Annotations of a Namespace can be defaults for the
+/// Services in it.
 #[derive(Default)]
 struct ServiceLists {
     managed: Cached<kube::ServiceList>,
@@ -101,7 +102,7 @@ struct ServiceLists {
     namespaces: Cached<provider::NamespaceDefaults>,
 }
 
-/// The last answer of the cloud's API to each kind of call.
+/// The last answers of the cloud's API, one for each kind of call.
 #[derive(Default)]
 struct CloudLists {
     instances: Cached<Vec<Instance>>,
@@ -181,9 +182,9 @@ impl Apis {
             .map_err(CacheError::Kube)
     }
 
-    /// Returns the annotations of all Namespaces that are defaults for the Services in them, no older than `max_age`.
-    /// When the Namespaces could not be read, this is cached for [`UNREAD_KEPT`] at most. When a setting turns these
-    /// defaults off, the result is empty, and no call is made.
+    /// Returns the defaults that annotations of Namespaces set for their Services. The result is no older than
+    /// `max_age`. After a failed read, the Namespaces are not read again for [`UNREAD_KEPT`], or for `max_age` if that
+    /// is shorter. When a setting turns these defaults off, the result is empty, and no call is made.
     pub fn namespaces(&self, max_age: Duration) -> Arc<provider::NamespaceDefaults> {
         if self.kube.scope.defaults.is_none() {
             return Arc::default();
@@ -297,7 +298,7 @@ impl Apis {
 
     /// Reads the servers with these names, and replaces them in the cached list of all cloud servers. Returns the whole
     /// list, and the IDs of the servers that were read. Returns `None` when no list is cached, when a call fails, or
-    /// when there is no server for at least one of the names.
+    /// when one of the names belongs to no server.
     pub fn instances_named(&self, names: &[&str]) -> Option<(ListedServers, HashSet<InstanceId>)> {
         let (instances, asked) = (self.provider.instances()?, clock::now());
         self.cloud.instances.last()?;
@@ -386,10 +387,10 @@ impl Apis {
             .collect()
     }
 
-    /// Returns how many calls a list of all servers takes, which is one more than its number of pages if there are
-    /// several. The first page is then read twice: at the beginning to learn the number of pages, and again after the
-    /// other pages. When servers are deleted while the pages are read, servers of the second page move to the first
-    /// page, and would be missed without the second read.
+    /// Returns how many calls a list of all servers takes. Each page takes one call. When there are several pages, the
+    /// first page is read twice: at the beginning to learn the number of pages, and again after the other pages. When
+    /// servers are deleted while the pages are read, servers of the second page move to the first page, and would be
+    /// missed without the second read.
     fn list_calls(&self) -> u32 {
         let pages = self.server_pages();
         pages + u32::from(pages > 1)

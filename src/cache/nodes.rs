@@ -31,8 +31,8 @@ const KEPT_AT_MOST: usize = 500;
 const BY_NAME_AT_MOST: usize = 10;
 const BY_NAME_PART: usize = 50;
 
-/// A node that is cordoned or not ready may be about to stop. Its taints and conditions show whether this is so. Such
-/// nodes are therefore read again, each by its name, when their last read is older than `SUSPECTS_MAX_AGE`. When there
+/// Nodes that are cordoned or not ready may be about to stop. Their taints and conditions show whether this is so. Each
+/// of these nodes is therefore read again, by its name, when its last read is older than `SUSPECTS_MAX_AGE`. When there
 /// are more than `SUSPECTS_BY_NAME` such nodes, all nodes are listed instead, at most once in `SUSPECTS_LISTED`.
 const SUSPECTS_MAX_AGE: Duration = Duration::from_secs(15);
 const SUSPECTS_BY_NAME: usize = 20;
@@ -74,8 +74,8 @@ struct State {
     /// The moment when the complete objects of all nodes were last requested by one list. `None` when no nodes are
     /// cached.
     listed: Option<Instant>,
-    /// The moment when the last list of the complete objects of all nodes was requested, if that list was read from
-    /// etcd. `None` when it came from the API server's cache, or when no nodes are cached.
+    /// The moment when all nodes were last requested by one list of their complete objects, if that list was read from
+    /// etcd. `None` when that list came from the API server's cache, or when no nodes are cached.
     listed_latest: Option<Instant>,
     /// The moment when the table of nodes was last requested, if the API server did not answer with a table in the
     /// expected form. For some minutes after this moment, complete Node objects are listed, and no table is requested.
@@ -87,8 +87,8 @@ struct State {
     agreed: [Print; 2],
     /// Whether a node counts as changed, and is read again, when it was cordoned or uncordoned.
     watches_cordons: bool,
-    /// The names of the nodes that could not be read when they were last read by name. The failure is logged only when
-    /// the name is not in this set yet, i.e. once for several failures in a row.
+    /// The names of the nodes that could not be read again after a change. The API server's table of nodes has shown
+    /// the change. Only the first failed read of each such node is logged.
     unread: HashSet<String>,
 }
 
@@ -98,8 +98,8 @@ struct Note {
     /// The moment just before the call that last read the node was sent. The cached node shows the state at this moment
     /// or later.
     asked: Instant,
-    /// The moment when the answer to the first read of this node came. When a node is replaced by another one with the
-    /// same name, i.e. when the UID changes, this is the first read of the new node.
+    /// The moment when the answer to the first read of this node came. When another node with the same name but another
+    /// UID has replaced a node, the first read of the other node counts.
     first_seen: Instant,
 }
 
@@ -157,8 +157,8 @@ impl NodeCache {
 
     /// Reads the nodes like [`poll`](NodeCache::poll), for a caller that must know which nodes are about to be shut
     /// down or deleted. From now on, a node also counts as changed when it was cordoned or uncordoned. In addition, the
-    /// complete objects of the nodes that are cordoned or not ready are read, because a row of a table contains no
-    /// taints, and of the conditions only whether the node is ready.
+    /// complete objects of the nodes that are cordoned or not ready are read, because the table of nodes that a poll
+    /// reads shows neither the taints nor most conditions of a node.
     pub fn poll_departing(&self, poll: Poll) -> Result<ListedNodes, CacheError> {
         let mut state = turn(&self.state);
         if !std::mem::replace(&mut state.watches_cordons, true) {
@@ -314,8 +314,9 @@ impl State {
         Ok(())
     }
 
-    /// Returns the names of the nodes that have changed since they were cached. A node has changed when its row differs
-    /// from the cached node, when it has a row but is not cached, or when it is cached but has no row.
+    /// Returns the names of the nodes that have changed since they were cached. `rows` is the API server's table of
+    /// nodes. A node has changed when its row differs from the cached node, when it has a row but is not cached, or
+    /// when it is cached but has no row.
     fn changed_rows(&self, rows: Vec<NodeRow>) -> Vec<String> {
         let mut is_shown = vec![false; self.nodes.len()];
         let mut changed = Vec::new();

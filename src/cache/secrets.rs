@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The greatest number of cached Secrets: `OF_NAMESPACE` for one namespace, and `OF_ALL` in total. A Secret has up to
-/// 130 kB of PEM text, and usually 6 kB.
+/// The greatest number of cached Secrets that can be used: `OF_NAMESPACE` for one namespace, and `OF_ALL` in total.
+/// Secrets that can't be used have the same two limits of their own. A Secret has up to 130 kB of PEM text, and usually
+/// 6 kB.
 const OF_NAMESPACE: usize = 50;
 const OF_ALL: usize = 200;
 
@@ -57,8 +58,8 @@ impl Secrets {
             }
             let before = known.remove(name).map(|(_, held)| held);
             let namespace = name.0.as_str();
-            // Whether a new Secret is usable is not known before it is read. If it is not usable, it must be stored
-            // in the map `others`, whose size is limited. So a new Secret is read only when `others` has room for
+            // Whether a new Secret can be used is known only after it was read. If it can't be used, it is stored in
+            // the map `others`, which has a limited size. So a new Secret is read only when `others` has room for
             // one more.
             let mut has_room =
                 || !full.contains(namespace) && make_room(&mut known.others, namespace);

@@ -1,7 +1,7 @@
-//! The table of commands. Dispatch, `ccm help`, `--help` and completions are made from it.
+//! The table of commands. The dispatch of commands, `ccm help`, `--help` and completions are made from it.
 //!
 //! A new command needs a row in this table, its text in `src/help/commands`, and a line in `cli::run_command`. A
-//! command with flags is also a variant of [`Command`], and each setting lists the variants that take it.
+//! command with flags is also a variant of [`Command`]. Each setting lists the variants that accept it.
 
 use super::output::{Exit, Printer};
 use super::terminal::help_columns;
@@ -157,16 +157,16 @@ const LISTED_AT_MOST: usize = 15;
 /// must have at least this many letters, because shorter words are contained in too many others.
 const SHORTEST_PART: usize = 3;
 
-/// Prints the error for an unknown word, e.g. a mistyped command, and returns the exit code of wrong usage. `known`
-/// contains the allowed words. The error suggests allowed words with a similar spelling, or else allowed words that
-/// contain the unknown word. When there are no such words, the error lists all allowed words. If they are too many for
-/// a list, it suggests the longest allowed word that is a part of the unknown word.
+/// Prints the error for an unknown word, e.g. a mistyped command, and returns the exit code of wrong usage. `known` has
+/// the words that are allowed. The error suggests allowed words with a similar spelling, or else allowed words that
+/// contain the unknown word. When there are none, the error lists all allowed words. When they are too many for this,
+/// it suggests the longest allowed word that the unknown word contains.
 pub(super) fn unknown<T: AsRef<str>>(what: &str, word: &str, known: &[T]) -> Exit {
     unknown_of(what, word, known, "See ccm help.")
 }
 
 /// Prints the error for an unknown word of the command line, e.g. a mistyped command, with suggestions from `known`
-/// (see [`unknown`]). The text `see` follows on a line of its own. It says where the user finds help.
+/// (see [`unknown`]). The last line of the error is `see`, which says where to find help.
 pub(super) fn unknown_of<T: AsRef<str>>(what: &str, word: &str, known: &[T], see: &str) -> Exit {
     let mut known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     // The known words can come from several lists, e.g. from the help topics and the checks of `ccm doctor`. A word

@@ -39,7 +39,7 @@ pub(super) fn completions(words: &[OsString]) -> Exit {
     }
 }
 
-/// Returns the words with which the shell can complete the last typed word, one on each line. The line of a flag has
+/// Returns the words with which the shell can complete the last typed word, one on each line. For a flag, the line has
 /// the flag, a space and a short description. The line `FILE` tells the shell to complete a path.
 fn offered(typed: &[&str]) -> String {
     let (last, words) = typed.split_last().unwrap_or((&"", &[]));
@@ -114,8 +114,8 @@ fn with_flag(flag: &str) -> Option<&'static Setting> {
     TABLE.iter().copied().find(|setting| setting.flag_names().any(|name| name == flag))
 }
 
-/// Returns the command that the typed words name. When they name no command and the first word is a flag, they count as
-/// flags of `ccm run`.
+/// Returns the command that the typed words name. When they name no command and the first word is a flag, the command
+/// is `ccm run`, whose name can be left out.
 fn command_of(words: &[&str]) -> Option<Command> {
     let words = commands::command_first(words.iter().map(OsString::from).collect());
     match commands::named(&words) {
@@ -130,8 +130,8 @@ fn typed(words: &[&str]) -> Settings {
     settings::parse(command, words, &Process, None).settings
 }
 
-/// Calls `question` for the cluster that the typed flags select, e.g. to get the names of its nodes, and returns the
-/// answer. Returns nothing when the cluster does not answer within the time limit.
+/// Asks the cluster that the typed flags select, e.g. for the names of its nodes. `question` makes the calls and
+/// returns the names. The result is empty when the cluster does not answer within the time limit.
 fn asked(
     words: &[&str],
     question: fn(&KubeClient, &Settings) -> Result<Vec<String>, KubeError>,

@@ -25,8 +25,8 @@ pub(super) fn explain(words: &[OsString]) -> Exit {
     }
 }
 
-/// Returns the last line of the error for an unknown word. The line lists the kinds of words that can be explained, and
-/// the help pages that explain them.
+/// Returns the last line of the error for an unknown word. The line lists the kinds of words that `ccm explain` knows,
+/// and the help pages that explain them.
 fn what_is_known() -> String {
     let mut topics: Vec<&str> = rows().map(|row| row.topic).collect();
     // `dedup` removes only duplicates that are neighbours. This is enough, because the rows are sorted by help page.
@@ -121,8 +121,8 @@ fn setting_example(names: &[String]) -> Option<String> {
     })
 }
 
-/// Returns the name that the user has typed, in the form in which the help pages write it. For example, `--NAME=VALUE`
-/// becomes `NAME`: leading dashes and `$`, the prefix of annotations, and a value behind `=` or `:` are removed.
+/// Returns the name that the user has typed, in the form in which the help pages write it. Leading dashes and `$`, the
+/// prefix of annotations, and a value behind `=` or `:` are removed. For example, `--NAME=VALUE` becomes `NAME`.
 pub(super) fn name(word: &str) -> String {
     let word = word.split(['=', ':']).next().unwrap_or_default().trim_start_matches(['-', '$']);
     word.strip_prefix(PREFIX).unwrap_or(word).trim().to_owned()

@@ -14,8 +14,8 @@ use std::time::Duration;
 /// The time between two reads of the cluster with `--watch`.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How a list command turns its plans into the rows of a table. A plan compares an object in Kubernetes with the cloud,
-/// and says what a sync would change.
+/// How a list command shows its plans as a table. A plan compares an object in Kubernetes with the cloud, and says what
+/// a sync would change.
 pub(super) struct Table<Plans, Row> {
     pub(super) columns: Columns,
     pub(super) rows: fn(&mut Plans) -> &mut [Row],
@@ -34,19 +34,21 @@ pub(super) struct List<Plans> {
     pub(super) empty: String,
     /// The lines that are printed below the table.
     pub(super) below: String,
-    /// The load balancers and certificates that are kept although their Service was deleted. The outer `None` means
-    /// that they were not read, because only `ccm lb list` reads them. The inner `None` means that the read failed.
+    /// The load balancers and certificates that are kept although their Service was deleted. The outer `None`
+    /// means that they were not read, e.g. because the command is not `ccm lb list`. The inner `None` means that
+    /// the read failed.
     pub(super) kept: Option<Option<Vec<KeptObject>>>,
-    /// Text for stderr, in lines: remarks about the list that must not be mixed with the rows on stdout.
+    /// Remarks about the list, in lines. They are printed to stderr, so that they are not mixed with the rows
+    /// on stdout.
     pub(super) notes: String,
     /// The report about an API that does not answer. When it is set, the plans lack the data of that API.
     pub(super) outage: Option<Report>,
 }
 
 impl<Plans: PlannedObjects> List<Plans> {
-    /// Reads what a list command prints. Calls `read` to get the plans that are the rows of the list. When Kubernetes
-    /// or the cloud does not answer, calls `read` again for plans that need only the API that answers, see
-    /// [`CommandContext::read`].
+    /// Reads what a list command prints. Calls `read` to get the plans that are the rows of the list. When only
+    /// Kubernetes or only the cloud answers, calls `read` again for plans that need only the API that answers,
+    /// see [`CommandContext::read`].
     pub(super) fn read(
         context: &CommandContext,
         empty: &str,
@@ -108,8 +110,8 @@ impl<Plans: PlannedObjects, Row> Table<Plans, Row> {
         Ok(exit.fail_if(list.outage.is_some()))
     }
 
-    /// Returns the text of the list, and the text that says why there are no rows. The second text is empty when
-    /// there are rows.
+    /// Returns two texts: the list, and a line that says why there are no rows. The second text is empty when there
+    /// are rows.
     fn text(&self, settings: &Settings, list: &mut List<Plans>) -> (String, String) {
         let output = settings.output.value;
         let (rows, is_wide) = ((self.rows)(&mut list.plans), output == Output::Wide);

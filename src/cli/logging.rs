@@ -1,7 +1,7 @@
-//! The log on stderr, and the line that tells a user at a terminal what a command waits for.
+//! The log on stderr, and the line that shows a user at a terminal what a command waits for.
 //!
-//! The log messages of other crates are limited to the level `warn`, because the `trace` messages of ureq would print
-//! the bearer token. `RUST_LOG` is not read for the same reason.
+//! Other crates log only warnings and errors, because the `trace` messages of ureq would print the bearer token.
+//! `RUST_LOG` is not read for the same reason.
 
 use super::output::whole_line;
 use super::terminal::{self, show_wait};
@@ -32,8 +32,8 @@ pub(super) fn start(settings: &Settings, reader: LogReader) {
     let level = level(settings, reader);
     let (changes, findings) = match reader {
         LogReader::Daemon => (level, level),
-        // A command that a person runs prints the problems of objects in its own output, so they are not logged as
-        // well.
+        // A command that a person runs prints the problems of objects in its own output, so the log does not
+        // repeat them.
         LogReader::Person => (level, LevelFilter::Off),
         LogReader::Waiting => (level.max(LevelFilter::Info), LevelFilter::Off),
     };
@@ -57,7 +57,7 @@ pub(super) fn start(settings: &Settings, reader: LogReader) {
                     whole_line(true, "ccm: ", 6, &format!("{level}: {message}"))
                 }
             };
-            // A line that says what the command waits for may be on the terminal when this log line is printed. Each
+            // When this log line is printed, the terminal may show a line that says what the command waits for. Each
             // log line therefore begins with the code that erases the terminal's current line.
             let erased = if can_redraw { terminal::ERASE_LINE } else { "" };
             write!(out, "{erased}{line}")
@@ -107,7 +107,7 @@ fn printable(text: &str) -> String {
     one_line(&without_known_secrets(text)).into_owned()
 }
 
-/// The keys and values of a log message, e.g. `controller`, `object` and `reason`, in addition to its text.
+/// The keys and values that a log message has in addition to its text, e.g. `controller`, `object` and `reason`.
 struct Keys(Map<String, serde_json::Value>);
 
 impl<'a> VisitSource<'a> for Keys {

@@ -40,9 +40,8 @@ use std::panic::PanicHookInfo;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The second name of this program in `/bin` of the container image. The program of hcloud-cloud-controller-manager has
-/// this name in its own image. A Deployment of hcloud-cloud-controller-manager whose `command:` has this name therefore
-/// works when only its image is replaced.
+/// The second name of this program in `/bin` of the container image. In the image of hcloud-cloud-controller-manager,
+/// its program has the same name. So a Deployment whose `command:` has this name works with either image.
 const DROP_IN: &str = "hcloud-cloud-controller-manager";
 
 /// The name by which kubectl finds this program as a plugin in `$PATH`, and runs it for `kubectl ccm`.
@@ -83,8 +82,8 @@ fn without_program(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Returns the index of the word before which a flag of the command can be inserted: the word after the command's name,
-/// or the first word when there are only flags. Returns `None` for a command that takes no flags.
+/// Returns the place in the command line at which a flag can be inserted: the index of the word after the command's
+/// name, or of the first word when there are only flags. Returns `None` for a command that takes no flags.
 fn flags_begin(words: &[OsString]) -> Option<usize> {
     let first = words.first().and_then(|word| word.to_str());
     match first.unwrap_or_default() {
@@ -120,9 +119,9 @@ fn dispatch(words: Vec<OsString>) -> Exit {
     }
 }
 
-/// Handles a command line that has only flags. In a pod or without a terminal the daemon is started, because the
-/// Deployments of other cloud-controller-managers contain only flags. At a terminal this is a usage error, unless the
-/// flag `--cloud-provider` is given.
+/// Handles a command line that has only flags. It starts the daemon in a pod or when stdin is not a terminal, because
+/// the Deployments of other cloud-controller-managers contain only flags. At a terminal, it starts the daemon only when
+/// the flag `--cloud-provider` is given. Otherwise the missing command is a usage error.
 fn without_command(flag: &str, words: Vec<OsString>) -> Exit {
     let is_in_pod = startup::is_set_here("KUBERNETES_SERVICE_HOST");
     if starts_daemon(&words, is_in_pod, std::io::stdin().is_terminal()) {

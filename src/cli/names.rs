@@ -27,9 +27,10 @@ pub(super) const SERVICES: ObjectKind =
 /// Returns the full names of the objects that the user's words name. An error is printed for each word that does not
 /// name exactly one object.
 ///
-/// `in_cloud` returns the objects together with their IDs, names and addresses in the cloud. It is called at most once,
-/// and only when no Kubernetes object has the name that a word gives. For a word that names no object, `none` returns
-/// the description of what does not exist, e.g. `Service default/web of type LoadBalancer`, for the error message.
+/// `in_cloud` returns the objects together with their IDs, names and addresses in the cloud. It is called at most
+/// once, and only when a word is not the name of a Kubernetes object. `none` is called for a word that names no
+/// object. It returns a description of what does not exist, for the error message, e.g. `Service default/web of
+/// type LoadBalancer`.
 pub(super) fn resolve(
     kind: &ObjectKind,
     words: &[String],
@@ -75,8 +76,7 @@ impl KnownObject {
     }
 }
 
-/// A word that a user typed to name an object, with the kind of objects that the command works on, and the namespace
-/// that is used for a name without one.
+/// A word that a user typed to name an object. The object has the kind `kind`.
 #[derive(Clone, Copy)]
 pub(super) struct Word<'a> {
     pub(super) kind: &'a ObjectKind,
@@ -111,9 +111,9 @@ impl<'a> Word<'a> {
         [self.text, self.bare()].into_iter().filter_map(full).collect()
     }
 
-    /// Returns the full names of the known objects that can be meant by the word that the user typed. The names of
-    /// objects in Kubernetes take precedence. The word is compared with IDs, names and addresses in the cloud only when
-    /// no object has this name in Kubernetes.
+    /// Returns the full names of the known objects that the user's word can mean. The word is first compared with the
+    /// names of objects in Kubernetes. It is compared with IDs, names and addresses in the cloud only when no object
+    /// has this name.
     fn find(&self, known: &[KnownObject]) -> BTreeSet<String> {
         let (bare, readings) = (self.bare(), self.readings());
         let address: Option<IpAddr> = bare.parse().ok();
@@ -140,8 +140,8 @@ impl<'a> Word<'a> {
         let names = || names.iter().copied();
         let mut near = all_nearest(self.bare(), names());
         if near.is_empty() {
-            // The user may have meant an object in another namespace. So the typed name is now compared only with the
-            // part of each known name behind the slash.
+            // The user may have meant an object in another namespace. So the typed name is now compared with the known
+            // names without their namespaces.
             let meant = all_nearest(last(self.bare()), names().map(last));
             near = names().filter(|name| meant.contains(&last(name))).collect();
         }
@@ -190,8 +190,8 @@ mod tests {
         for (namespace, text, named) in [
             ("default", "default/web", &["default/web"] as &[&str]),
             ("default", "shop/web", &["shop/web"]),
-            // The typed word `web` is the name of the Service `default/web`, and also of a load balancer of another
-            // Service. The Service that has this name itself takes precedence.
+            // The typed word `web` is the name of the Service `default/web`. It is also the name of the load balancer
+            // of `shop/web`, but the name of a Service takes precedence.
             ("default", "web", &["default/web"]),
             ("shop", "web", &["shop/web"]),
             ("shop", "front", &["shop/front"]),

@@ -44,8 +44,8 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         let mut list = List::read(context, empty, |sides| nodes.read(sides))?;
         list.plans.retain(|plan| {
             let labels = &plan.node.node.metadata.labels;
-            // The selector is applied only to nodes. When Kubernetes did not answer, the rows are about servers, which
-            // have no labels of a node.
+            // The selector is applied only to nodes. When Kubernetes did not answer, the rows are about servers. These
+            // have no labels of a node, so all of them are shown.
             !plan.has_node() || selector.matches(|key| labels.get(key))
         });
         Ok(list)
@@ -73,9 +73,9 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &nodes.context.apis;
     Ok(nodes.context.do_now(|| {
         let (mut report, plans) = nodes.nodes.sync(apis, &selection);
-        // When an API did not answer and no node was planned, the command ends here. When an API did not answer and
-        // some nodes were planned, the command goes on with the node lifecycle controller. This happens when only Robot
-        // or only the Cloud API did not answer, because the other of these two APIs knows the servers of some nodes.
+        // An API did not answer, and no node was planned, so the command ends here. When some nodes were planned, it
+        // goes on with the node lifecycle controller. This happens when only Robot or only the Cloud API did not
+        // answer, because the servers of some nodes are then known.
         if report.outage.is_some() && plans.is_empty() {
             return (report, Vec::new());
         }
@@ -111,8 +111,8 @@ pub(super) struct NodePlans {
     /// The newest certificate request of the node's kubelet. `None` when there is none, or when the requests were not
     /// read.
     newest: Option<SigningRow>,
-    /// The plan for the certificate request in `newest`, when nobody has approved or denied this request yet. When no
-    /// request of any node can be approved, e.g. because a right is missing, this plan says why.
+    /// The plan for the certificate request in `newest`, when nobody has approved or denied this request yet. When ccm
+    /// can't approve the requests of any node, e.g. because a right is missing, this plan says why.
     certificate: Option<RequestPlan>,
 }
 
@@ -252,7 +252,7 @@ impl NodePlans {
     }
 
     /// Returns the findings that prevent the node controller or the node lifecycle controller from changing the node. A
-    /// finding is a fact or a problem that a plan reports about an object.
+    /// finding is a fact or a problem that a plan reports.
     fn obstacles(&self) -> impl Iterator<Item = &Finding> {
         let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.obstacle);
         self.node.obstacle.iter().chain(lifecycle)
@@ -377,8 +377,8 @@ impl Serialize for MatchedServer<'_> {
     }
 }
 
-/// Returns the ID of the server and its state, e.g. `running`. Further words such as `locked` follow the state behind a
-/// comma.
+/// Returns the ID of the server and its state, e.g. `running`. The state can have further words, as
+/// in `running,locked`.
 fn server(server: &ServerMatch) -> (String, String) {
     let none = || "-".to_owned();
     match server {
@@ -520,8 +520,8 @@ fn diff_cell(plans: &NodePlans) -> String {
 }
 
 /// Returns the text of `ccm node inspect` for one node: the node beside its server, how they were matched, the values
-/// that ccm sets on the node and their sources, and what a sync would do. When the cloud does not answer, the last two
-/// are not known, and the text has the node's conditions and labels in addition.
+/// that ccm sets on the node, and what a sync would do. When the cloud does not answer, the values and the changes of a
+/// sync are not known, and the text shows the conditions and labels of the node as well.
 fn inspection(plans: &NodePlans, known: Sides) -> String {
     let node = &plans.node.node;
     let taints = node.spec.taints.iter();
@@ -610,8 +610,9 @@ fn marked(is_fulfilled: Option<bool>, rule: &str) -> String {
     paragraph(&format!("  {mark} "), 4, rule)
 }
 
-/// Returns the rules by which a node of another provider becomes a target, and whether each is fulfilled. A rule is not
-/// checked when an earlier rule is not fulfilled.
+/// Returns the rules that a node of another provider must fulfil to become a target of load balancers, and for
+/// each rule whether it is fulfilled. This is `None` for a rule that was not checked, because an earlier rule is
+/// not fulfilled.
 fn target_rules(found: &ForeignMatch) -> [(Option<bool>, String); 4] {
     let reason = found.obstacle.as_ref().map(|finding| finding.reason);
     let count = found.named.len();
@@ -628,8 +629,8 @@ fn target_rules(found: &ForeignMatch) -> [(Option<bool>, String); 4] {
     ]
 }
 
-/// Returns the end of the line with which `ccm node inspect` shows a taint. For a taint `out-of-service`, this text
-/// says whether ccm has set the taint and who must remove it. For any other taint it is empty.
+/// Returns the end of the line with which `ccm node inspect` shows a taint. For the taint `out-of-service`, it says
+/// whether ccm has set the taint and who must remove it. For any other taint it is empty.
 fn set_by(taint: &Taint) -> &'static str {
     match taint.key == OUT_OF_SERVICE {
         true if is_own(taint) => " (set by ccm, which removes it when the server is on again)",

@@ -26,7 +26,7 @@ pub(super) const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
 /// The plans for all objects that a command works on, e.g. for all nodes. A plan says what a sync would change on an
 /// object, and which problems there are.
 pub(super) trait PlannedObjects {
-    /// The kind of the objects, e.g. `Node`. The kind of a JSON or YAML document begins with this word, as in
+    /// The kind of the objects, e.g. `Node`. The field `kind` of a JSON or YAML document begins with this word, as in
     /// `NodeList` and `NodeSync`.
     const KIND: &'static str;
 
@@ -59,7 +59,8 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Findin
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) held_back: Option<[(); 0]>,
     pub(super) findings: Vec<Found>,
-    /// The events about the object. `None` except for the command `inspect`, because only this command reads events.
+    /// The events about the object. `None` except for the command `ccm lb inspect`, because only this command
+    /// reads events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) events: Option<Vec<&'a PastEvent>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,9 +160,9 @@ impl CommandContext {
         })
     }
 
-    /// While the Cloud API does not answer, the annotations of Services are checked against the result of this
-    /// function. No call is made. The result contains no load balancers, and every other object that an annotation
-    /// names, e.g. a certificate, is assumed to exist.
+    /// Returns an empty snapshot, i.e. the state of the cloud without any load balancer. No call is made. While the
+    /// Cloud API does not answer, the annotations of Services are checked against this snapshot. It assumes that every
+    /// other object exists that an annotation names, e.g. a certificate.
     pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, CommandFailure> {
         let gate = Arc::new(OpenGate);
         let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);
@@ -199,8 +200,8 @@ impl CommandContext {
     }
 
     /// Finds out whether the servers of some objects are not known because the Cloud API or Robot did not answer. If
-    /// so, prints the error of this API to stderr, and returns a report about the outage. Returns `None` when the
-    /// servers of all objects are known. The error is that of the earlier call, so no call is repeated.
+    /// so, prints the error of this API to stderr, and returns a report about the outage. The error is known from the
+    /// earlier call, so no new call is made. Returns `None` when the servers of all objects are known.
     fn unclear(&self, plans: &impl PlannedObjects) -> Option<Report> {
         if !plans.is_unclear() {
             return None;
@@ -240,7 +241,7 @@ impl CommandContext {
         }
     }
 
-    /// Prints and returns an error when `--cloud-provider` is not set, and all provider IDs of the nodes belong to
+    /// Prints and returns an error when `--cloud-provider` is not set, and the provider IDs of all nodes belong to
     /// another profile than the default one. The profile, `hcloud` or `ccm-from-scratch`, decides which provider IDs
     /// this program reads and writes. With the wrong profile, it would treat no node as its own and remove all targets
     /// from load balancers. A new node would get a wrong provider ID, which can't be changed.
@@ -267,8 +268,8 @@ impl CommandContext {
     }
 
     /// Prints which daemon is the leader, and checks that the command can ask the user for confirmation. Returns a
-    /// usage error when there is no terminal for the question. With `--yes` or `--dry-run` the command asks no
-    /// question, so there is no error.
+    /// usage error when there is no terminal for the question. With `--yes` or `--dry-run` no question is asked, so
+    /// there is no error.
     pub(super) fn check_answer(&self, what: &str) -> Result<(), Exit> {
         self.show_leader();
         let settings = &self.settings;
@@ -339,9 +340,9 @@ impl CommandContext {
     }
 }
 
-/// Returns the text of a plan: a line for each change, then the warnings, and then a line for each object that a
-/// problem keeps from being changed. The lines about problems are at the end, because a user at a terminal sees the end
-/// of the output first.
+/// Returns the text of a plan: a line for each change, then the warnings, and then a line for each object that can't be
+/// changed because of a problem. The lines about problems are at the end, because a user at a terminal sees the end of
+/// the output first.
 pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = String>) -> String {
     let changes = proposals.iter().flat_map(|proposal| {
         proposal.changes.announced().map(|(mark, text)| about(mark, &proposal.object, &text))
@@ -387,7 +388,8 @@ pub(super) fn warnings<'a>(
     object: String,
     findings: impl IntoIterator<Item = &'a Finding>,
 ) -> impl Iterator<Item = String> {
-    // What a replacement waits for is shown before it becomes a warning.
+    // Findings with these reasons are printed even when they are not warnings. They say how far the replacement of a
+    // load balancer is, and what it waits for.
     const SHOWN: [Reason; 2] = [Reason::LoadBalancerReplacementWaits, Reason::LoadBalancerChanges];
     findings.into_iter().filter_map(move |finding| {
         let (mark, word) = match finding.severity {
@@ -472,7 +474,8 @@ pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)], known: Sides) -> 
     table::render(&["", "KUBERNETES", "CLOUD"], &table)
 }
 
-/// Returns the values that Kubernetes or the cloud has for an object, or `-` when there are none.
+/// Returns the given values, or `-` when there are none. The values are those that one side, i.e. Kubernetes or the
+/// cloud, has for an object.
 pub(super) fn or_none(side: Vec<String>) -> Vec<String> {
     if side.is_empty() { vec!["-".to_owned()] } else { side }
 }

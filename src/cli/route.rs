@@ -23,7 +23,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     TABLE.show(&routes.context, || {
         let empty = "The Network has no routes, and no node needs one.\n";
         let mut list = List::read(&routes.context, empty, |sides| routes.read(sides))?;
-        // Below the table, stderr shows the warnings of the plan, and a line for each node that gets no route.
+        // Warnings of the plan, and a line for each node that gets no route, are printed to stderr below the table.
         let mut notes = list.plans.notes();
         notes.extend(list.plans.plan.nodes.iter().filter_map(|node| {
             let why = node.obstacle.as_ref()?.text();
@@ -168,8 +168,8 @@ fn route<'a>(row: &RouteRow, changes: Vec<Value>, report: Option<&Report>) -> Ro
     }
 }
 
-/// Returns the item of a node in the JSON or YAML document. Returns `None` when there is nothing to say about the node:
-/// no change, no fact or problem to report, and no error.
+/// Returns the item of a node in the JSON or YAML document. Returns `None` when the item would have no change, no fact
+/// or problem, and no error.
 fn node<'a>(
     plan: &'a NodeRoutePlan,
     changes: Vec<Value>,

@@ -33,8 +33,8 @@ pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
     let settings = startup::start(Command::Run, words)?.settings;
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
     let lease = leader::lease(&settings, stop).map_err(Printer::failure)?;
-    // The gate is the check before each write. With leader election, it allows writes while this process holds the
-    // Lease. Without leader election, it allows writes until the process is asked to end.
+    // The gate is the check before each write. In a dry run, it allows no writes. With leader election, it allows
+    // writes while this process holds the Lease. Otherwise it allows writes until the process is asked to end.
     let gate: Arc<dyn Gate> = match &lease {
         _ if settings.dry_run.value => wire::gate(Command::Run, &settings),
         Some(lease) => Arc::clone(lease) as Arc<dyn Gate>,
@@ -132,16 +132,16 @@ fn log_start(settings: &Settings, apis: &Apis, controllers: &[Box<dyn Controller
     );
 }
 
-/// Runs each controller one time and ends, as a CronJob needs it. If this process became the leader, the last log line
-/// says how the work ended.
+/// Runs each controller one time and ends. A CronJob can run ccm in this way. If this process became the leader, the
+/// last log line says how the work ended.
 fn once(Parts { settings, stop, lease, apis, controllers }: Parts) -> Exit {
     let begun = clock::now();
     let mut done = None;
     let exit = leader::lead(&settings, lease.as_ref(), || {
         let mut total = Counts::default();
         let exit = daemon::with_events(apis, stop, || pass(apis, controllers, stop, &mut total));
-        // Whether a signal has set `stop` is read before the Lease is released, because the release sets `stop` as
-        // well.
+        // Whether a signal has asked the process to end is read here, before the Lease is released. The release sets
+        // `stop` in any case.
         done = Some((total, stop.is_set()));
         exit
     });

@@ -9,8 +9,8 @@ use std::ffi::OsString;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The time between two checks whether the simulated daemon is the leader. After it becomes the leader, its work begins
-/// at the next check.
+/// The simulated daemon checks again and again whether it is the leader. This is the time between two checks. Its work
+/// begins at the first check at which it is the leader.
 const LOOKS_WHO_LEADS: Duration = Duration::from_millis(10);
 
 /// A daemon in a test that simulates the clock, the network and the threads of the daemon. It has no health server. A

@@ -68,9 +68,8 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
         words: parsed.words,
         problems: parsed.problems,
         of_forks: parsed.of_forks,
-        // When needed settings of the daemon could not be read, the command must not write. This client was created
-        // before that was known and allows writes, so it is dropped. The command then creates another client, which
-        // refuses writes.
+        // This client allows writes. When needed settings of the daemon could not be read, the command must not write,
+        // so the client is dropped. The command then creates another client, which refuses writes.
         kube: kube.filter(|_| !is_refused),
     })
 }
@@ -202,10 +201,11 @@ fn start_log(command: Command, parsed: &Parsed) {
 }
 
 /// Finds the daemon that runs in the cluster, and adds its settings to those of the command. Does nothing for a command
-/// that uses only its own settings, e.g. `ccm lint`. Returns the Kubernetes client that was used to read the daemon's
-/// settings, and a text about the daemon's settings that could not be read. The client is `None` when no daemon was
-/// looked for, and the text is `None` when no setting is missing. On an error, prints the error and returns the exit
-/// code.
+/// that uses only its own settings, e.g. `ccm lint`.
+///
+/// Returns the Kubernetes client that has read the daemon's settings, or `None` when no daemon was looked for. Also
+/// returns a text about those settings of the daemon that could not be read, or `None` when none is missing. On an
+/// error, prints the error and returns the exit code.
 fn with_daemon(
     command: Command,
     words: Vec<OsString>,
@@ -324,9 +324,8 @@ fn both(
     Ok((both, unread))
 }
 
-/// Returns the settings of the daemon's container whose values are not in the container itself, but in another object
-/// such as a Secret. Only settings in `unset` are returned. These are the settings that the command uses and that the
-/// user has not set.
+/// Returns those settings in `unset` whose values are not in the daemon's container itself, but in another object such
+/// as a Secret. `unset` has the settings that the command uses and that the user has not set.
 fn unread(container: &Container, unset: &[String]) -> Vec<String> {
     let unread = container.elsewhere.iter().filter(|(what, _)| unset.contains(what));
     let mut unread = Vec::from_iter(unread.map(|(what, place)| format!("{what} (in {place})")));

@@ -20,7 +20,7 @@ use std::ffi::OsString;
 /// The greatest number of problems that `ccm status` shows. If there are more, it shows the worst of them.
 const ITEMS_AT_MOST: usize = 8;
 
-/// The column in which the values begin, behind their names.
+/// The column in which the values begin. The names of the values stand before it.
 const INDENT: usize = 16;
 
 pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
@@ -69,8 +69,8 @@ struct Screen<'a> {
     #[serde(flatten)]
     special: SpecialNodes,
     load_balancers: Option<Count>,
-    /// How many load balancers of each type Services have. These numbers are shown only when ccm itself chooses the
-    /// type of at least one load balancer. Otherwise the map is empty.
+    /// How many load balancers of each type Services have. The map is empty unless ccm itself chooses the type of at
+    /// least one load balancer.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     load_balancer_types: BTreeMap<&'a str, usize>,
     routes: Option<Count>,
@@ -98,7 +98,8 @@ struct SpecialNodes {
 struct Count {
     healthy: usize,
     total: usize,
-    /// How many load balancers are being replaced. `None` when there are none.
+    /// How many load balancers are being replaced. `None` when there are none, or when the objects are not
+    /// load balancers.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced: Option<usize>,
 }
@@ -260,8 +261,8 @@ fn load_balancers(view: &DoctorView) -> Option<Count> {
     Some(Count { replaced, ..Count::of(serves.into_values()) })
 }
 
-/// Counts the load balancers of Services by their types. `ccm status` shows these counts only when ccm itself chooses
-/// the type of at least one load balancer. Otherwise the result is empty.
+/// Counts the load balancers of Services by their types, for `ccm status`. The result is empty unless ccm itself
+/// chooses the type of at least one load balancer.
 fn load_balancer_types<'a>(view: &'a DoctorView) -> BTreeMap<&'a str, usize> {
     let plans = view.services.plans.iter().flatten();
     let plans: Vec<&ServicePlan> = plans.filter(|plan| plan.want == Want::Ensure).collect();
@@ -274,8 +275,9 @@ fn load_balancer_types<'a>(view: &'a DoctorView) -> BTreeMap<&'a str, usize> {
     types
 }
 
-/// Nodes of other providers can be targets of load balancers, and ccm never writes to them. Returns the schemes of the
-/// provider IDs of these nodes, e.g. `k3s://, rke2://`, and says when one has no provider ID.
+/// Returns the schemes of provider IDs, e.g. `k3s://`, of the nodes that ccm only uses as targets of load balancers.
+/// ccm does not write to these nodes, because they belong to other providers. For a node without a provider ID, the
+/// text contains `no provider ID`.
 fn schemes(nodes: &[NodePlan]) -> String {
     let scheme = |plan: &NodePlan| match plan.node.spec.provider_id.split_once("://") {
         Some((scheme, _)) => format!("{scheme}://"),

@@ -15,8 +15,8 @@ pub(super) struct Columns {
     pub(super) yielding: &'static [Yielding],
 }
 
-/// A column that can be shortened when a table is too wide: the index of the column, and the width below which it is
-/// not shortened. The columns are shortened in the order in which a table lists them.
+/// A column that can be shortened when a table is too wide: the index of the column, and its smallest width. A table
+/// shortens its columns in the order in which it lists them.
 pub(super) type Yielding = (usize, usize);
 
 impl Columns {
@@ -93,7 +93,8 @@ fn length(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// Two different names still look different after they were shortened, even when they begin alike or end alike.
+    /// Two different names must still look different after they were shortened, even when they begin alike or
+    /// end alike.
     #[test]
     fn rows_that_differ_look_different() {
         let row = |name: &str| vec![name.to_owned(), "x".repeat(65)];

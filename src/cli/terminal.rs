@@ -102,8 +102,8 @@ fn colored_line(line: &str) -> String {
     if !mark.is_empty() {
         return format!("\x1b[{mark}m{text}\x1b[0m{end}");
     }
-    // The line is split at double spaces. They separate the cells of a table. In a message they separate the object
-    // from the text about it.
+    // The line is split at double spaces. In a table, they separate the cells. In a message, they separate the name of
+    // an object from the text about it.
     let mut colored = String::new();
     for cell in text.split_inclusive("  ") {
         let word = cell.trim();
@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    /// The test uses the texts in `tests/snapshots`, which are the output of many commands.
+    /// The test uses the texts in `tests/snapshots`, which are printed by many commands.
     #[test]
     fn color_changes_nothing_else_of_any_text() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");

@@ -226,8 +226,8 @@ fn cells(line: &str) -> Vec<String> {
     line.trim().trim_matches('|').split('|').map(|cell| cell.trim().replace(BAR, "|")).collect()
 }
 
-/// The smallest width of the right side of a row in a text of `--help`, e.g. of the description beside a flag. On a
-/// narrow terminal the right side begins further to the left, so that it keeps this width.
+/// A row in a text of `--help` has a left side, e.g. a flag, and a right side, e.g. its description. The right side is
+/// never narrower than this. On a narrow terminal, it begins further to the left.
 const NARROWEST: usize = 24;
 
 /// A row in a text of `--help` has a left side, e.g. a flag, and a right side, e.g. its description. In the source of
@@ -254,7 +254,7 @@ pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> Stri
         let right = right.trim_start();
         let mut column = length(line) - length(right);
         // A row of the help text has a left side, e.g. a flag, and a right side, e.g. its description. `column` is the
-        // column where the right side begins in the source text. A right side never begins further to the right than
+        // column where the right side begins in the source text. The right side is printed no further to the right than
         // that of the row above. If there is no row above, and `column` is too far to the right, the right side is
         // printed on the next line.
         if let Some((_, above)) = last.filter(|(of, _)| *of == indent) {
@@ -319,7 +319,7 @@ mod tests {
         }
     }
 
-    /// The help pages and the README do not contain any of the listed words, because many readers do not understand
+    /// The help pages and the README must not contain the words in `riddles`, because many readers do not understand
     /// these words at once.
     #[test]
     fn pages_have_plain_words() {

@@ -26,9 +26,9 @@ const RETRY_WAIT: Duration = Duration::from_millis(250);
 /// shorter, but never shorter than this real time, because an API needs some real time to answer.
 const SHORTEST_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The shortest time limit of the program that the kubeconfig names under `exec` and that prints credentials. In tests
-/// in which the program's clock runs faster than real time, the limit is not below this real time, because the program
-/// needs some real time to start and to read its files.
+/// The shortest time limit of the program that the kubeconfig names under `exec`. This program prints credentials, and
+/// needs some real time to start and to read its files. So its time limit is never below this real time, even in tests
+/// in which the clock of ccm runs faster.
 const SHORTEST_EXEC_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// The number of characters that a token of the Cloud API has. A token of another length causes a warning.
@@ -161,9 +161,9 @@ pub(super) fn kube_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<Ku
 }
 
 /// Creates the client that reads and writes only the Lease. Its timeout is half of the renew deadline, so that a failed
-/// renewal can be tried once more. The timeout is real time, even in tests in which the program's clock runs faster. In
-/// such a test a renewal can therefore wait longer than the renew deadline. This does no harm, because the leadership
-/// ends at the renew deadline in any case.
+/// renewal can be tried once more. The timeout is real time, even in tests in which the program's clock runs faster
+/// than real time. In such a test, a renewal can wait longer than the renew deadline. This does no harm, because the
+/// leadership ends at the renew deadline in any case.
 pub(super) fn lease_client(settings: &Settings, gate: Arc<dyn Gate>) -> Result<KubeClient, String> {
     let timeout = settings.renew_deadline.value / 2;
     let timeout = clock::at_least(timeout, timeout);
@@ -179,9 +179,8 @@ fn client(settings: &Settings, gate: Arc<dyn Gate>, timing: Timing) -> Result<Ku
     Ok(KubeClient::new(access, proxies()?, timing, gate))
 }
 
-/// Converts a time setting of the Lease to a duration of the program's clock. In tests this clock can run faster than
-/// real time, so the duration passes in less real time. But it never passes in less than a tenth of the setting in real
-/// time, because renewing a Lease takes real time.
+/// Converts a time setting of the Lease to a duration of the program's clock. In tests, this clock can run faster than
+/// real time. Even then, at least a tenth of the setting passes in real time, because renewing a Lease takes real time.
 pub(super) fn for_lease(time: Duration) -> Duration {
     clock::at_least(time, time / 10)
 }
@@ -293,8 +292,8 @@ fn timing(read_timeout: Duration) -> Timing {
 }
 
 /// Returns an error when credentials would leave this machine without TLS, and no setting allows this. With
-/// `--cloud-provider=hcloud`, this is no error, and a warning is logged once: hcloud-cloud-controller-manager works in
-/// clusters with such a connection, and ccm must be able to replace it in them.
+/// `--cloud-provider=hcloud`, only a warning is logged once, because hcloud-cloud-controller-manager accepts such a
+/// connection, and ccm must be able to replace that program in each cluster.
 fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), String> {
     static WARNING: Once = Once::new();
     if !access.is_unencrypted() || settings.allow_insecure_endpoint.value {

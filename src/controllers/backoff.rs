@@ -11,9 +11,9 @@ pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// The moment from which the times of retries are counted in steps, so that several objects are tried at the same
-    /// time. A step is half of the wait of an object. The wait of an object is lengthened until a whole number of steps
-    /// has passed since this moment. `None` means that waits are not lengthened.
+    /// The moment from which the times of retries are counted in steps. A step is half of an object's wait. The wait is
+    /// made longer, so that it ends a whole number of steps after this moment. Objects with equal waits are then tried
+    /// at the same time. `None` means that waits are not made longer.
     grid: Option<Instant>,
     /// The factor by which each wait is multiplied. A larger factor makes retries rarer, e.g. to save API calls.
     pub(super) stretch: f64,
@@ -38,8 +38,8 @@ impl Default for Backoff {
 
 impl Backoff {
     /// Creates a backoff in which the first wait of an object is `first`. Each further wait is twice as long, up to
-    /// `longest`. The waits have exactly these lengths. They are not made longer so that several objects are tried at
-    /// the same time.
+    /// `longest`. The waits have exactly these lengths, while those of other backoffs are made a little longer, so that
+    /// several objects are tried at the same time.
     pub(super) fn exact(first: Duration, longest: Duration) -> Backoff {
         Backoff { failed: HashMap::new(), first, longest, grid: None, stretch: 1.0 }
     }
@@ -57,8 +57,8 @@ impl Backoff {
         self.failed.get(uid).is_some_and(|entry| entry.next > now)
     }
 
-    /// Records that the work on the object has ended. When `is_tried_again` is true, the object now waits for its next
-    /// try. Otherwise the object is forgotten.
+    /// Records that the work on the object has ended. When `is_tried_again` is true, a new wait begins, after which the
+    /// object is tried again. Otherwise the object is forgotten.
     pub(super) fn ended(&mut self, uid: &str, is_tried_again: bool) {
         if is_tried_again {
             self.failed(uid, clock::now());
@@ -84,10 +84,10 @@ impl Backoff {
     }
 }
 
-/// Returns the moment of the next try for an object whose sync has failed: the first moment, at `next` or later, that
-/// is a whole number of steps after `origin`. A step has the length `width`, which is half of the object's wait.
-/// Objects with equal waits are then tried at the same moment, so the data from the cloud are read once for all of
-/// them.
+/// Returns the moment of the next try for an object whose sync has failed. Possible moments are a whole number of steps
+/// after `origin`, and the first of them that is not before `next` is returned. A step has the length `width`, which is
+/// half of the object's wait. Objects with equal waits are then tried at the same moment, so the data from the cloud
+/// are read once for all of them.
 fn on_grid(next: Instant, origin: Instant, width: Duration) -> Instant {
     let since = next.duration_since(origin).as_secs_f64();
     let cells = (since / width.as_secs_f64()).ceil();

@@ -19,8 +19,9 @@ const KUBELET_WAITS: u64 = 15 * 60;
 /// How long another program may need to approve a certificate request or to issue the certificate, in seconds.
 const PROGRAM_NEEDS: u64 = 60;
 
-/// Returns the newest pending certificate request of each kubelet that has waited for a decision for 15 minutes or
-/// longer. In this time, a kubelet gives up its first request and makes a new one.
+/// Returns the newest pending certificate request of each kubelet that has waited for a decision for 15 minutes
+/// or longer. A kubelet gives up a request after 15 minutes and makes a new one, so the newest request itself can
+/// be younger.
 pub(in crate::cli) fn waiting((observed, _): &PlannedRequests) -> Vec<NewestPending<'_>> {
     longer_than(KUBELET_WAITS, observed)
 }
@@ -32,8 +33,8 @@ fn longer_than(seconds: u64, observed: &ObservedRequests) -> Vec<NewestPending<'
 }
 
 /// Returns a warning when kubelets have waited for more than a minute for the approval of their certificate requests.
-/// This function is for settings with which the daemon approves no requests. The wait then shows that no other program
-/// approves them either.
+/// The caller has checked that the settings do not let the daemon approve requests. The wait then shows that no other
+/// program approves them.
 fn without_approver(observed: &ObservedRequests) -> Option<CheckOutcome> {
     let mut waiting = longer_than(PROGRAM_NEEDS, observed);
     order::sort_by_key(&mut waiting, |it| (it.first.created, it.node));

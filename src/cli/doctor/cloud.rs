@@ -127,9 +127,9 @@ pub(super) fn network(view: &DoctorView) -> CheckResult {
     }])
 }
 
-/// Returns the ID of the private Network when dedicated servers can't use the routes that ccm manages there, because
-/// the Network does not expose its routes to its vSwitch. Returns `None` otherwise, e.g. when dedicated servers are
-/// turned off.
+/// Returns the ID of the private Network when dedicated servers can't use the routes that ccm manages in this Network,
+/// because the Network does not expose its routes to its vSwitch. Returns `None` otherwise, e.g. when dedicated servers
+/// are turned off.
 fn hides_routes<'a>(view: &'a DoctorView) -> Option<&'a String> {
     let is_closed =
         reads::of_login(view).is_some() && view.cloud.checkup.exposes_routes == Some(false);

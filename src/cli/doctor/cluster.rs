@@ -8,7 +8,7 @@ use crate::kube::Workload;
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_NAMESPACE_DEFAULTS;
 use crate::text::shell_command;
 
-/// The minor version of the oldest supported version of Kubernetes, i.e. the 30 in 1.30.
+/// The minor version of the oldest supported version of Kubernetes, which is 1.30.
 const MINOR_AT_LEAST: u32 = 30;
 
 /// The port on which other cloud-controller-managers answer health probes. ccm does not listen on this port, so a probe
@@ -133,8 +133,8 @@ pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
     });
     let mut others: Vec<CheckOutcome> = others.collect();
     // The Lease holder has a name like a pod of hcloud-cloud-controller-manager, but no workload with the image of that
-    // program was found. This is only a warning, because ccm can also run in a Deployment with that name, and only the
-    // image proves which program runs.
+    // program was found. Only the image proves which program runs, because ccm can also run in a Deployment with that
+    // name. So this is only a warning.
     if let (true, Some(holder)) = (others.is_empty(), holder)
         && !workloads.iter().any(runs_us)
     {
@@ -157,8 +157,8 @@ fn stop(namespace: &str, workload: &Workload) -> String {
     }
 }
 
-/// Returns `outcome`, the result of a check, with `workload` as the object that the result is about. The name of a
-/// workload has the form `deployment/NAME` or `daemonset/NAME`.
+/// Returns the outcome of a check, with this workload as the object that the outcome is about. The name of a workload
+/// has the form `deployment/NAME` or `daemonset/NAME`.
 fn of_workload(outcome: CheckOutcome, workload: &Workload) -> CheckOutcome {
     let (kind, name) = workload.name.split_once('/').unwrap_or_default();
     outcome.on(kind, name)
@@ -169,9 +169,9 @@ fn is_other(workload: &Workload) -> bool {
     workload.images.iter().any(is_other)
 }
 
-/// Whether the workload runs ccm. Usually its name or its image shows this. Somebody can also put ccm into the
-/// Deployment of another cloud-controller-manager, with an image of any name. Therefore a workload whose name contains
-/// `cloud-controller-manager` counts as well, unless its image is that of another cloud-controller-manager.
+/// Whether the workload runs ccm. Usually its name or its image shows this. Somebody can also have replaced the image
+/// in the Deployment of another cloud-controller-manager by an image of ccm, with any name. So a workload whose name
+/// contains `cloud-controller-manager` counts as well, unless its image is that of another cloud-controller-manager.
 fn runs_us(workload: &Workload) -> bool {
     let is_named = |text: &str| text.contains(OURS) || text.contains(OTHER);
     !is_other(workload)

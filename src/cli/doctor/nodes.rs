@@ -10,8 +10,8 @@ use crate::provider::variables::HCLOUD_LOAD_BALANCERS_FOREIGN_NODES;
 use crate::provider::{Finding, Reason};
 use crate::text::shell_command;
 
-/// Returns two numbers. The first is how many nodes should have a cloud server of this project. The second is for how
-/// many of them this server was found. Nodes on dedicated servers are left out, because the check `robot` reports them.
+/// Counts the nodes whose server should be a cloud server of this project. Returns this count, and how many of these
+/// nodes have a server that was found. Nodes on dedicated servers are left out, because the check `robot` reports them.
 fn own(nodes: &[NodePlan]) -> (usize, usize) {
     let server = |plan: &&NodePlan| match &plan.server {
         ServerMatch::Matched(server, _) => server.id.cloud().is_some(),
@@ -27,8 +27,8 @@ fn own(nodes: &[NodePlan]) -> (usize, usize) {
     (own.clone().count(), own.filter(is_matched).count())
 }
 
-/// Calls `decide` for each node, and returns all results that `decide` has returned. When there are none, this function
-/// returns a single result, which says that no problem was found. The message of this result is the text `ok`.
+/// Calls `decide` for each node, and returns all outcomes that `decide` has returned. If there are none, no problem was
+/// found, and this function returns a single outcome with the message `ok`.
 fn each(
     nodes: &[NodePlan],
     decide: impl Fn(&NodePlan) -> Option<CheckOutcome>,
@@ -124,7 +124,7 @@ pub(super) fn kubelets(view: &DoctorView) -> CheckResult {
     each(need(&view.nodes, "nodes")?, decide, ok)
 }
 
-/// Reports the worst problem with the server of each node.
+/// Reports for each node the worst problem with its server.
 pub(super) fn servers(view: &DoctorView) -> CheckResult {
     let nodes = view.nodes.as_ref()?;
     need(&view.cloud.servers, "api")?;
@@ -186,9 +186,9 @@ pub(super) fn zone_labels(view: &DoctorView) -> CheckResult {
     Ok(vec![CheckOutcome::warn(message, fix)])
 }
 
-/// Reports nodes that are not ready, unless their server is off or was deleted. In these two cases the checks `servers`
-/// and `nodes` report the node. Also reports ready nodes that still have the taint `shutdown` or `out-of-service`,
-/// which is only for nodes whose server is off.
+/// Reports nodes that are not ready. Nodes whose server is off or was deleted are left out, because the checks
+/// `servers` and `nodes` report them. Also reports ready nodes that still have the taint `shutdown` or
+/// `out-of-service`, which is only for nodes whose server is off.
 pub(super) fn ready(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
     let is_down = |plan: &&NodePlan| !plan.node.is_ready() && !is_uninitialized(&plan.node);

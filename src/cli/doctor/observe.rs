@@ -1,5 +1,5 @@
 //! The table of stages. A stage is one read of data that the checks need. When a stage fails, the later stages are
-//! still run, except those that need its data. Credentials that an API refused are not sent again.
+//! still run, except those that need its data. When an API has refused credentials, they are not sent again.
 
 use super::outcome::{Credential, Gap, Seen};
 use super::reads::{self, DoctorReader};
@@ -17,15 +17,14 @@ use std::time::Duration;
 
 /// A read that the checks need. `STAGES` lists all reads in the order in which they are made.
 struct ReadStage {
-    /// The name of the read, e.g. `the servers`. Later reads that need its data contain this name in their
-    /// field `needs`.
+    /// The name of the read, e.g. `the servers`. Later reads that need its data name it in their field `needs`.
     name: &'static str,
     /// The name of the check of `ccm doctor` that reports the failure of this read.
     check: &'static str,
     /// The names of the reads that must have succeeded before this read is made.
     needs: &'static [&'static str],
-    /// The credentials that this read sends to an API. When an API has refused one of them in an earlier read, this
-    /// read is skipped.
+    /// The credentials that this read sends to an API. If an API has refused one of them in an earlier read, this read
+    /// is skipped.
     sends: &'static [Credential],
     /// Whether this read gets data from the cloud, and not from Kubernetes. With `--watch`, the cloud is read only once
     /// a minute.
@@ -169,8 +168,8 @@ pub(in crate::cli) struct Observer<'a> {
 }
 
 impl<'a> Observer<'a> {
-    /// Creates an `Observer`, which reads the data for the checks. `command` is the command that makes the checks, i.e.
-    /// `ccm doctor` or `ccm status`. No call to an API is made yet.
+    /// Creates the object that reads the data for the checks of `ccm doctor`. `command` is `ccm doctor` or `ccm
+    /// status`, which both use these checks. No call is made yet.
     pub(in crate::cli) fn new(started: &'a Started, command: Command) -> Observer<'a> {
         let settings = &started.settings;
         let (keep, look) = if settings.watch.value {
@@ -228,7 +227,8 @@ impl<'a> Observer<'a> {
     }
 
     /// Returns a [`DoctorView`] in which only the settings are known. Each read then stores its result in this view.
-    /// `cloud` is the data of an earlier read of the cloud. When it is given, the view contains it as well.
+    /// `cloud` has the data of an earlier read of the cloud, if these data are young enough to be used again. The view
+    /// then contains them, too.
     fn blank(&self, cloud: Option<CloudView>) -> DoctorView<'a> {
         let problems = self.reader.started.problems.iter();
         let problems = problems.filter(|problem| !reads::is_of_token(problem));

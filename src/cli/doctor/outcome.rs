@@ -47,8 +47,8 @@ pub(in crate::cli) struct CheckOutcome {
     pub(super) remedy: String,
 }
 
-/// The outcomes of a check: either a single outcome about no object in particular, or an outcome for each object that
-/// has a problem. The error says that data which the check needs was not read.
+/// The outcomes of a check. Each is about an object that has a problem, or about no object in particular. The error
+/// says why data that the check needs was not read.
 pub(super) type CheckResult = Result<Vec<CheckOutcome>, Gap>;
 
 /// Data that was read, or else a [`Gap`], which says why the data was not read.
@@ -80,10 +80,9 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// Returns the error of a check or of a read that needs data which was not read. `self` is the reason why that
-    /// data was not read. Another check, `check`, tells the user this reason, so the returned error only names that
-    /// check. However, when the data does not exist, or the user has no right to read it, the returned error is a copy
-    /// of `self`.
+    /// Returns the error of a check or read that is skipped, because it needs data that was not read. `self` is the
+    /// reason why these data were not read. The new error only names `check`, which is the check that shows this reason
+    /// to the user. It is a copy of `self` when the data do not exist, or when the user has no right to read them.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),

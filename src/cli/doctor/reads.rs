@@ -27,8 +27,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The data for the functions that read what the checks of `ccm doctor` need. It contains the settings, the API
-/// clients, and what is already known about the user's rights.
+/// What the functions in this file need to read data for the checks of `ccm doctor`: the settings, the API clients, and
+/// what is already known about the user's rights.
 pub(super) struct DoctorReader<'a> {
     pub(super) started: &'a Started,
     /// The command that reads the data, `ccm doctor` or `ccm status`.
@@ -117,8 +117,9 @@ pub(super) fn cluster(reader: &DoctorReader) -> Seen<ClusterView> {
     let version = kube.version().map_err(unreached)?;
     let missing = if reader.has_rights { Ok(Vec::new()) } else { missing(reader, kube) };
     let missing = match missing {
-        // An API server may tell its version even to a client whose credentials are not valid. The call for the version
-        // can therefore succeed, and the call that asks for the user's rights is then the first to fail.
+        // Every user is allowed to read the version of the API server, even when the API server does not accept the
+        // credentials. In that case, the version was read, and the call that asks for the user's rights is the first
+        // call to fail.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
             return Err(unreached(error));
         }
@@ -180,7 +181,7 @@ pub(super) fn workloads(reader: &DoctorReader) -> Seen<Vec<Workload>> {
 }
 
 /// Reads from the Lease the time at which Robot last refused a login of the daemon. If this was a short time ago, this
-/// command does not log in either, because Robot blocks an IP address after three failed logins.
+/// command does not try to log in, because Robot blocks an IP address after three failed logins.
 pub(super) fn wait_of_login(reader: &DoctorReader) {
     if let Ok(apis) = &reader.apis {
         leader::heed_refused_login(&reader.started.settings, apis);
@@ -233,8 +234,8 @@ pub(super) fn network(cloud: &CloudView) -> Seen<()> {
 }
 
 /// Returns the load balancers of the project that belong to a Service, as their labels show. They are read only when
-/// Kubernetes does not answer. Without Kubernetes, it is not known which load balancers belong to this cluster, so
-/// those of all clusters are returned.
+/// Kubernetes does not answer. It is then not known which of them belong to this cluster, so the load balancers of all
+/// clusters are returned.
 pub(super) fn balancers(
     reader: &DoctorReader,
     has_cluster: bool,
@@ -377,9 +378,9 @@ fn robot_gap(error: provider::ProviderError) -> Gap {
     Gap::Failed(error.message, Some(fix))
 }
 
-/// Returns a [`Gap`], i.e. the reason why data was not read, for objects that could not be listed. When the credentials
-/// were refused, `ccm doctor` reports this as a problem. When the user has no right to list the objects, this is no
-/// problem, because not every user has this right. Any other error is not reported as a problem either.
+/// Returns the reason why objects could not be listed. The variant of [`Gap`] decides whether `ccm doctor` reports a
+/// problem. Refused credentials are a problem. A missing right to list the objects is no problem, because not every
+/// user has this right. Any other error is no problem either.
 fn unlisted(error: kube::KubeError, what: &str) -> Gap {
     if error.is_unauthorized() {
         Gap::Refused(Credential::Kubernetes, error.to_string(), None)
@@ -390,7 +391,7 @@ fn unlisted(error: kube::KubeError, what: &str) -> Gap {
     }
 }
 
-/// Returns the reason why a call to Kubernetes or to the cloud has failed, as a [`Gap`].
+/// Returns the reason why a call to Kubernetes or to the cloud has failed.
 fn gap(error: cache::CacheError) -> Gap {
     match error {
         cache::CacheError::Kube(error) if error.is_forbidden() => Gap::Needs("rights"),

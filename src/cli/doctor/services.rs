@@ -16,12 +16,12 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-/// A certificate that expires within this time is reported. cert-manager renews a certificate of Let's Encrypt a month
-/// before it expires, so the renewal has probably failed when less than this time is left.
+/// A certificate that expires within this time is reported. This is two weeks, so a certificate from Let's Encrypt
+/// should already have been renewed: cert-manager renews it a month before it expires.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// `ccm doctor` warns when a load balancer has used more than this share of the traffic that its price includes
-/// each month.
+/// `ccm doctor` warns when a load balancer has used more than this share of the traffic that is included in its price
+/// for the month.
 const MUCH_TRAFFIC: f64 = 0.8;
 
 /// When a new Service has had no address for this time, or a deleted Service still exists after this time, `ccm doctor`
@@ -66,8 +66,8 @@ pub(super) fn services(view: &DoctorView) -> CheckResult {
 }
 
 /// Warns when Services of several namespaces choose the private address of their load balancer by an annotation, and no
-/// setting limits the addresses that they can choose. One tenant can then take an address that another tenant uses.
-/// Returns `None` when there is a limit, or when all such Services are in one namespace.
+/// setting limits these addresses. A Service of one tenant can then take an address that another tenant uses. Returns
+/// `None` when there is a limit, or when all such Services are in one namespace.
 fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<CheckOutcome> {
     let key = PRIVATE_IPV4.key();
     let asks = |plan: &&ServicePlan| {
@@ -94,7 +94,8 @@ fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<Check
     Some(CheckOutcome::warn(what, remedy))
 }
 
-/// Warns of load balancers that have used most of the monthly traffic that is included in their price.
+/// Warns about load balancers that have already used most of the traffic that is included in their price for
+/// this month.
 fn much_traffic(plans: &[ServicePlan]) -> impl Iterator<Item = CheckOutcome> {
     let found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
     let all = order::map(found.map(|found| (found.id, found)));
@@ -109,9 +110,9 @@ fn much_traffic(plans: &[ServicePlan]) -> impl Iterator<Item = CheckOutcome> {
     })
 }
 
-/// Reports ports of external load balancers, i.e. of load balancers that ccm did not create. A port is reported when it
-/// is probably left over from a Service, although no label of the load balancer assigns the port to a Service. ccm
-/// never removes such a port, because only the owner of the load balancer knows who uses it.
+/// Reports certain ports of external load balancers, which are load balancers that ccm did not create. No label of the
+/// load balancer says which Service owns such a port, but the port is probably left over from a Service. ccm never
+/// removes it, because only the owner of the load balancer knows who uses it.
 fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOutcome> {
     let outcomes = external.iter().flat_map(|balancer| {
         balancer.ports.iter().filter(|port| port.uid.is_none()).filter_map(|port| {
@@ -130,12 +131,12 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOut
     outcomes.collect()
 }
 
-/// Returns why a port of a load balancer is probably left over from a Service, although no label of the load balancer
-/// assigns the port to a Service. There are two possible reasons:
+/// Returns why a port is probably left over from a Service, although no label of the load balancer says that the port
+/// belongs to a Service. There are two possible reasons:
 ///
-/// 1. The port sends traffic to the node port of a Service that does not use the port. Either the Service uses this
-///    load balancer, but with another port. Or the Service has this port, but does not use this load balancer.
-/// 2. Services use the load balancer, but the health check of this port fails on all targets of the load balancer.
+/// 1. The port sends traffic to the node port of a Service. Either this Service uses the load balancer with another
+///    port number, or it has a port with this number but does not use the load balancer.
+/// 2. Services use the load balancer, but the health check of this port fails on all of its targets.
 ///
 /// Returns `None` otherwise, e.g. when a Service still uses the port. A sync of this Service writes the label again.
 fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -> Option<String> {
@@ -249,9 +250,9 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(found))
             if !has_address && !has_writes && plan.warnings().any(is_conflict) =>
         {
-            // The function `lacks` returns two texts: what is missing, and what the user can do about it. In this case
-            // the second text is empty, because `ccm doctor` also shows a message about each port that can't be used.
-            // That message says what the user can do.
+            // The first text of the result says what is missing, and the second what the user can do about it. The
+            // second text is empty here, because `ccm doctor` also shows a message about each port that can't be used,
+            // and that message says what to do.
             let (name, id) = (&found.name, found.id);
             let lack = format!(
                 "the Service has no address, because none of its ports can be used on load balancer {name:?} ({id})"

@@ -37,8 +37,8 @@ pub(in crate::cli) struct DoctorView<'a> {
     pub(in crate::cli) certificates: Seen<PlannedRequests>,
     pub(in crate::cli) routes: Seen<route::RoutePlan>,
     pub(in crate::cli) services: ServicesView,
-    /// The lists of servers and load balancers that were read, each with the interval at which the daemon reads it
-    /// again.
+    /// The lists of servers and load balancers that were read. Each has the interval at which the daemon reads
+    /// it again.
     pub(in crate::cli) refreshes: Vec<Refresh>,
 }
 
@@ -63,9 +63,9 @@ pub(in crate::cli) struct CloudView {
     /// Facts about the Cloud API and the token, e.g. the rate limit, and whether the token is allowed to write. Some of
     /// these facts are known even when a call has failed.
     pub(in crate::cli) checkup: Checkup,
-    /// The load balancers of the project that belong to a Service of any cluster, as their labels show. Each has its
-    /// name, the number of its targets, and how many of them are healthy. They are read only when Kubernetes does not
-    /// answer.
+    /// The load balancers of the project that belong to a Service of any cluster, as their labels show. Each has
+    /// its name and the numbers of its targets and of its healthy targets. They are read only when Kubernetes does
+    /// not answer.
     pub(in crate::cli) balancers: Seen<Vec<(String, TargetCounts)>>,
 }
 
@@ -81,7 +81,7 @@ pub(in crate::cli) struct ServicesView {
     pub(in crate::cli) namespaces: Arc<NamespaceDefaults>,
     /// The Services as Kubernetes lists them, without data from the cloud.
     pub(in crate::cli) listed: Seen<Arc<Vec<Arc<KubeService>>>>,
-    /// For each Service whose last sync failed, the event that says so.
+    /// The event about the failed sync, for each Service whose last sync failed.
     pub(in crate::cli) failed_tries: Seen<HashMap<Involved, Arc<PastEvent>>>,
     pub(in crate::cli) orphans: Seen<Vec<Orphan>>,
     /// The load balancers and certificates whose Service does not exist any more, and which stay in the cloud because

@@ -24,8 +24,8 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let (mut plans, outage) = context.read(|sides| services.read(sides))?;
     let known = Sides::of(outage.as_ref());
     if known == Sides::Both {
-        // The check prints a warning when `--cloud-provider` does not fit the provider IDs of the nodes. `ccm lb
-        // inspect` writes nothing, so it goes on after the warning.
+        // A warning is printed when `--cloud-provider` does not fit the provider IDs of the nodes. `ccm lb inspect`
+        // writes nothing, so it goes on after the warning.
         let _ = context.check_profile();
     }
     plans.iter_mut().for_each(|plan| read_more(&context.apis, plan, known));
@@ -42,8 +42,8 @@ const EVENTS_SHOWN: usize = 10;
 /// How many characters of an event's message are shown. Messages of ccm's own events are never longer than this.
 const EVENT_CHARACTERS_SHOWN: usize = 1000;
 
-/// Reads the events of the Service and the current usage of its load balancer, with one call each. The output leaves
-/// out what could not be read.
+/// Reads the events of the Service and the current usage of its load balancer, with one call each. When one of these
+/// calls fails, the output lacks this part.
 fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     if known != Sides::Cloud {
         match service::past_events(apis, Some(&plan.object)) {
@@ -171,7 +171,8 @@ fn usage(found: &Balancer) -> String {
     section("\nUSAGE", &lines.collect::<String>(), "not known")
 }
 
-/// Returns the state of the replacement of the load balancer, and the load balancer that the status does not name.
+/// Returns how far the replacement of the Service's load balancer is, and which of the two load balancers the Service's
+/// status does not name. The text is empty when the load balancer is not being replaced.
 fn replacement(plan: &ServicePlan) -> String {
     let Some(replacement) = &plan.cloud.replacement else {
         return String::new();
@@ -234,8 +235,8 @@ fn table_of(headings: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Strin
     if rows.is_empty() { String::new() } else { format!("\n{}", table::render(headings, &rows)) }
 }
 
-/// Returns the events of the Service, the newest first. The messages of events are quoted, because a tenant may have
-/// written them. The events are the last part of the output, because the first part should be what the user has to do.
+/// Returns the events of the Service, the newest first. Their messages are quoted, because a tenant may have written
+/// them. The events are the last part of the output, because the output should begin with what the user has to do.
 fn events(plan: &ServicePlan) -> String {
     let Some(events) = &plan.events else {
         return String::new();
@@ -256,7 +257,8 @@ fn said(event: &PastEvent) -> String {
     format!("{:?}", text::cut(&event.message, EVENT_CHARACTERS_SHOWN))
 }
 
-/// Returns the section with the fields that are set in the Service's spec. Its ports are shown elsewhere in the output.
+/// Returns the section with the fields that are set in the Service's spec, except the ports. Another part of the output
+/// shows the ports.
 fn spec(plan: &ServicePlan) -> String {
     let spec = &plan.service.spec;
     let fields = [
@@ -339,7 +341,7 @@ fn port(port: &ServicePort) -> String {
     }
 }
 
-/// Returns the results of the health checks. Each result is about one port of one target.
+/// Returns the results of the health checks of the load balancer. Each result is about one port of one target.
 fn checks(plan: &ServicePlan) -> impl Iterator<Item = (&Target, &TargetHealth)> {
     let targets = plan.cloud.found.iter().flat_map(|found| &found.targets);
     targets.flat_map(|target| target.health.iter().map(move |health| (target, health)))
@@ -382,8 +384,8 @@ fn why(health: &TargetHealth) -> String {
     health.detail.iter().map(ToString::to_string).chain(code).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a line about the problem that the load balancer does not exist any more, although the Service's status still
-/// has its address. Returns `None` when there is no such problem.
+/// Returns a line which says that the load balancer does not exist any more, although the Service's status still has an
+/// address. Returns `None` when there is no such problem.
 fn gone(plan: &ServicePlan) -> Option<String> {
     let why = "the load balancer of the Service is gone, although the status of the Service has an address. The next \
                sync creates a new load balancer, with another address unless the Service asks for a Primary IP";
@@ -396,10 +398,10 @@ fn failed_lines(failed: &PastEvent) -> String {
     line(format_args!("  ! {}", failed.reason)) + &paragraph("    ", 4, &text)
 }
 
-/// Returns a line for the unhealthy targets of each port and cause. These lines are shown among the problems at the
-/// beginning, because unhealthy targets are what most users look for. With `externalTrafficPolicy: Local`, a node
-/// without a pod of the Service is unhealthy on purpose. Such a target gets no line while another target of the port is
-/// healthy.
+/// Returns a line for each port and each cause for which the port has unhealthy targets. The line names these targets.
+/// The lines are shown among the problems at the beginning, because most users look for unhealthy targets. With
+/// `externalTrafficPolicy: Local`, a node without a pod of the Service is unhealthy on purpose. No line names such a
+/// target as long as another target of the port is healthy.
 fn unhealthy(plan: &ServicePlan) -> Vec<String> {
     let is_served = |port: u16| {
         let mut others = checks(plan).filter(|(_, health)| health.port == port);

@@ -25,8 +25,8 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         let mut list = List::read(context, &empty, |sides| services.read(sides))?;
         let sides = Sides::of(list.outage.as_ref());
         if sides == Sides::Both && !settings.watch.value {
-            // The check prints a warning when `--cloud-provider` does not fit the provider IDs of the nodes. `ccm lb
-            // list` writes nothing, so it goes on after the warning.
+            // A warning is printed when `--cloud-provider` does not fit the provider IDs of the nodes. `ccm lb list`
+            // writes nothing, so it goes on after the warning.
             let _ = context.check_profile();
         }
         if sides == Sides::Both {
@@ -41,8 +41,8 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
             let such: HashSet<&str> = such.iter().map(|service| &*service.metadata.uid).collect();
             list.plans.retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
         }
-        // A deleted Service can have asked, by an annotation, to keep its load balancer and certificates. These have
-        // neither a namespace nor the Service's labels, so they are not listed when a namespace or a selector limits
+        // When a Service is deleted, an annotation can have asked to keep its load balancer and certificates. What is
+        // kept has no namespace and no labels of a Service, so it is not listed when a namespace or a selector limits
         // the list.
         let is_part = settings.namespace.value.is_some() || selector.is_some();
         let is_left_out = is_part || settings.watch.value || sides != Sides::Both;
@@ -58,7 +58,7 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     })
 }
 
-/// Returns the lines below the table that list the load balancers and certificates which are kept although their
+/// Returns the lines below the table. They list the load balancers and certificates that are kept although their
 /// Service was deleted.
 fn kept_lines<'a>(kept: impl Iterator<Item = &'a KeptObject>) -> String {
     let lines = kept.map(|kept| {
@@ -116,8 +116,8 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
     let of_it = |text: fn(&Balancer) -> String| or_dash(&found.map(text).unwrap_or_default());
     let service = if plan.service.metadata.namespace.is_empty() {
-        // The name of the Service is not known. Only its load balancer was found, and the labels of the load balancer
-        // do not contain the name.
+        // Only a load balancer was found, and its labels do not contain the name of its Service. So this name is
+        // not known.
         "-".to_owned()
     } else {
         plan.service.full_name()
@@ -138,8 +138,8 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     ]
 }
 
-/// How many warnings are named in a cell of the column `DIFF`. When a Service has more warnings, the cell only says how
-/// many more.
+/// How many warnings are named in a cell of the column `DIFF`. When a Service has more warnings, the cell ends with the
+/// number of those that are not named.
 const WARNINGS_SHOWN: usize = 2;
 
 /// Returns the text of the column `DIFF`: a short word for each thing that a sync would change, and for each warning.
@@ -155,12 +155,12 @@ fn diff(plan: &ServicePlan) -> String {
         return "not managed".into();
     }
     let mut words = match (plan.want, &plan.cloud.found) {
-        // Only the Service's finalizer is left to remove. The load balancer was deleted already, or is protected from
-        // deletion.
+        // The load balancer was deleted already, or is protected from deletion. So a sync only has to remove the
+        // Service's finalizer.
         (Want::Remove, _) if plan.changes_now().next().is_none() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
-        // For a load balancer that a sync does not delete: the sync only removes from it what belongs to this Service,
-        // e.g. its ports. The cases above are for a load balancer that a sync deletes or that does not exist any more.
+        // A sync does not delete this load balancer. It only removes from it what belongs to the Service, e.g.
+        // its ports.
         (Want::Remove, _) => vec!["release".into()],
         (Want::Ensure, None) => vec!["create".into()],
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],

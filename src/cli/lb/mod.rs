@@ -1,6 +1,6 @@
-//! `ccm lb list | inspect | sync | adopt | release | replace`: the commands that show and do the work of the Service controller.
-//! Some commands show their plan and ask before they write: `adopt`, `release`, `replace`, and `sync --delete-orphans`, which
-//! deletes load balancers without a Service.
+//! `ccm lb list | inspect | sync | adopt | release | replace`: the commands that show and do the work of the Service
+//! controller. Some commands show their plan and ask before they write: `adopt`, `release`, `replace`, and `sync
+//! --delete-orphans`, which deletes load balancers without a Service.
 
 mod inspect;
 mod list;
@@ -83,15 +83,17 @@ pub(super) fn adopt(words: Vec<OsString>) -> Result<Exit, Exit> {
     plan_and_ask(services, Management::Begins(id), &question)
 }
 
-/// Runs `ccm lb release`: after it, ccm does not change or delete the load balancer of this Service any more. The load
-/// balancer keeps running as it is.
+/// Runs `ccm lb release`. From then on, ccm does not change or delete the load balancer of this Service any more. The
+/// load balancer keeps running as it is.
 pub(super) fn release(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbRelease, words)?;
     let question = "End the management of this load balancer?";
     plan_and_ask(services, Management::Ends, question)
 }
 
-/// Begins, aborts or shortens the replacement of a Service's load balancer. The daemon does the rest.
+/// Runs `ccm lb replace`, by which a Service gets a new load balancer in place of its present one. A flag of the
+/// command begins or aborts the replacement, or ends the time in which both load balancers serve. The command only sets
+/// a label, and the daemon makes the other changes.
 pub(super) fn replace(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbReplace, words)?;
     let settings = &services.context.settings;

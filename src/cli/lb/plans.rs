@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Returns the message that the handling of load balancers is turned off in the settings.
+/// Returns the message that load balancers are turned off in the settings.
 pub(super) fn turned_off() -> String {
     format!(
         "{HCLOUD_LOAD_BALANCERS_ENABLED}=false: no Service gets a load balancer, and none is changed or deleted"
@@ -98,9 +98,9 @@ impl Services {
         Ok(self.controller.evaluate(&self.context.apis, selection)?)
     }
 
-    /// Returns the plans of the Services that the user asked for. There is no plan for a Service that ccm does not
-    /// manage and that has no load balancer. When the user named such a Service, returns an error that says why ccm
-    /// does not manage it.
+    /// Returns the plans of the Services that the user asked for. A Service that ccm does not manage and that has no
+    /// load balancer has no plan. When the user named such a Service, returns an error that says why ccm does not
+    /// manage it.
     fn evaluate_shown(&self) -> Result<Vec<ServicePlan>, CommandFailure> {
         let selection = self.selection()?;
         let plans = self.evaluate(&selection)?;
@@ -155,9 +155,8 @@ impl Services {
         for text in &self.context.names {
             let word = word(text, namespace);
             for name in word.readings() {
-                // The list `known` has the Services that a user can name. A Service that does not have the type
-                // LoadBalancer any more is not in this list yet. When its load balancer still has to be removed, it is
-                // added here.
+                // The list `known` has the existing Services of type LoadBalancer, which a user can name. A Service
+                // whose type was changed is added here if its load balancer still has to be removed.
                 if !known.iter().any(|known| known.name == name) && self.is_ours(&name)? {
                     known.push(KnownObject::new(&name));
                 }
@@ -179,8 +178,8 @@ impl Services {
         other.map_or(Ok(names), |other| Err(left_alone(other)))
     }
 
-    /// Whether a Service of this name exists for which ccm has work to do. Returns an error when the Service exists but
-    /// needs nothing from ccm, because it is not of type LoadBalancer.
+    /// Whether there is a Service of this name, and ccm has work to do for it. Returns an error when the Service needs
+    /// nothing from ccm, because it is not of type LoadBalancer.
     fn is_ours(&self, full_name: &str) -> Result<bool, CommandFailure> {
         let (namespace, name) = full_name.split_once('/').unwrap_or_default();
         let service = self.context.apis.kube.service(namespace, name);
@@ -212,8 +211,8 @@ fn is_in(full_name: &str, namespace: &str) -> bool {
     full_name.split_once('/').is_some_and(|(of, _)| of == namespace)
 }
 
-/// Returns everything by which a user can name the Service: its name, and the ID, name and addresses of its load
-/// balancer.
+/// Returns everything by which a user can name the Service of this plan: its name, and the ID, name and addresses of
+/// its load balancer.
 fn called(plan: &ServicePlan) -> KnownObject {
     let status = plan.service.status.load_balancer.ingress.iter();
     let status = status.flat_map(|ingress| ingress.ip.iter().chain(&ingress.hostname));
@@ -224,8 +223,8 @@ fn called(plan: &ServicePlan) -> KnownObject {
     }
     KnownObject {
         name: if plan.service.metadata.name.is_empty() {
-            // The name of the Service is not known, because only its load balancer was found, and the labels of the
-            // load balancer do not contain the name. The name of the plan's object is used instead.
+            // Only the load balancer was found, and its labels do not contain the name of its Service. The name of the
+            // plan's object is used instead of the Service's name.
             plan.object.name.clone()
         } else {
             plan.service.full_name()
@@ -285,8 +284,8 @@ impl PlannedObjects for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // When the plan for a load balancer without a Service has made a write, the sync has deleted this load
-        // balancer. The warnings about it are then left out.
+        // When a write was made for an orphan, i.e. for a load balancer without a Service, the sync has deleted this
+        // load balancer. Warnings about it are then left out.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), &plan.findings)).collect()
     }
@@ -328,8 +327,9 @@ impl Serialize for ServiceJson<'_> {
     }
 }
 
-/// Whether the status of this Service has no address, and the load balancer that the Service will use has ports, but no
-/// port of this Service yet. The load balancer then serves only other Services, or the person who made it.
+/// Whether the load balancer that this Service will use serves only others at present: other Services, or the person
+/// who made it. This is so when the load balancer has ports, but none of this Service, and the status of the Service
+/// has no address.
 pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let found = plan.cloud.found.as_ref();
