@@ -26,8 +26,8 @@ pub(super) fn turned_off() -> String {
     )
 }
 
-/// The data that all commands `ccm lb …` work with: the settings and API clients in `context`, the Service controller,
-/// and which of the commands this is.
+/// The data that all commands `ccm lb …` work with. `context` has the settings and API clients, `controller` is the
+/// Service controller, and `command` says which of these commands is run.
 pub(super) struct Services {
     pub(super) context: CommandContext,
     pub(super) controller: ServiceController,
@@ -155,9 +155,9 @@ impl Services {
         for text in &self.context.names {
             let word = word(text, namespace);
             for name in word.readings() {
-                // The list `known` has the Services that a user can name. A Service that does not have the type
-                // LoadBalancer any more is not in this list yet. When its load balancer still has to be removed, it is
-                // added here.
+                // The list `known` has the Services that a user can name. It lacks a Service whose type was changed
+                // from LoadBalancer to another one. Such a Service is added here when its load balancer still has to
+                // be removed.
                 if !known.iter().any(|known| known.name == name) && self.is_ours(&name)? {
                     known.push(KnownObject::new(&name));
                 }
@@ -179,8 +179,8 @@ impl Services {
         other.map_or(Ok(names), |other| Err(left_alone(other)))
     }
 
-    /// Whether a Service of this name exists for which ccm has work to do. Returns an error when the Service exists but
-    /// needs nothing from ccm, because it is not of type LoadBalancer.
+    /// Whether a Service of this name exists for which ccm still has work to do. Returns an error when the Service
+    /// exists but needs nothing from ccm, because it is not of type LoadBalancer.
     fn is_ours(&self, full_name: &str) -> Result<bool, CommandFailure> {
         let (namespace, name) = full_name.split_once('/').unwrap_or_default();
         let service = self.context.apis.kube.service(namespace, name);
@@ -285,8 +285,8 @@ impl PlannedObjects for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // When the plan for a load balancer without a Service has made a write, the sync has deleted this load
-        // balancer. The warnings about it are then left out.
+        // The warnings about a load balancer without a Service are left out when a sync has changed it, because the
+        // sync has then deleted this load balancer.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), &plan.findings)).collect()
     }
