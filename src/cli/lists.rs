@@ -35,7 +35,8 @@ pub(super) struct List<Plans> {
     /// The lines that are printed below the table.
     pub(super) below: String,
     /// The load balancers and certificates that are kept although their Service was deleted. The outer `None` means
-    /// that they were not read, because only `ccm lb list` reads them. The inner `None` means that the read failed.
+    /// that the command did not read them, e.g. because it is not `ccm lb list`. The inner `None` means that the
+    /// read failed.
     pub(super) kept: Option<Option<Vec<KeptObject>>>,
     /// Text for stderr, in lines: remarks about the list that must not be mixed with the rows on stdout.
     pub(super) notes: String,
@@ -44,9 +45,9 @@ pub(super) struct List<Plans> {
 }
 
 impl<Plans: PlannedObjects> List<Plans> {
-    /// Reads what a list command prints. Calls `read` to get the plans that are the rows of the list. When Kubernetes
-    /// or the cloud does not answer, calls `read` again for plans that need only the API that answers, see
-    /// [`CommandContext::read`].
+    /// Reads what a list command prints. The parameter `read` is a function that returns the plans, which become the
+    /// rows of the list. When Kubernetes or the cloud does not answer, this function is called again, and returns plans
+    /// that need only the API that answers, see [`CommandContext::read`].
     pub(super) fn read(
         context: &CommandContext,
         empty: &str,

@@ -228,8 +228,8 @@ fn gap<T>(seen: &Seen<T>) -> Option<&Gap> {
     seen.as_ref().err()
 }
 
-/// Returns a short text that says why a value is not known. The full reason is among the problems at the end of the
-/// screen.
+/// Returns a short text that says why a value is not known. The full reason is in the list of problems at the end of
+/// the screen.
 fn unread(gap: &Gap) -> String {
     match gap {
         Gap::Needs(check) => format!("not known: see the check {check:?} below"),
@@ -274,8 +274,9 @@ fn load_balancer_types<'a>(view: &'a DoctorView) -> BTreeMap<&'a str, usize> {
     types
 }
 
-/// Nodes of other providers can be targets of load balancers, and ccm never writes to them. Returns the schemes of the
-/// provider IDs of these nodes, e.g. `k3s://, rke2://`, and says when one has no provider ID.
+/// Returns a text about the provider IDs of the nodes that ccm uses only as targets of load balancers, because they
+/// belong to another provider. The text has the scheme of each provider ID, e.g. `k3s://, rke2://`, and `no provider
+/// ID` for a node without one.
 fn schemes(nodes: &[NodePlan]) -> String {
     let scheme = |plan: &NodePlan| match plan.node.spec.provider_id.split_once("://") {
         Some((scheme, _)) => format!("{scheme}://"),
