@@ -73,7 +73,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &nodes.context.apis;
     Ok(nodes.context.do_now(|| {
         let (mut report, plans) = nodes.nodes.sync(apis, &selection);
-        // The command ends here when an API did not answer, and there is a plan for no node. When only Robot or only
+        // The command ends here when an API did not answer, and there is no plan for any node. When only Robot or only
         // the Cloud API did not answer, the other of these two APIs knows the servers of some nodes. There are then
         // plans for these nodes, and the command goes on with the node lifecycle controller.
         if report.outage.is_some() && plans.is_empty() {

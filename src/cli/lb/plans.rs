@@ -328,8 +328,9 @@ impl Serialize for ServiceJson<'_> {
     }
 }
 
-/// Whether the status of this Service has no address, and the load balancer that the Service will use has ports, but no
-/// port of this Service yet. The load balancer then serves only other Services, or the person who made it.
+/// Whether the load balancer that this Service will use serves only other Services so far, or the person who created
+/// it. This is the case when the load balancer has ports, but none of this Service, and the status of the Service has
+/// no address.
 pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let found = plan.cloud.found.as_ref();
