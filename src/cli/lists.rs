@@ -34,9 +34,9 @@ pub(super) struct List<Plans> {
     pub(super) empty: String,
     /// The lines that are printed below the table.
     pub(super) below: String,
-    /// The load balancers and certificates that are kept although their Service was deleted. The outer `None`
-    /// means that they were not read, e.g. because the command is not `ccm lb list`. The inner `None` means that
-    /// the read failed.
+    /// The load balancers and certificates that are kept although their Service was deleted. The outer `None` means
+    /// that the command did not read them, e.g. because it is not `ccm lb list`. The inner `None` means that the
+    /// read failed.
     pub(super) kept: Option<Option<Vec<KeptObject>>>,
     /// Remarks about the list, in lines. They are printed to stderr, so that they are not mixed with the rows
     /// on stdout.
@@ -46,9 +46,9 @@ pub(super) struct List<Plans> {
 }
 
 impl<Plans: PlannedObjects> List<Plans> {
-    /// Reads what a list command prints. Calls `read` to get the plans that are the rows of the list. When only
-    /// Kubernetes or only the cloud answers, calls `read` again for plans that need only the API that answers,
-    /// see [`CommandContext::read`].
+    /// Reads what a list command prints. The parameter `read` is a function that returns the plans, which become the
+    /// rows of the list. When Kubernetes or the cloud does not answer, this function is called again, and returns plans
+    /// that need only the API that answers, see [`CommandContext::read`].
     pub(super) fn read(
         context: &CommandContext,
         empty: &str,

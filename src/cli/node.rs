@@ -73,9 +73,9 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let apis = &nodes.context.apis;
     Ok(nodes.context.do_now(|| {
         let (mut report, plans) = nodes.nodes.sync(apis, &selection);
-        // An API did not answer, and no node was planned, so the command ends here. When some nodes were planned, it
-        // goes on with the node lifecycle controller. This happens when only Robot or only the Cloud API did not
-        // answer, because the servers of some nodes are then known.
+        // The command ends here when an API did not answer, and there is no plan for any node. When only Robot or only
+        // the Cloud API did not answer, the other of these two APIs knows the servers of some nodes. There are then
+        // plans for these nodes, and the command goes on with the node lifecycle controller.
         if report.outage.is_some() && plans.is_empty() {
             return (report, Vec::new());
         }
@@ -519,9 +519,9 @@ fn diff_cell(plans: &NodePlans) -> String {
     })
 }
 
-/// Returns the text of `ccm node inspect` for one node: the node beside its server, how they were matched, the values
-/// that ccm sets on the node, and what a sync would do. When the cloud does not answer, the values and the changes of a
-/// sync are not known, and the text shows the conditions and labels of the node as well.
+/// Returns the text of `ccm node inspect` for one node: the node beside its server, how the two were matched, the
+/// values that ccm sets on the node and their sources, and what a sync would do. When the cloud does not answer, the
+/// values and the changes of a sync are not known. The text then also has the node's conditions and labels.
 fn inspection(plans: &NodePlans, known: Sides) -> String {
     let node = &plans.node.node;
     let taints = node.spec.taints.iter();
@@ -579,8 +579,8 @@ fn zone_of_new_node(plan: &NodePlan) -> Option<String> {
     Some(field(&Field::new("zone label of a new node", want.clone(), want, source), true))
 }
 
-/// Returns the section about the newest certificate request of the node's kubelet. It is empty when there is none, or
-/// when the settings do not name the controller that approves such requests.
+/// Returns the section about the newest certificate request of the node's kubelet. The section is empty when there is
+/// no request, or when the settings do not name the controller that approves such requests.
 fn certificate_section(plans: &NodePlans) -> String {
     let newest = plans.newest.iter().map(|row| {
         let (name, state, age) = (&row.name, row.state.word(), shown_duration(row.age_s()));
@@ -629,8 +629,8 @@ fn target_rules(found: &ForeignMatch) -> [(Option<bool>, String); 4] {
     ]
 }
 
-/// Returns the end of the line with which `ccm node inspect` shows a taint. For the taint `out-of-service`, it says
-/// whether ccm has set the taint and who must remove it. For any other taint it is empty.
+/// Returns the end of the line with which `ccm node inspect` shows a taint. For a taint `out-of-service`, this text
+/// says whether ccm has set the taint and who must remove it. For any other taint the text is empty.
 fn set_by(taint: &Taint) -> &'static str {
     match taint.key == OUT_OF_SERVICE {
         true if is_own(taint) => " (set by ccm, which removes it when the server is on again)",

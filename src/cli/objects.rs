@@ -113,8 +113,8 @@ impl Sides {
     pub(super) fn of(report: Option<&Report>) -> Sides {
         let outage = report.and_then(|report| report.outage.as_ref());
         match outage.map(|outage| &outage.error) {
-            // When only Robot does not answer, plans are still made from Kubernetes and the Cloud API. The plan of a
-            // node then says when the node may be on a dedicated server, which only Robot knows.
+            // When only Robot does not answer, plans are still made from Kubernetes and the Cloud API. If a node may be
+            // on a dedicated server, which only Robot knows, the plan of the node says so.
             None | Some(cache::CacheError::Dedicated(_)) => Sides::Both,
             Some(cache::CacheError::Kube(_)) => Sides::Cloud,
             Some(cache::CacheError::Cloud(_)) => Sides::Kubernetes,
@@ -160,9 +160,9 @@ impl CommandContext {
         })
     }
 
-    /// Returns an empty snapshot, i.e. the state of the cloud without any load balancer. No call is made. While the
-    /// Cloud API does not answer, the annotations of Services are checked against this snapshot. It assumes that every
-    /// other object exists that an annotation names, e.g. a certificate.
+    /// Returns the data against which the annotations of Services are checked while the Cloud API does not answer. The
+    /// data contain no load balancers. Every other object that an annotation names, e.g. a certificate, is assumed to
+    /// exist. No call is made.
     pub(super) fn manifests(&self) -> Result<Arc<dyn Snapshot>, CommandFailure> {
         let gate = Arc::new(OpenGate);
         let provider = wire::provider(&self.settings, gate, Urgency::Asked, None);
@@ -178,8 +178,8 @@ impl CommandContext {
     }
 
     /// Returns the plans that `read` makes from the answers of Kubernetes and the cloud. When one of these APIs does
-    /// not answer, its error is printed, and the plans are made from the other API alone. A report about the outage is
-    /// then returned with them. Returns an error when neither API answers, or when an object that the user named does
+    /// not answer, its error is printed, the plans are made from the other API alone, and a report about the outage is
+    /// returned with the plans. Returns an error when neither API answers, or when an object that the user named does
     /// not exist.
     pub(super) fn read<P: PlannedObjects>(
         &self,
@@ -200,8 +200,9 @@ impl CommandContext {
     }
 
     /// Finds out whether the servers of some objects are not known because the Cloud API or Robot did not answer. If
-    /// so, prints the error of this API to stderr, and returns a report about the outage. The error is known from the
-    /// earlier call, so no new call is made. Returns `None` when the servers of all objects are known.
+    /// so, prints the error of this API to stderr, and returns a report about the outage. Returns `None` when the
+    /// servers of all objects are known. This function makes no new call for this, but uses the error of the call that
+    /// failed when the plans were made.
     fn unclear(&self, plans: &impl PlannedObjects) -> Option<Report> {
         if !plans.is_unclear() {
             return None;
@@ -241,10 +242,11 @@ impl CommandContext {
         }
     }
 
-    /// Prints and returns an error when `--cloud-provider` is not set, and the provider IDs of all nodes belong to
-    /// another profile than the default one. The profile, `hcloud` or `ccm-from-scratch`, decides which provider IDs
-    /// this program reads and writes. With the wrong profile, it would treat no node as its own and remove all targets
-    /// from load balancers. A new node would get a wrong provider ID, which can't be changed.
+    /// Checks that this program reads and writes the kind of provider IDs that the cluster uses. Prints and returns an
+    /// error when `--cloud-provider` is not set, and the nodes have provider IDs, but none that belongs to the default
+    /// profile. The profile, `hcloud` or `ccm-from-scratch`, decides which provider IDs this program reads and writes.
+    /// With the wrong profile, it would treat no node as its own and remove all targets from load balancers. A new node
+    /// would get a wrong provider ID, which can't be changed.
     pub(super) fn check_profile(&self) -> Result<(), Exit> {
         if !self.settings.cloud_provider.source.is_default() {
             return Ok(());
@@ -312,7 +314,7 @@ impl CommandContext {
         }
     }
 
-    /// Runs `work`, which is the sync, and prints the changes that were made.
+    /// Runs the sync, which is the function `work`, and prints the changes that were made. Returns the exit code.
     pub(super) fn do_now<P: PlannedObjects>(&self, work: impl FnOnce() -> (Report, P)) -> Exit {
         let recorder = &self.apis.recorder;
         let (report, plans) = recorder.alongside(&self.apis.kube, work);
@@ -382,14 +384,14 @@ pub(super) fn total(proposals: &[Proposal]) -> String {
     format!("Plan: {change} to change, {unchanged} unchanged, {blocked} blocked\n")
 }
 
-/// Returns a line for each warning among the findings. A finding is a fact or a problem that a plan reports about an
-/// object. Warnings do not prevent the sync.
+/// Returns a line for each warning among the findings, and for a few important notes. A finding is a fact or a problem
+/// that a plan reports about an object. Warnings do not prevent the sync.
 pub(super) fn warnings<'a>(
     object: String,
     findings: impl IntoIterator<Item = &'a Finding>,
 ) -> impl Iterator<Item = String> {
-    // Findings with these reasons are printed even when they are not warnings. They say how far the replacement of a
-    // load balancer is, and what it waits for.
+    // Findings with these reasons are shown even when they are notes and not warnings. They tell the user how far the
+    // replacement of a load balancer is, and what it waits for.
     const SHOWN: [Reason; 2] = [Reason::LoadBalancerReplacementWaits, Reason::LoadBalancerChanges];
     findings.into_iter().filter_map(move |finding| {
         let (mark, word) = match finding.severity {

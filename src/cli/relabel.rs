@@ -51,7 +51,8 @@ impl NodeCommands {
 
 struct PlannedLabels {
     relabelling: Relabelling,
-    /// The plans in `relabelling`, in the type that the functions for the output of all `ccm node` commands take.
+    /// The same plans as in `relabelling`, converted to the type `NodePlans`, because the functions for the output of
+    /// the commands `ccm node …` take this type.
     plans: Vec<NodePlans>,
 }
 

@@ -140,8 +140,8 @@ fn once(Parts { settings, stop, lease, apis, controllers }: Parts) -> Exit {
     let exit = leader::lead(&settings, lease.as_ref(), || {
         let mut total = Counts::default();
         let exit = daemon::with_events(apis, stop, || pass(apis, controllers, stop, &mut total));
-        // Whether a signal has asked the process to end is read here, before the Lease is released. The release sets
-        // `stop` in any case.
+        // `stop` is set when a signal has asked the process to end. It must be read before the Lease is released,
+        // because the release sets `stop` as well.
         done = Some((total, stop.is_set()));
         exit
     });

@@ -68,8 +68,9 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
         words: parsed.words,
         problems: parsed.problems,
         of_forks: parsed.of_forks,
-        // This client allows writes. When needed settings of the daemon could not be read, the command must not write,
-        // so the client is dropped. The command then creates another client, which refuses writes.
+        // This Kubernetes client allows writes, because it was created before the daemon's settings were read. When
+        // needed settings of the daemon could not be read, the command must not write, so the client is dropped. The
+        // command then creates another client, which refuses writes.
         kube: kube.filter(|_| !is_refused),
     })
 }
@@ -84,8 +85,8 @@ pub(super) fn parse(command: Command, words: Vec<OsString>) -> Result<Parsed, Ex
     if parsed.version {
         return Err(Printer::stdout(&version::line()));
     }
-    // An error is ignored here. It means that the value was set before, which happens only when several commands run in
-    // one process, as in tests.
+    // An error means that the value of `--color` was set before. This happens only when several commands run in one
+    // process, as in tests, so the error is ignored.
     let _ = terminal::COLOR.set(parsed.settings.color.value);
     let is_shown = |problem: &Problem| {
         let mut shown = parsed.effective.iter();

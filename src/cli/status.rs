@@ -229,8 +229,8 @@ fn gap<T>(seen: &Seen<T>) -> Option<&Gap> {
     seen.as_ref().err()
 }
 
-/// Returns a short text that says why a value is not known. The full reason is among the problems at the end of the
-/// screen.
+/// Returns a short text that says why a value is not known. The full reason is in the list of problems at the end of
+/// the screen.
 fn unread(gap: &Gap) -> String {
     match gap {
         Gap::Needs(check) => format!("not known: see the check {check:?} below"),
@@ -275,9 +275,9 @@ fn load_balancer_types<'a>(view: &'a DoctorView) -> BTreeMap<&'a str, usize> {
     types
 }
 
-/// Returns the schemes of provider IDs, e.g. `k3s://`, of the nodes that ccm only uses as targets of load balancers.
-/// ccm does not write to these nodes, because they belong to other providers. For a node without a provider ID, the
-/// text contains `no provider ID`.
+/// Returns a text about the provider IDs of the nodes that ccm uses only as targets of load balancers, because they
+/// belong to another provider. The text has the scheme of each provider ID, e.g. `k3s://, rke2://`, and `no provider
+/// ID` for a node without one.
 fn schemes(nodes: &[NodePlan]) -> String {
     let scheme = |plan: &NodePlan| match plan.node.spec.provider_id.split_once("://") {
         Some((scheme, _)) => format!("{scheme}://"),

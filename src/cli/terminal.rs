@@ -102,8 +102,8 @@ fn colored_line(line: &str) -> String {
     if !mark.is_empty() {
         return format!("\x1b[{mark}m{text}\x1b[0m{end}");
     }
-    // The line is split at double spaces. In a table, they separate the cells. In a message, they separate the name of
-    // an object from the text about it.
+    // The line is split at double spaces. In a table, double spaces separate the cells. In a message, they separate the
+    // object from the text about it.
     let mut colored = String::new();
     for cell in text.split_inclusive("  ") {
         let word = cell.trim();
@@ -200,8 +200,9 @@ pub(super) fn screen(text: &str) -> String {
 /// Erases the line that says what a command waits for, so that it does not stay on the terminal after the process has
 /// ended.
 pub(super) fn end() {
-    // Another thread can hold the lock for a long time, because it writes to a terminal that accepts no output at
-    // present. The process must end nevertheless, so it tries to take the lock for a short time only.
+    // Another thread can hold the lock of the terminal for a long time, because it writes to a terminal that accepts no
+    // output at present. The process must end nevertheless. So it tries to take the lock for a short time only, and
+    // then leaves the line on the terminal.
     let pause = || clock::sleep(clock::from_machine(Duration::from_millis(1)));
     let mut tries = (0..100).map(|_| WAIT.try_lock().inspect_err(|_| pause()));
     if let Some(mut wait) = tries.find_map(Result::ok) {

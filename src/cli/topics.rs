@@ -254,9 +254,9 @@ pub(super) fn reflowed(text: &str, columns: usize, change: impl Fn(&str) -> Stri
         let right = right.trim_start();
         let mut column = length(line) - length(right);
         // A row of the help text has a left side, e.g. a flag, and a right side, e.g. its description. `column` is the
-        // column where the right side begins in the source text. The right side is printed no further to the right than
-        // that of the row above. If there is no row above, and `column` is too far to the right, the right side is
-        // printed on the next line.
+        // column where the right side begins in the source text. When the row above has the same indentation, the right
+        // side begins no further to the right than in that row. Otherwise, a right side that begins too far to the
+        // right is printed on the next line.
         if let Some((_, above)) = last.filter(|(of, _)| *of == indent) {
             column = column.min(above);
         } else if column > FURTHEST {

@@ -179,8 +179,9 @@ fn client(settings: &Settings, gate: Arc<dyn Gate>, timing: Timing) -> Result<Ku
     Ok(KubeClient::new(access, proxies()?, timing, gate))
 }
 
-/// Converts a time setting of the Lease to a duration of the program's clock. In tests, this clock can run faster than
-/// real time. Even then, at least a tenth of the setting passes in real time, because renewing a Lease takes real time.
+/// Returns a time setting of the Lease, e.g. the renew deadline, as a duration of the program's clock. In tests this
+/// clock can run faster than real time. Renewing a Lease takes some real time, so the result is then made longer if
+/// less than a tenth of `time` would pass in real time.
 pub(super) fn for_lease(time: Duration) -> Duration {
     clock::at_least(time, time / 10)
 }

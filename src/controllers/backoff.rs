@@ -11,9 +11,9 @@ pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
     first: Duration,
     longest: Duration,
-    /// The moment from which the times of retries are counted in steps. A step is half of an object's wait. The wait is
-    /// made longer, so that it ends a whole number of steps after this moment. Objects with equal waits are then tried
-    /// at the same time. `None` means that waits are not made longer.
+    /// When an object fails, its wait is made longer, so that several objects are tried at the same time. The next try
+    /// is a whole number of steps after the moment in this field. A step is half of the object's wait. `None` means
+    /// that waits are not made longer.
     grid: Option<Instant>,
     /// The factor by which each wait is multiplied. A larger factor makes retries rarer, e.g. to save API calls.
     pub(super) stretch: f64,
@@ -26,8 +26,8 @@ struct Entry {
 }
 
 impl Default for Backoff {
-    /// Creates a backoff in which the first wait of an object is 5 seconds. Each further wait is twice as long, up to 5
-    /// minutes.
+    /// Creates a backoff in which the first wait of an object is 5 seconds, and each further wait is twice as long, up
+    /// to 5 minutes. Each wait is made longer by up to a half, so that several objects are tried at the same time.
     fn default() -> Backoff {
         Backoff {
             grid: Some(clock::now()),
@@ -38,8 +38,7 @@ impl Default for Backoff {
 
 impl Backoff {
     /// Creates a backoff in which the first wait of an object is `first`. Each further wait is twice as long, up to
-    /// `longest`. The waits have exactly these lengths, while those of other backoffs are made a little longer, so that
-    /// several objects are tried at the same time.
+    /// `longest`. The waits have exactly these lengths: they are not adjusted to the waits of other objects.
     pub(super) fn exact(first: Duration, longest: Duration) -> Backoff {
         Backoff { failed: HashMap::new(), first, longest, grid: None, stretch: 1.0 }
     }

@@ -24,8 +24,9 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let (mut plans, outage) = context.read(|sides| services.read(sides))?;
     let known = Sides::of(outage.as_ref());
     if known == Sides::Both {
-        // A warning is printed when `--cloud-provider` does not fit the provider IDs of the nodes. `ccm lb inspect`
-        // writes nothing, so it goes on after the warning.
+        // This check prints an error when `--cloud-provider` is not set, although the provider IDs of the nodes
+        // need another value than the default. The command goes on after this error, because `ccm lb inspect`
+        // writes nothing.
         let _ = context.check_profile();
     }
     plans.iter_mut().for_each(|plan| read_more(&context.apis, plan, known));
@@ -48,8 +49,9 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     if known != Sides::Cloud {
         match service::past_events(apis, Some(&plan.object)) {
             Ok(events) => plan.events = Some(events.into_iter().rev().collect()),
-            // This is no error for the user, because the daemon's role does not allow listing events, and a person can
-            // run this command with that role.
+            // Kubernetes does not allow this user to list events. This is expected when a person runs the command
+            // with the role of the daemon, which does not include this right. So it is no error, and the output has
+            // no events.
             Err(error) if error.is_forbidden() => log::debug!("{error}"),
             Err(error) => Printer::notice(format_args!("events can't be read: {error}")),
         }
@@ -62,8 +64,9 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     }
 }
 
-/// Returns the event about the last sync of the Service when this sync has failed. Returns `None` when the sync has
-/// succeeded, or when the plan has no changes, because an old failure does not matter then.
+/// Returns the event about the failure of the last sync of the Service. Returns `None` when the last sync has
+/// succeeded. Also returns `None` when a sync has nothing to change any more, because an old failure does not
+/// matter then.
 fn failed_try(plan: &ServicePlan) -> Option<Arc<PastEvent>> {
     let events = plan.events.as_ref().filter(|_| plan.has_writes())?;
     let oldest_first: Vec<_> = events.iter().rev().cloned().collect();
@@ -171,8 +174,9 @@ fn usage(found: &Balancer) -> String {
     section("\nUSAGE", &lines.collect::<String>(), "not known")
 }
 
-/// Returns how far the replacement of the Service's load balancer is, and which of the two load balancers the Service's
-/// status does not name. The text is empty when the load balancer is not being replaced.
+/// Returns the section about the replacement of the load balancer by a new one. It has the state of the replacement,
+/// and the other load balancer of the two: the one whose address is not in the status of the Service. The section is
+/// empty when the load balancer is not being replaced.
 fn replacement(plan: &ServicePlan) -> String {
     let Some(replacement) = &plan.cloud.replacement else {
         return String::new();
@@ -191,8 +195,9 @@ fn replacement(plan: &ServicePlan) -> String {
     section("\nREPLACEMENT", &(state + &paragraph("  other    ", 11, &other)), "")
 }
 
-/// Returns how many targets, ports and certificates the load balancer must have room for, and a cheaper type, if one
-/// would be large enough. The text is empty unless ccm chooses the type.
+/// Returns the section about the type of the load balancer. It says how many targets, ports and certificates the load
+/// balancer must have room for, and names a cheaper type that would be large enough, if there is one. The section is
+/// empty when the user, and not ccm, chooses the type.
 fn room(plan: &ServicePlan) -> String {
     let Some(sizing) = &plan.cloud.sizing else {
         return String::new();
@@ -356,17 +361,16 @@ fn health(plan: &ServicePlan) -> String {
     table_of(&["TARGET", "PORT", "HEALTH", "DETAIL"], rows)
 }
 
-/// Returns a table of the nodes that the Services want as targets, but that are not targets of the load balancer, or
-/// will not stay its targets for long. For example, the type of the load balancer allows no more targets, or the node
-/// will stop soon.
+/// Returns a table of the nodes that should be targets of the load balancer, but are not or will not be for long. For
+/// example, the type of the load balancer allows no more targets, or the node will stop soon.
 fn left_out(plan: &ServicePlan) -> String {
     let rows = plan.cloud.left_out.iter().map(|left| vec![left.node.clone(), left.state.text()]);
     table_of(&["NODE", "AS A TARGET"], rows)
 }
 
 /// Returns a table of the nodes that run pods of the Services on this load balancer, and says which of these nodes are
-/// targets. The table is empty unless a Service asks by its annotation or by a setting for `prefer-nodes-with-pods`,
-/// and there are more nodes than the load balancer can have as targets.
+/// targets. The table is empty unless a Service or a setting asks for `prefer-nodes-with-pods`, i.e. for targets that
+/// run such pods, and there are more nodes than the load balancer can have as targets.
 fn with_pods(plan: &ServicePlan) -> String {
     let rows = plan.cloud.with_pods.iter().map(|node| {
         let pods = if node.is_ready { "ready" } else { "about to end" };

@@ -25,8 +25,9 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         let mut list = List::read(context, &empty, |sides| services.read(sides))?;
         let sides = Sides::of(list.outage.as_ref());
         if sides == Sides::Both && !settings.watch.value {
-            // A warning is printed when `--cloud-provider` does not fit the provider IDs of the nodes. `ccm lb list`
-            // writes nothing, so it goes on after the warning.
+            // This check prints an error when `--cloud-provider` is not set, although the provider IDs of the nodes
+            // need another value than the default. The command goes on after this error, because `ccm lb list`
+            // writes nothing.
             let _ = context.check_profile();
         }
         if sides == Sides::Both {
@@ -41,9 +42,9 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
             let such: HashSet<&str> = such.iter().map(|service| &*service.metadata.uid).collect();
             list.plans.retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
         }
-        // When a Service is deleted, an annotation can have asked to keep its load balancer and certificates. What is
-        // kept has no namespace and no labels of a Service, so it is not listed when a namespace or a selector limits
-        // the list.
+        // A deleted Service can have asked, by an annotation, to keep its load balancer and certificates. Such objects
+        // are listed below the table, but not when the list is limited to a namespace or by a selector, because the
+        // namespace and the labels of the deleted Service are not known.
         let is_part = settings.namespace.value.is_some() || selector.is_some();
         let is_left_out = is_part || settings.watch.value || sides != Sides::Both;
         let kept = (!is_left_out).then(|| services.controller.kept(&context.apis));
@@ -159,8 +160,8 @@ fn diff(plan: &ServicePlan) -> String {
         // Service's finalizer.
         (Want::Remove, _) if plan.changes_now().next().is_none() => vec!["finalizer".into()],
         (Want::Remove, _) if plan.is_deletion() => vec!["delete".into()],
-        // A sync does not delete this load balancer. It only removes from it what belongs to the Service, e.g.
-        // its ports.
+        // A sync does not delete this load balancer. It only removes from the load balancer what belongs to this
+        // Service, e.g. its ports.
         (Want::Remove, _) => vec!["release".into()],
         (Want::Ensure, None) => vec!["create".into()],
         _ if plan.cloud.outcome.is_released() => vec!["released".into()],

@@ -26,8 +26,8 @@ pub(super) fn turned_off() -> String {
     )
 }
 
-/// The data that all commands `ccm lb …` work with: the settings and API clients in `context`, the Service controller,
-/// and which of the commands this is.
+/// The data that all commands `ccm lb …` work with. `context` has the settings and API clients, `controller` is the
+/// Service controller, and `command` says which of these commands is run.
 pub(super) struct Services {
     pub(super) context: CommandContext,
     pub(super) controller: ServiceController,
@@ -155,8 +155,9 @@ impl Services {
         for text in &self.context.names {
             let word = word(text, namespace);
             for name in word.readings() {
-                // The list `known` has the existing Services of type LoadBalancer, which a user can name. A Service
-                // whose type was changed is added here if its load balancer still has to be removed.
+                // The list `known` has the Services that a user can name. It lacks a Service whose type was changed
+                // from LoadBalancer to another one. Such a Service is added here when its load balancer still has to
+                // be removed.
                 if !known.iter().any(|known| known.name == name) && self.is_ours(&name)? {
                     known.push(KnownObject::new(&name));
                 }
@@ -178,8 +179,8 @@ impl Services {
         other.map_or(Ok(names), |other| Err(left_alone(other)))
     }
 
-    /// Whether there is a Service of this name, and ccm has work to do for it. Returns an error when the Service needs
-    /// nothing from ccm, because it is not of type LoadBalancer.
+    /// Whether a Service of this name exists for which ccm still has work to do. Returns an error when the Service
+    /// exists but needs nothing from ccm, because it is not of type LoadBalancer.
     fn is_ours(&self, full_name: &str) -> Result<bool, CommandFailure> {
         let (namespace, name) = full_name.split_once('/').unwrap_or_default();
         let service = self.context.apis.kube.service(namespace, name);
@@ -284,8 +285,8 @@ impl PlannedObjects for Vec<ServicePlan> {
     }
 
     fn notes(&self) -> Vec<String> {
-        // When a write was made for an orphan, i.e. for a load balancer without a Service, the sync has deleted this
-        // load balancer. Warnings about it are then left out.
+        // The warnings about a load balancer without a Service are left out when a sync has changed it, because the
+        // sync has then deleted this load balancer.
         let left = self.iter().filter(|plan| !plan.is_orphan() || plan.made.is_empty());
         left.flat_map(|plan| warnings(plan.name(), &plan.findings)).collect()
     }
@@ -327,9 +328,9 @@ impl Serialize for ServiceJson<'_> {
     }
 }
 
-/// Whether the load balancer that this Service will use serves only others at present: other Services, or the person
-/// who made it. This is so when the load balancer has ports, but none of this Service, and the status of the Service
-/// has no address.
+/// Whether the load balancer that this Service will use serves only other Services so far, or the person who created
+/// it. This is the case when the load balancer has ports, but none of this Service, and the status of the Service has
+/// no address.
 pub(super) fn serves_others_alone(plan: &ServicePlan) -> bool {
     let has_address = !plan.service.status.load_balancer.ingress.is_empty();
     let found = plan.cloud.found.as_ref();
