@@ -224,8 +224,8 @@ reasons! {
         /// is not added, but the other ports work. Choose another port.
         PortConflict: WarningEvent;
         /// The Service moves to another load balancer, because its annotation `share` or `external` was set, changed or
-        /// removed, or because of `ccm lb replace`. Its addresses change. The old load balancer serves the Service until its status has the new
-        /// addresses. Change DNS records then.
+        /// removed, or because of `ccm lb replace`. Its addresses change. The old load balancer serves the Service until
+        /// its status has the new addresses. Change DNS records then.
         LoadBalancerChanges: WarningEvent;
         /// The replacement of the load balancer (`ccm lb replace`) has not come further for ten minutes. The present load
         /// balancer serves as before. The message says what is missing. `ccm lb replace --abort NAMESPACE/NAME` ends the
