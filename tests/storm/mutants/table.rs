@@ -201,8 +201,8 @@ pub const MUTANTS: &[Mutant] = &[
         "Some(_) if $ON => parser.problem(why.message),
                 Some(on) => parser.stays(why,"),
     fault("a Service that stays leaves the targets to Services without a port there", "src/hetzner/load_balancers/ownership/group.rs",
-        "others.any(|other| !self.is_external() || has_port(&other.uid))",
-        "others.any(|other| $ON || !self.is_external() || has_port(&other.uid))"),
+        "others.any(|other| served.iter().any(|served| served.uid == other.uid))",
+        "others.any(|other| $ON || served.iter().any(|served| served.uid == other.uid))"),
     fault("a load balancer is not found by the owners of its ports", "src/hetzner/load_balancers/ownership/index.rs",
         "keys.extend(ownership.uids().cloned().map(Key::Uid));",
         "let found = |uid: &&String| !$ON || ownership.service_uid.as_ref() == Some(*uid);
