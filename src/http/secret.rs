@@ -154,9 +154,9 @@ fn written(text: &str, secret: &str) -> Option<usize> {
 }
 
 /// Returns the first unit of a text, which is one character, or an escape that stands for one character. Returns this
-/// character, and the number of bytes of the unit. `plain` is the first character of the text without unescaping. A `k`
-/// can be written as `k`, `%6b`, `\u006b` or `\x6b`, and a quote as `\"`. In a JSON text inside another JSON text,
-/// escapes have more backslashes.
+/// character, and the number of bytes of the unit. `plain` is the first character of `text` as
+/// it is written there, e.g. `%` or `\` when an escape begins. A `k` can be written as `k`, `%6b`, `\u006b` or `\x6b`,
+/// and a quote as `\"`. In a JSON text inside another JSON text, escapes have more backslashes.
 fn unit(text: &str, plain: char) -> (char, usize) {
     let row = text.bytes().take(BACKSLASHES_AT_MOST).take_while(|byte| *byte == b'\\').count();
     let after = &text[row..];

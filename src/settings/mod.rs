@@ -10,7 +10,7 @@
 //! | `table` | the rows, and [`Settings`] with a field for each |
 //! | `args` | a command line → its flags, by pflag's rules |
 //! | `values` | the types of settings, and the parsers of their values |
-//! | `effective` | the value of one setting and its source: a flag wins over a variable, a variable over the cluster's daemon, and the daemon over the default |
+//! | `effective` | the value of one setting and its source: a flag wins over a variable, a variable over the value that a command has read from the daemon in the cluster, and this value over the default |
 //! | `resolve` | all settings → [`Parsed`], and the rules between several settings |
 //! | `hccm_compat` | flags and variables of hcloud-cloud-controller-manager |
 //! | `problem` | problems of settings, and notices for the log |

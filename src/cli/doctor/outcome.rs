@@ -80,9 +80,10 @@ pub(in crate::cli) enum Credential {
 }
 
 impl Gap {
-    /// Returns the error of a check or read that is skipped, because it needs data that was not read. `self` is the
-    /// reason why these data were not read. The new error only names `check`, which is the check that shows this reason
-    /// to the user. It is a copy of `self` when the data do not exist, or when the user has no right to read them.
+    /// Returns the error of a check or read that is skipped, because the data that it needs could not be read. `self` is
+    /// the reason why they could not be read. Usually the result only refers to `check`, the check that already shows
+    /// this reason to the user. When the data do not exist, or when the user has no right to read them, the result is a
+    /// copy of `self` instead.
     pub(super) fn behind(&self, check: &'static str) -> Gap {
         match self {
             Gap::NotHere(why) => Gap::NotHere(why.clone()),

@@ -27,8 +27,9 @@ const OWN_VALUE: &str = "ccm-from-scratch";
 /// the server is not locked. Within this time, no other node may have got the taint `out-of-service`.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
-/// The greatest age of the last read of the server when the taint `out-of-service` is planned. After an older read,
-/// somebody may have switched the server on. The request that sets the taint has a time limit of 8 seconds of its own.
+/// The greatest age of the last read of the server when the taint `out-of-service` is planned. It is short, because
+/// somebody may have switched the server on since this read. The request that sets the taint can take up to 8 seconds
+/// more.
 const LAST_READ_MAX_AGE: Duration = Duration::from_secs(8);
 
 /// The texts of the rules that must be fulfilled before a node gets the taint `out-of-service`.

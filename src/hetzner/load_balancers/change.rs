@@ -94,8 +94,8 @@ pub(super) enum Purpose {
     /// The Service adopts the load balancer. The write is not made when the load balancer has got a new port or target
     /// since it was read for the plan.
     Adoption,
-    /// The Service gives up a load balancer that is not deleted. The write is not made when the load balancer has got a
-    /// new port or target since it was read for the plan.
+    /// The Service gives up its load balancer, which stays in the project. The write is not made when the load balancer
+    /// has got a new port or target since it was read for the plan.
     Release,
     /// The write deletes a load balancer that belongs to no Service. When a check just before the write shows that the
     /// load balancer must not be deleted any more, the write ends with an error. For a write of another purpose, there

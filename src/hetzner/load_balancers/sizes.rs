@@ -4,7 +4,7 @@
 //! |---|---|
 //! | none | the cheapest type that fits, or the largest type when none fits |
 //! | fits | the present type, even when another type is cheaper |
-//! | does not fit | the cheapest type that fits and has no lower limit than the present type, or the largest such type when none fits |
+//! | does not fit | of the types whose limits are all at least as high as those of the present type: the cheapest that fits, or the largest when none of them fits |
 //!
 //! A load balancer gets no new type that is larger than the annotation `type-max` and its defaults allow, and none
 //! without a price in the load balancer's location or network zone. It gets a deprecated type only when no other type
