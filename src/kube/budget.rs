@@ -20,9 +20,9 @@ const ALWAYS_KEPT: usize = 1 << 10;
 const OF_NAMESPACE: usize = 4 << 20;
 
 /// How many bytes of memory all Services together may take. The first [`ALWAYS_KEPT`] bytes of each Service are not
-/// counted. While the changes to a Service's load balancer are computed, the memory contains up to three copies of the
-/// Service's annotations. Three times this limit must therefore fit into the Pod's memory limit, which is 64 MiB in the
-/// shipped manifest.
+/// counted. One Service alone can use the whole limit, and while the changes to its load balancer are computed, up to
+/// three copies of its annotations are in memory. Three times this limit must therefore fit into the Pod's memory
+/// limit, which is 64 MiB in the shipped manifest.
 const IN_TOTAL: usize = 8 << 20;
 
 /// The limit on memory that was exceeded, so that a Service lost its large fields (annotations, source ranges and

@@ -45,7 +45,8 @@ pub fn departing_delay(text: &str) -> Result<Duration, String> {
     seconds_between(text, 0, 600).map(|seconds| Duration::from_secs(seconds.into()))
 }
 
-/// Parses for how many seconds two load balancers serve while one replaces the other: `0s` to `720h`.
+/// Parses the time during which both load balancers serve while one replaces the other, from `0s` to `720h`. Returns it
+/// in seconds.
 pub fn overlap(text: &str) -> Result<u32, String> {
     let seconds = seconds_between(text, 0, 720 * 3600);
     seconds.map_err(|_| "use a duration from 0s to 720h, e.g. 24h".to_owned())

@@ -148,9 +148,9 @@ impl BalancerSnapshot {
         let given = observed.balancers.iter_mut().filter(|balancer| balancer.id == id);
         given.for_each(|balancer| balancer.labels = guard.labels());
         let given = BalancerSnapshot::new(self.project.clone(), observed);
-        // `given` is a copy of the data of the Hetzner Cloud project, in which the load balancer `id` already has the
-        // labels that the adoption would give it. If the Service's annotations still ask for a different load balancer,
-        // and the Service is not allowed to adopt that different one, the plan is refused.
+        // `given` is a copy of the project's data. In this copy, the load balancer `id` already has the labels that it
+        // would get if the Service adopted it. The Service can still ask for another load balancer by its annotations.
+        // When it is not allowed to adopt that other load balancer, the plan is refused.
         if let (_, Err(Unsettled::Unfound(Unfound::NotAdopted(why)))) = given.settle(of, None) {
             return LoadBalancerPlan::default().refuse(why);
         }

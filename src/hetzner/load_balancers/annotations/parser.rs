@@ -166,9 +166,10 @@ impl<'a> AnnotationParser<'a> {
         all.any(|set| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
     }
 
-    /// Whether the Service itself sets the annotation, for all its TCP ports if the annotation is about ports. The
-    /// default of the annotation then has no effect. For the annotations `labels` and `type-max` the result is always
-    /// `false`, because their defaults have an effect in addition to the Service's values.
+    /// Whether the Service itself sets the annotation. An annotation about ports counts as set only when it is set for
+    /// all TCP ports of the Service. When the result is `true`, the default of the annotation has no effect. For the
+    /// annotations `labels` and `type-max` the result is always `false`, because their defaults have an effect in
+    /// addition to the Service's values.
     pub(crate) fn sets(&self, annotation: &'static Annotation) -> bool {
         let is_set = |port: Option<&ServicePort>| {
             let set = self.place(annotation, port).and_then(|place| self.set.get(&place));

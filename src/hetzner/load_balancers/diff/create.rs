@@ -89,10 +89,10 @@ impl Diff<'_, '_> {
         (body, targets)
     }
 
-    /// Chooses the location or network zone in which the load balancer is created. `of_addresses` is the location of
-    /// the Primary IPs that the load balancer gets. It takes precedence over the location that the Service or a setting
-    /// asks for, and a location takes precedence over a network zone. When neither is set, the location or zone with
-    /// most nodes is chosen.
+    /// Chooses the location or network zone in which the load balancer is created. The location of its Primary IPs,
+    /// `of_addresses`, takes precedence. Then follow the location that the Service or a setting asks for, and the
+    /// network zone that it asks for. When there is none of these, the result is the location or zone with the most
+    /// nodes.
     fn choose_place(&mut self, of_addresses: Option<Sourced<String>>) -> Option<CreationPlace> {
         let mut there: Vec<&str> = self.kind.prices.iter().map(|price| &*price.location).collect();
         there.sort_unstable();
