@@ -86,8 +86,8 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// The reason for a write to a load balancer. For each reason except `Usual`, a special rule applies, e.g. when the
-/// write must not be made. The comment of the reason has the rule.
+/// The reason for a write to a load balancer. Each reason except `Usual` has a special rule, which its comment
+/// describes. Such a rule can say, for example, when the write must not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,
@@ -110,8 +110,9 @@ pub(super) enum Purpose {
     /// The write adds a port or a target for which the present type of the load balancer has no room. It is made only
     /// when all changes before it were made.
     NeedsGrowth,
-    /// The write changes which load balancer of a replacement serves, or for how long both do. Everything is read and
-    /// planned again after it.
+    /// The write is a step in the replacement of one load balancer by another (`ccm lb replace`). It changes which of
+    /// the two load balancers serves the Service, or until when both serve. After this write, everything is read and
+    /// planned again.
     Replacement,
     /// The write uploads the last certificate of a plan. After this write all certificates are read again, because
     /// changes of ports need the IDs of the uploaded certificates.
@@ -142,8 +143,9 @@ pub struct BalancerChange {
     new_name: Option<Sourced<String>>,
     /// The text that announces the write in an event, when this program has chosen the type of the load balancer.
     announcement: Option<String>,
-    /// Set when the write takes something away from a load balancer, because another one has replaced it. It is not made
-    /// when this other one can't take over just before the write.
+    /// The load balancer that stays, when the write is part of the end of a replacement. Such a write deletes or
+    /// releases the other load balancer. It is not made when the load balancer that stays can't take over the traffic.
+    /// `None` for every other write.
     pub(super) successor: Option<Box<Successor>>,
 }
 
@@ -292,7 +294,8 @@ impl BalancerChange {
         let api = &self.project.api;
         // The load balancer or certificate is read again just before the write, but only when the rate limit has calls
         // left for this and for the write. Otherwise each attempt could use the last calls for its reads, and the write
-        // would never be sent. `Release` needs one more read, which asks whether an action is running.
+        // would never be sent. A write with the purpose `Release` also asks whether an action is running, which is one
+        // more read.
         let reads = 1 + u64::from(self.purpose == Purpose::Release);
         api.admit_write(reads, &self.description.to_string())?;
         if self.purpose == Purpose::Release {
@@ -325,8 +328,10 @@ impl BalancerChange {
         Ok(Some(Applied::Overtaken))
     }
 
-    /// Reads both load balancers of a replacement just before the write. Returns whether the one that stays is as it was,
-    /// and can take over.
+    /// Whether the replacement of one load balancer by another allows this write. At its end, a replacement deletes or
+    /// releases one of the two load balancers. This is allowed only when the labels of the other one are unchanged, and
+    /// when it can take over all traffic, if the first one has served. To check this, both are read again. `true` for a
+    /// write that is not the end of a replacement.
     fn is_succeeded(&self) -> Result<bool, ProviderError> {
         let Some((successor, id)) = self.successor.as_ref().zip(self.id) else {
             return Ok(true);
@@ -400,8 +405,8 @@ impl BalancerChange {
             | (BalancerAction::Delete, "protected")
             // A load balancer began to use the certificate after the last read, so the certificate stays.
             | (BalancerAction::DeleteCertificate, "resource_in_use")
-            // In this case and the three below, somebody else (another program or a person) made the same change after
-            // this program had last read the load balancer.
+            // The four errors from `target_already_defined` to `load_balancer_target_not_found` mean that somebody else
+            // (another program or a person) made the same change after this program had last read the load balancer.
             | (BalancerAction::AddTarget, "target_already_defined")
             | (BalancerAction::AddService, "source_port_already_used")
             | (BalancerAction::Attach, "load_balancer_already_attached")
