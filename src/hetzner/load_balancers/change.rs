@@ -329,9 +329,9 @@ impl BalancerChange {
     }
 
     /// Whether the replacement of one load balancer by another allows this write. At its end, a replacement deletes or
-    /// releases one of the two load balancers. This is allowed only when the labels of the other one are unchanged, and
-    /// when it can take over all traffic, if the first one has served. To check this, both are read again. `true` for a
-    /// write that is not the end of a replacement.
+    /// releases one of the two load balancers. This is allowed only when the labels of the other one are unchanged. If
+    /// the removed one has ever served the Service, the other one must also be able to take over all traffic. For this
+    /// check, both are read again. A write that is not the end of a replacement is always allowed.
     fn is_succeeded(&self) -> Result<bool, ProviderError> {
         let Some((successor, id)) = self.successor.as_ref().zip(self.id) else {
             return Ok(true);
