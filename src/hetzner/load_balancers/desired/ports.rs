@@ -28,9 +28,8 @@ const HEALTHZ: &str = "/healthz";
 
 const LOCAL: Source = Source::Rule("externalTrafficPolicy: Local");
 
-/// Returns the default that `defaults` has for this field of a port. `defaults` contains either the settings of the
-/// program alone, or these settings and the annotations of a Namespace, which take precedence. `None` when there is no
-/// default.
+/// Returns the default that `defaults` has for this field of a port, or `None` when there is no default. `defaults`
+/// contains the settings of the program, alone or with the annotations of a Namespace, which take precedence.
 fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
     fn value<T: Into<Value> + Clone>(set: &Option<Sourced<T>>) -> Option<Sourced<Value>> {
         let set = set.clone()?;
