@@ -86,8 +86,8 @@ actions! {
     DeleteCertificate: "delete_certificate" OfCertificate Deletes FailsAlone;
 }
 
-/// The reason for a write to a load balancer. For each reason except `Usual`, a special rule applies, e.g. when the
-/// write must not be made. The comment of the reason has the rule.
+/// The reason for a write to a load balancer. Each reason except `Usual` has a special rule, which its comment
+/// describes. Such a rule can say, for example, when the write must not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Usual,
@@ -110,8 +110,9 @@ pub(super) enum Purpose {
     /// The write adds a port or a target for which the present type of the load balancer has no room. It is made only
     /// when all changes before it were made.
     NeedsGrowth,
-    /// The write is a step in the replacement of a load balancer by a new one. It changes which of the two load
-    /// balancers serves, or for how long both serve. After the write, everything is read and planned again.
+    /// The write is a step in the replacement of one load balancer by another (`ccm lb replace`). It changes which of
+    /// the two load balancers serves the Service, or until when both serve. After this write, everything is read and
+    /// planned again.
     Replacement,
     /// The write uploads the last certificate of a plan. After this write all certificates are read again, because
     /// changes of ports need the IDs of the uploaded certificates.
@@ -142,9 +143,9 @@ pub struct BalancerChange {
     new_name: Option<Sourced<String>>,
     /// The text that announces the write in an event, when this program has chosen the type of the load balancer.
     announcement: Option<String>,
-    /// Set when the write deletes or empties a load balancer, because another one (the successor) serves in its place.
-    /// Both are read again just before the write. If the successor's labels have changed, or it can't take over the
-    /// traffic, the write is not made.
+    /// The load balancer that stays, when the write is part of the end of a replacement. Such a write deletes or
+    /// releases the other load balancer. It is not made when the load balancer that stays can't take over the traffic.
+    /// `None` for every other write.
     pub(super) successor: Option<Box<Successor>>,
 }
 
@@ -291,10 +292,10 @@ impl BalancerChange {
             return Ok(None);
         };
         let api = &self.project.api;
-        // The load balancer or certificate is read again just before the write. This is done only when the rate limit
-        // has calls left for the read and for the write. Otherwise each attempt could use the last calls for its reads,
-        // and the write would never be sent. A write with the purpose `Release` needs one more read, which asks whether
-        // an action of the API is running.
+        // The load balancer or certificate is read again just before the write, but only when the rate limit has calls
+        // left for this and for the write. Otherwise each attempt could use the last calls for its reads, and the write
+        // would never be sent. A write with the purpose `Release` also asks whether an action is running, which is one
+        // more read.
         let reads = 1 + u64::from(self.purpose == Purpose::Release);
         api.admit_write(reads, &self.description.to_string())?;
         if self.purpose == Purpose::Release {
@@ -327,10 +328,10 @@ impl BalancerChange {
         Ok(Some(Applied::Overtaken))
     }
 
-    /// Whether the load balancer of this write can be deleted or emptied, because another one serves in its place. Both
-    /// are read just before the write. The labels of the other one must be as they were in the plan. If the load
-    /// balancer of this write was used, the other one must be able to take over the traffic. The result is `true` for
-    /// every write without the field `successor`.
+    /// Whether the replacement of one load balancer by another allows this write. At its end, a replacement deletes or
+    /// releases one of the two load balancers. This is allowed only when the labels of the other one are unchanged. If
+    /// the removed one has ever served the Service, the other one must also be able to take over all traffic. For this
+    /// check, both are read again. A write that is not the end of a replacement is always allowed.
     fn is_succeeded(&self) -> Result<bool, ProviderError> {
         let Some((successor, id)) = self.successor.as_ref().zip(self.id) else {
             return Ok(true);
@@ -404,8 +405,8 @@ impl BalancerChange {
             | (BalancerAction::Delete, "protected")
             // A load balancer began to use the certificate after the last read, so the certificate stays.
             | (BalancerAction::DeleteCertificate, "resource_in_use")
-            // These errors of `AddTarget`, `AddService`, `Attach` and `RemoveTarget` mean that somebody else (another
-            // program or a person) made the same change after this program had last read the load balancer.
+            // The four errors from `target_already_defined` to `load_balancer_target_not_found` mean that somebody else
+            // (another program or a person) made the same change after this program had last read the load balancer.
             | (BalancerAction::AddTarget, "target_already_defined")
             | (BalancerAction::AddService, "source_port_already_used")
             | (BalancerAction::Attach, "load_balancer_already_attached")

@@ -90,10 +90,10 @@ pub(super) fn report_unknown(
     }
 }
 
-/// Prevents that an existing load balancer is attached to the private Network while the default for its subnet is
-/// unknown, e.g. because an annotation of the Namespace is invalid. The subnet of an attached load balancer could not
-/// be changed later. The attachment is removed from the desired settings, unless the Service asks for a private IP or a
-/// subnet.
+/// Prevents this program from attaching an existing load balancer to the private Network while the default for its
+/// subnet is unknown, e.g. because an annotation of the Namespace is invalid. The subnet of an attached load balancer
+/// could not be changed later. The attachment is removed from the desired settings, unless the Service asks for a
+/// private IP or a subnet.
 pub(super) fn keep_unattached(context: &PlanContext, whole: &mut Whole, there: Labelled) {
     let is_subnet_unknown = context.is_unknown(&annotations::PRIVATE_SUBNET_IP_RANGE);
     whole.attach.take_if(|attach| {
@@ -141,8 +141,8 @@ pub(super) fn check_services(
 }
 
 /// Returns how many different certificates all HTTPS ports of the Service use together, including certificates that
-/// existing ports keep. With `others`, the certificates of all other ports that stay on the load balancer are counted
-/// as well.
+/// existing ports keep. When `others` is given, the certificates of all other ports that stay on the load balancer are
+/// counted as well.
 pub(super) fn certificates(
     desired: &Desired,
     there: Option<Labelled>,

@@ -241,12 +241,12 @@ fn choose<'a>(
     None
 }
 
-/// Chooses one of the certificates that have the Service's UID in a label. A certificate with the desired name is the
-/// first choice, and a certificate with the desired domains is the second. The third choice needs two conditions: no
-/// annotation sets a name, and only one certificate has the UID.
+/// Chooses one of the certificates that have the Service's UID in a label. A certificate with the desired name is
+/// preferred, and then a certificate with the desired domains and issuer. When there is neither, and no annotation sets
+/// a name, the only certificate with the UID is chosen.
 ///
-/// Returns `None` when no certificate fits. Returns `Some(None)` when several certificates fit equally well, which is
-/// reported as a problem.
+/// Returns `None` when no certificate fits. Returns `Some(None)` when several certificates have the UID and none of
+/// them is preferred, which is reported as a problem.
 fn by_label<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -293,8 +293,8 @@ fn by_label<'a>(
     Some(Some(found))
 }
 
-/// The Service asks for a managed certificate, and this certificate exists already. Returns the reason why the Service
-/// can't use it, as a text for messages. `None` means that the Service can use it.
+/// Returns the reason why the Service can't use this existing certificate as its managed certificate. The reason is a
+/// text for messages. `None` means that the Service can use the certificate.
 fn why_not_free(
     one: &Certificate,
     context: &PlanContext,

@@ -28,8 +28,8 @@ const HEALTHZ: &str = "/healthz";
 
 const LOCAL: Source = Source::Rule("externalTrafficPolicy: Local");
 
-/// Returns the value for this field in `defaults`, which come from the program's settings, or from a Namespace and the
-/// settings. The value is for every port whose annotations do not set the field. `None` when there is no default.
+/// Returns the default that `defaults` has for this field of a port, or `None` when there is no default. `defaults`
+/// contains the settings of the program, alone or with the annotations of a Namespace, which take precedence.
 fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
     fn value<T: Into<Value> + Clone>(set: &Option<Sourced<T>>) -> Option<Sourced<Value>> {
         let set = set.clone()?;
@@ -187,9 +187,9 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
 /// Removes from `ports` the ports that the Service can't have on the load balancer `there`, because another Service or
 /// the owner of the load balancer has them. Reports the reasons, and returns `None`.
 ///
-/// There is one exception: the Service has another load balancer, and an address of it is in the Service's status. If
-/// the Service can't have all `ports` on `there`, it stays on this other load balancer for now. The function then
-/// reports nothing, and returns the other load balancer and the reasons.
+/// The exception is a Service that another load balancer still serves: the Service's status has an address of this
+/// other one. If the Service can't have all its ports on `there`, it stays on the other load balancer for now. The
+/// function then reports nothing, and returns the other load balancer with the reasons.
 pub(crate) fn leave_out_taken<'a>(
     parser: &mut AnnotationParser,
     context: &PlanContext<'a>,
@@ -307,9 +307,9 @@ impl PortReader<'_, '_> {
         self.health_check();
     }
 
-    /// Sets the field from its annotation, or else from the default of the Namespace or the program's settings, or else
-    /// to a fixed default. The fixed default is the last argument of the call of `field`, and `nothing` means that
-    /// there is none. Returns whether the annotation, the Namespace or the settings have a value.
+    /// Sets the field from its annotation, or else from a default of the Namespace or the settings, or else to a fixed
+    /// value. Each call of `field` has the fixed value as its last argument, and `nothing` means that there is none.
+    /// Returns whether the annotation, the Namespace or the settings have a value.
     fn read(&mut self, field: PortField) -> bool {
         let nothing = Value::Null;
         match field {
@@ -331,8 +331,8 @@ impl PortReader<'_, '_> {
         }
     }
 
-    /// Sets the field from the annotation, or else from the default of the Namespace or the settings, or else to the
-    /// fixed default `usual`. Returns whether the annotation, the Namespace or the settings have a value.
+    /// Sets the field from the annotation, or else from a default of the Namespace or the settings, or else to the
+    /// value `usual`. Returns whether the annotation, the Namespace or the settings have a value.
     fn field<T: Into<Value>>(
         &mut self,
         field: PortField,
@@ -526,9 +526,10 @@ impl PortReader<'_, '_> {
         self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
     }
 
-    /// Returns port 10256 of kube-proxy when the health check should ask this port. `None` when neither the annotation
-    /// `health-check` nor its environment variable asks for this, or when the traffic policy or an annotation asks for
-    /// another health check.
+    /// Returns port 10256 of kube-proxy when the health check should ask this port. The annotation `health-check` asks
+    /// for this. Without the annotation, the default of the Namespace or the settings decides. While the default of the
+    /// Namespace is unknown, an existing check of port 10256 stays. `None` when nothing asks for this check, or when
+    /// the traffic policy or an annotation asks for another one.
     fn kube_proxy(&mut self) -> Option<Sourced<u16>> {
         let set = self.annotation(&a::HEALTH_CHECK, v::health_check);
         let Some(other) = self.other_check() else {
@@ -564,8 +565,9 @@ impl PortReader<'_, '_> {
     }
 
     /// Sets the protocol of the health check, and whether the check uses TLS. `is_set` means that the Service or a
-    /// default sets the port, interval, timeout or number of retries of the check. `asked` is the annotation or
-    /// environment variable that makes the check ask kube-proxy. `None` means that the check does not ask kube-proxy.
+    /// default sets the port, interval, timeout or number of retries of the check. `asked` is the reason why the check
+    /// asks kube-proxy, on port 10256 or on the health check node port: an annotation, a default or the traffic policy
+    /// `Local`. `None` means that the check asks neither of these two ports.
     fn check_protocol(&mut self, is_set: bool, asked: Option<&Source>) {
         let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
         // When no annotation sets the health check's protocol, the protocol depends on whether an interval, a timeout

@@ -28,8 +28,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The highest number of bytes of an uploaded private key. This limit, `CHAIN_BYTES` and `CHAIN_CERTIFICATES` are
-/// limits of the API, from its changelog of 2026-02-11.
+/// The highest number of bytes of an uploaded private key. This limit of the Hetzner Cloud API, `CHAIN_BYTES` and
+/// `CHAIN_CERTIFICATES` are from the API's changelog of 2026-02-11.
 const KEY_BYTES: usize = 5000;
 const CHAIN_BYTES: usize = 30_000;
 const CHAIN_CERTIFICATES: usize = 5;

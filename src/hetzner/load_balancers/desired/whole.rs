@@ -197,10 +197,10 @@ impl Desired {
         location.is_some_and(|location| location.value == v::AUTO)
     }
 
-    /// Changes the desired state of a load balancer while a new load balancer replaces an old one. `there` is `None`
-    /// while the new load balancer does not exist yet. The old load balancer gets only ports, certificates and targets,
-    /// as far as its type allows. The new load balancer gets the desired name and the deletion protection when the old
-    /// one does not exist any more.
+    /// Changes the desired state for a load balancer that takes part in a replacement, in which a new load balancer
+    /// replaces an old one. `there` is the load balancer, or `None` when it is the new one and does not exist yet. The
+    /// old one gets only ports, certificates and targets, and no more ports than its type allows. The new one gets its
+    /// name and its deletion protection only when the old one is gone.
     pub(crate) fn limit_to_replacement(&mut self, context: &PlanContext, there: Option<Labelled>) {
         let Some(whole) = self.whole.as_mut() else {
             return;
@@ -219,8 +219,8 @@ impl Desired {
             }
             (Replacing::Both(_), Some(_)) => (whole.name, whole.protection) = (None, None),
             (Replacing::Asked(_), None) => whole.protection = None,
-            // The location or network zone that the Service asks for is the place of the new load balancer, which does
-            // not exist yet. The place of the old load balancer is not compared with it.
+            // The old load balancer can't be moved to another location. Only the new one is created in the location or
+            // network zone that the Service asks for.
             (Replacing::Asked(_), Some(_)) => whole.place = CreationPlace::default(),
             (Replacing::Last, Some(new)) if whole.name.is_none() => {
                 let name = default_name(context);
@@ -237,9 +237,9 @@ impl Desired {
     }
 }
 
-/// Returns the value of a setting that is on or off, for the case that no Service sets it. This is the default, or
-/// `false` when there is no default. While the default of the Namespace is unknown, the present load balancer and the
-/// status of the Service show which value the setting has now, and the result is this value.
+/// Returns the value of a boolean setting for a Service that does not set it: the default, or `false` without a
+/// default. While it is unknown whether the Namespace has a default, the value is derived from the present load
+/// balancer and the Service's status, so that nothing changes.
 fn default_switch(
     context: &PlanContext,
     defaults: &ServiceDefaults,
@@ -362,10 +362,10 @@ fn place(parser: &mut AnnotationParser, context: &PlanContext) -> CreationPlace 
     }
 }
 
-/// Returns the desired labels from the settings, from the annotation of the Namespace and from the annotation of the
-/// Service. When the same key is set more than once, the Service takes precedence over the Namespace, and the Namespace
-/// over the settings. A label by which another program finds its load balancers is left out. If the load balancer
-/// already has such a label, the label stays unchanged.
+/// Returns the desired labels of the load balancer. They come from the settings, from the annotation `labels` of the
+/// Namespace, and from that annotation of the Service. When the same key is in several of these three, the Service's
+/// value is preferred, and then the value of the Namespace. A label by which another program finds its load balancers
+/// is left out. So when the load balancer already has such a label, it stays unchanged.
 fn labels(
     parser: &mut AnnotationParser,
     context: &PlanContext,
@@ -525,14 +525,15 @@ enum AskedNodes {
     All,
     Selected(Selector),
     /// The nodes that are targets now. This value is used when it is not known which nodes the Service asks for, for
-    /// example because its selector is invalid. It prevents that a present target is removed.
+    /// example because its selector is invalid. So no present target is removed.
     Present,
 }
 
 /// Returns which nodes should be targets of the load balancer. The result has one entry for each Service whose
 /// annotations decide about the targets. On an external load balancer (one that somebody else made), these are all
 /// Services with a port there, except those whose annotation `external-targets` is `false`. On any other load balancer,
-/// it is only the Service for which the plan is made.
+/// it is only the Service for which the plan is made. When a Service that decides was not read, or is not managed by
+/// this program, an entry `Present` makes all present targets stay.
 fn asked_targets(
     parser: &mut AnnotationParser,
     context: &PlanContext,

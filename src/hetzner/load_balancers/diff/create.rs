@@ -149,10 +149,9 @@ pub(crate) fn wanted_place(
 ) -> CreationPlace {
     let place = desired.whole.as_ref().map(|whole| whole.place.clone());
     let CreationPlace { location, zone } = place.unwrap_or_default();
-    // When neither the Service nor a setting names a place, the location or network zone with most nodes is chosen. It
-    // is found by the labels of the nodes for zone and region. Profile `hcloud`, which behaves like
-    // hcloud-cloud-controller-manager, does not use these labels: in a cluster that was moved from that program, the
-    // label for the zone may contain the name of a data center.
+    // The zone and region labels of the nodes show in which location or network zone most nodes are. Profile `hcloud`,
+    // which behaves like hcloud-cloud-controller-manager, does not use these labels: in a cluster that was moved from
+    // that program, the label of the zone may contain the name of a data center.
     let ours = !context.project.preserves_unset();
     let most = |label: TopologyLabel| {
         let is_ours = |node: &&OfferedNode| ours && matches!(node.provider_id, ProviderId::Ours(_));
