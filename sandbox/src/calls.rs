@@ -22,8 +22,8 @@ pub struct Call {
     /// The headers of the request, with names in lower case. `authorization` is left out, because it contains a secret,
     /// and the program `sandbox` can print its calls.
     pub headers: Vec<(String, String)>,
-    /// The name of the caller that a test has set with [`CallLog::name_caller`]. For a caller without such a name it is
-    /// the kind of the credential: `bearer`, `basic`, `certificate`, `other`, or `none`.
+    /// Who sent the request: the name that a test has given to the caller with [`CallLog::name_caller`], or else the
+    /// kind of the caller's credential (`bearer`, `basic`, `certificate`, `other`, or `none`).
     pub caller: String,
     pub body: Arc<[u8]>,
     /// The status of the answer. `None` while the server still works on the call, and also when the call ended without
