@@ -34,8 +34,8 @@ pub struct Call {
     /// The names of the simulated faults that changed this call. `None` when no fault did.
     pub fault: Option<String>,
     pub started: Instant,
-    /// The time that the HTTP server worked on the call, including simulated delays. `None` while the server still
-    /// works on it.
+    /// How long the HTTP server worked on the call before it sent the answer, including simulated delays. `None` while
+    /// the server still works on the call.
     pub duration: Option<Duration>,
 }
 
