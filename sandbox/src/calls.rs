@@ -22,8 +22,8 @@ pub struct Call {
     /// The headers of the request, with names in lower case. `authorization` is left out, because it contains a secret,
     /// and the program `sandbox` can print its calls.
     pub headers: Vec<(String, String)>,
-    /// The name of the caller that a test has set with [`CallLog::name_caller`]. For a caller without such a name it is
-    /// the kind of the credential: `bearer`, `basic`, `certificate`, `other`, or `none`.
+    /// Who sent the request: the name that a test has given to the caller with [`CallLog::name_caller`], or else the
+    /// kind of the caller's credential (`bearer`, `basic`, `certificate`, `other`, or `none`).
     pub caller: String,
     pub body: Arc<[u8]>,
     /// The status of the answer. `None` while the server still works on the call, and also when the call ended without
@@ -34,8 +34,8 @@ pub struct Call {
     /// The names of the simulated faults that changed this call. `None` when no fault did.
     pub fault: Option<String>,
     pub started: Instant,
-    /// The time that the HTTP server worked on the call, including simulated delays. `None` while the server still
-    /// works on it.
+    /// How long the HTTP server worked on the call before it sent the answer, including simulated delays. `None` while
+    /// the server still works on the call.
     pub duration: Option<Duration>,
 }
 

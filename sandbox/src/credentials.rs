@@ -21,7 +21,7 @@ use rustls::{
 use crate::faults::SplitMix64;
 use crate::time;
 
-/// The signature algorithms with which [`Authority::client_with`] can make a certificate.
+/// Signature algorithms that a test can pass to [`Authority::client_with`].
 pub use rcgen::{PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 
 /// A certificate authority whose private key is only in memory.

@@ -8,7 +8,8 @@ use sandbox::scenario::{EFFECTS, Scenario};
 use sandbox::{Builder, Half, Sandbox};
 
 /// The parsed command line of the program `sandbox`. When a value is both on the command line and in the scenario file
-/// (a YAML file that describes a sandbox), the command line decides. A value that is in neither has its default.
+/// (a YAML file that describes a sandbox), the value on the command line is used. When a value is in neither of them,
+/// its default is used.
 #[derive(Debug, Default)]
 pub struct Flags {
     /// The values of those flags that a scenario file (a YAML file that describes a sandbox) can also set, e.g. the

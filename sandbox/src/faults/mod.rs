@@ -2,9 +2,9 @@
 //!
 //! A [`Rule`] says which [`Effect`] a fault has, and on which API calls. [`Faults::random`] gives random effects to a
 //! share of all calls. For each request, the HTTP server asks [`Faults`] for a `Plan`, which says what happens to the
-//! request. The delays of faults are real durations, which the time scale of the sandbox does not shorten. In a sandbox
-//! without sockets ([`Builder::in_memory`](crate::Builder::in_memory)), a test makes an API call by a function call and
-//! passes a closure `pause`. The sandbox calls this closure instead of waiting for a delay.
+//! request. The delays of faults are real durations, which the time scale of the sandbox does not shorten. A sandbox
+//! without sockets ([`Builder::in_memory`](crate::Builder::in_memory)) does not wait for these delays. Instead, it
+//! calls a function that the caller passes along with the request.
 
 mod effect;
 mod random;

@@ -143,8 +143,8 @@ mod tests {
         );
     }
 
-    /// Makes a call to each of these paths, in this `order`. Returns the random faults that the calls got, each with
-    /// its path, sorted by path.
+    /// Makes an API call to the path `/N` for each number N of `order`. Returns the random faults that the calls got,
+    /// each with its path, sorted by path.
     fn random_faults(
         seed: u64,
         rate: f64,

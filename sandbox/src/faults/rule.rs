@@ -105,8 +105,7 @@ impl Rule {
         self
     }
 
-    /// Applies the effect only to the first `times` calls to which it would otherwise apply. Later calls are not
-    /// changed.
+    /// Applies the effect to at most `times` calls. Calls that come later are not changed.
     pub fn times(mut self, times: u64) -> Rule {
         self.times = Some(times);
         self

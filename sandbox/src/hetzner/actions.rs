@@ -52,8 +52,8 @@ pub struct Action {
     command: &'static str,
     resources: Vec<Resource>,
     started: Timestamp,
-    /// The time at which this action begins. When this action must wait for another one, it is the time at which the
-    /// other action ends. This action ends `duration` after `begun`.
+    /// The time at which this action begins. It is in the future when this action must first wait for the end of
+    /// another action. This action ends `duration` after `begun`.
     begun: Instant,
     duration: Duration,
     end: Option<End>,
@@ -174,9 +174,9 @@ impl World {
 }
 
 impl Actions {
-    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due. While a test
-    /// holds all actions ([`hold`](Actions::hold)), no work is due. While it holds only the actions on one resource,
-    /// the work of these actions is not due.
+    /// Takes the next work that is due at `now` out of the schedule. Returns `None` when no work is due. A test can
+    /// hold all actions ([`hold`](Actions::hold)), and then no work is due. It can also hold the actions on one
+    /// resource, and then only the work of these actions is not due.
     pub fn take_due(&mut self, now: Instant) -> Option<Due> {
         if self.held {
             return None;

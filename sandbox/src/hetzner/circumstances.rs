@@ -11,8 +11,8 @@ use crate::robot::Robot;
 
 #[derive(Default)]
 pub struct Circumstances {
-    /// The public addresses of dedicated servers. The value is the ID of the Cloud project whose owner also owns the
-    /// dedicated server.
+    /// The public addresses that a test has assigned to dedicated servers without simulating these servers. The value is
+    /// the ID of the Cloud project whose owner also owns the dedicated server.
     pub dedicated: HashMap<IpAddr, u64>,
     /// The simulated Robot, which knows the dedicated servers of one customer. The number is the ID of the Cloud
     /// project that belongs to the same customer. `None` when no simulated Robot belongs to this cloud.

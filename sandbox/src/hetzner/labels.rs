@@ -12,7 +12,7 @@ enum Requirement {
     Exists(String),
     Absent(String),
     In(String, Vec<String>),
-    /// Is true when the label has none of these values, and also when the resource does not have the label.
+    /// The label has none of these values, or the resource does not have the label.
     NotIn(String, Vec<String>),
 }
 

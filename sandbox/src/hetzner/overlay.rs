@@ -1,5 +1,5 @@
-//! Stores the values that the API shows in the JSON of a resource because a test wants them there, in the place of the
-//! values that the simulation computes.
+//! Stores the values that a test has set in the JSON of a resource. The API shows these values instead of the values
+//! that the simulation computes.
 
 use std::collections::BTreeMap;
 

@@ -23,7 +23,7 @@ impl Cloud {
     /// whose Primary IPs do not exist gets new ones.
     ///
     /// # Panics
-    /// Panics when the document is none of these resources, has no ID, or has a value that the simulation cannot store.
+    /// Panics when the document contains another kind of resource, no ID, or a value that the simulation cannot store.
     pub fn put(&self, project: u64, document: &Value) {
         let mut kinds = document.as_object().into_iter().flatten();
         let (Some((kind, shown)), None) = (kinds.next(), kinds.next()) else {

@@ -68,8 +68,8 @@ pub trait Entry: Sized + 'static {
     fn id(&self) -> u64;
     fn name(&self) -> &'static str;
 
-    /// Whether the API's list of all entries of this kind contains this entry. An entry that is not in this list is not
-    /// in an answer to a request with the query parameter `name` either.
+    /// Whether the API's lists contain this entry. An entry that is not offered is also missing when a client asks for
+    /// its `name`, but the client can still get it by its ID.
     fn is_offered(&self, _world: &World) -> bool {
         true
     }

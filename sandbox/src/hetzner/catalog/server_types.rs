@@ -47,9 +47,9 @@ pub struct Deprecation {
 }
 
 impl ServerType {
-    /// Returns the JSON of the server type. It is computed only once, because a list of servers contains it in every
-    /// server, with all prices. The JSON says whether the type is still sold, which depends on the date. It is
-    /// therefore kept twice: once for tests with simulated time, and once for the real date.
+    /// Returns the JSON of the server type, with all prices. It is computed once and then kept, because a list of
+    /// servers contains it once for each server. The JSON depends on the date, because it says whether the type is
+    /// still sold. Tests with simulated time therefore have their own copy.
     pub fn json(&self) -> &'static Text {
         static SHOWN: [OnceLock<BTreeMap<u64, Text>>; 2] = [OnceLock::new(), OnceLock::new()];
         static NONE: Text = Text::none();
@@ -91,7 +91,7 @@ impl Offer {
         included_traffic(self.location)
     }
 
-    /// Returns the JSON of the offer. The fields `available` and `recommended` exist in the API since April 2026.
+    /// Returns the JSON of the offer. The API has shown the fields `available` and `recommended` since April 2026.
     fn json(&self) -> Text {
         let location_id = Location::find(self.location).map_or(0, |location| location.id);
         text!({

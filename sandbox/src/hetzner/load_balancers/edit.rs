@@ -73,8 +73,8 @@ pub fn put(world: &mut World, project: u64, shown: &Value) -> Result<(), ApiErro
 }
 
 impl LoadBalancer {
-    /// Sets the fields of this load balancer, e.g. the name and the services, from JSON that a test has edited. A field
-    /// of the JSON that has no counterpart in this struct changes nothing here.
+    /// Sets fields of this load balancer, e.g. the name and the services, from the JSON that a test wants the API to
+    /// show. Other fields of the JSON, e.g. `private_net`, change nothing here.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         let flag = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_bool);
@@ -104,8 +104,8 @@ impl LoadBalancer {
         self.understand_targets(&wanted["targets"]);
     }
 
-    /// Replaces the services of the load balancer by the services in the JSON that a test has edited. A service keeps
-    /// the start time of its health checks when its listen port existed before.
+    /// Replaces the services of the load balancer by the services in the JSON that a test wants the API to show. When a
+    /// service with the same listen port existed before, the new service keeps the start time of its health checks.
     fn understand_services(&mut self, wanted: &Value) {
         let before = std::mem::take(&mut self.services);
         let services = wanted.as_array().into_iter().flatten();

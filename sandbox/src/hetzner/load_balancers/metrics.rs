@@ -20,8 +20,8 @@ const TYPES: [(&str, &[&str]); 4] = [
 
 /// The approximate number of samples in an answer when the request does not specify the time between two samples.
 const USUAL_SAMPLES: i64 = 200;
-/// Limits the number of samples in a time series of an answer. The time between two samples is at least the length of
-/// the requested period divided by this number, rounded down to whole seconds.
+/// The largest number of samples in a time series of an answer. It is approximate, because the time between two samples
+/// is rounded down to whole seconds. A request for more samples gets this number instead.
 const MOST_SAMPLES: i64 = 500;
 
 /// Whether the API has a metric with a time series of this name.

@@ -112,8 +112,8 @@ impl LoadBalancer {
         self.targets.iter().map(|target| target.machines(world, self).len()).sum()
     }
 
-    /// Returns the JSON of the load balancer as the simulation computes it. Values that a test wants the API to show in
-    /// single fields are not in it.
+    /// Returns the JSON of the load balancer as the simulation computes it. The values that a test has set for the API
+    /// to show are not used.
     fn plain_json(&self, world: &World) -> Text {
         let primary = |id: u64| world.primary_ips.get(&id).map(|ip| ip.json_of_holder());
         let private =

@@ -25,7 +25,7 @@ pub struct Service {
     /// The settings for HTTP and HTTPS. The API does not show them when the protocol of the service is tcp.
     http: Http,
     health_check: HealthCheck,
-    /// The time at which the service was added to the load balancer, and its health checks began.
+    /// The time of the request that adds the service. The health checks of the service begin at this time.
     pub since: Instant,
 }
 

@@ -21,7 +21,7 @@ const TYPES: [&str; 3] = ["server", "label_selector", "ip"];
 pub struct Target {
     pub kind: Kind,
     pub use_private_ip: bool,
-    /// The time at which the target was added to the load balancer, and its health checks began.
+    /// The time of the request that adds the target. The health checks of the target begin at this time.
     pub since: Instant,
 }
 

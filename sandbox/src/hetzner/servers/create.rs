@@ -29,7 +29,7 @@ const MAX_USER_DATA: usize = 32 * 1024;
 #[derive(Clone, Debug)]
 pub struct ServerSpec {
     pub name: String,
-    /// The name of a server type, which is allowed to be one that is no longer sold.
+    /// The name of the server's type. Types that are no longer sold are also allowed.
     pub server_type: String,
     pub location: String,
     pub image: String,

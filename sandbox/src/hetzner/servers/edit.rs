@@ -34,8 +34,8 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) -> bool
 }
 
 impl Server {
-    /// Sets the fields of this server, e.g. the name and the status, from JSON that a test has edited. A field of the
-    /// JSON that has no counterpart in this struct changes nothing here.
+    /// Sets fields of this server, e.g. the name and the status, from the JSON that a test wants the API to show. Other
+    /// fields of the JSON, e.g. `created`, change nothing here.
     fn understand(&mut self, wanted: &Value) {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
         if let Some(name) = text("/name") {

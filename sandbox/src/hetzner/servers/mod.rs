@@ -77,9 +77,9 @@ pub struct Server {
     /// Whether the server is protected against deletion and against rebuilding. The API allows only that both
     /// protections are on or both are off.
     pub protected: bool,
-    /// The time since which the server has had this status.
+    /// The time at which the server got its present status.
     pub status_since: Instant,
-    /// The values that a test has set in the server's JSON and that no other field of this struct can store. The key is
+    /// The values that a test has set in the server's JSON and that no other field of this struct stores. The key is
     /// the name of a top-level field of the JSON.
     edited: Overlay,
 }
@@ -337,8 +337,8 @@ fn check_unlocked(call: &Call, server: &Server) -> Result<(), ApiError> {
     if call.world.is_locked(server.resource()) { Err(ApiError::locked("server")) } else { Ok(()) }
 }
 
-/// Checks the name of a server. The name must be a host name by RFC 1123, and no other server of the project can have
-/// it.
+/// Checks the name of a server. The name must be a host name by RFC 1123, and no other server of the project may have
+/// the same name.
 fn check_name(
     world: &World,
     project: u64,

@@ -174,8 +174,8 @@ pub fn connect(world: &mut World, server: u64, attachment: Attachment) {
     server.edited.forget("private_net");
 }
 
-/// Corrects which private addresses the networks reserve for the server `id`. First releases all private addresses of
-/// the server, and then reserves the addresses that its private interfaces have now.
+/// Makes the reservations in the networks fit the private interfaces of the server `id`. First releases all private
+/// addresses of the server, and then reserves the addresses that its interfaces have now.
 pub fn hold_what_is_shown(world: &mut World, id: u64) {
     let Some(server) = world.servers.get(&id) else {
         return;
@@ -239,8 +239,8 @@ fn read_network(call: &Call, fields: &mut Fields) -> Result<u64, ApiError> {
     networks::find(call, fields.required("network", id)?).map(|network| network.id)
 }
 
-/// Checks that no action is running on the server or on the network. Returns both of them for the new action. While
-/// that action is running, the API refuses other changes of the two.
+/// Checks that no action is running on the server or on the network. Returns the server and the network as the
+/// resources that the new action will lock.
 fn check_idle(call: &Call, server: &Server, network: u64) -> Result<[Resource; 2], ApiError> {
     check_unlocked(call, server)?;
     let network = networks::find(call, network)?.resource();
