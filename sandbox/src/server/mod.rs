@@ -148,8 +148,9 @@ impl Server {
             let shared = shared.clone();
             thread::Builder::new().name("sandbox-accept".into()).spawn(move || {
                 accept(&listener, &shared);
-                // When another thread starts a process at this moment, the process can inherit a copy of the socket. If
-                // the socket were only closed here, the copy would still listen. The socket is therefore shut down.
+                // When another thread starts a process at this moment, the process can inherit a copy of the listening
+                // socket. If the socket were only closed here, the copy would still accept connections. The socket is
+                // therefore shut down.
                 let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
             })?
         };
