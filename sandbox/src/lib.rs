@@ -42,8 +42,8 @@ use std::fmt;
 
 pub use world::{Builder, Sandbox};
 
-/// One of the three simulated APIs. At first the sandbox had only two, of Hetzner Cloud and of Kubernetes, and each was
-/// one half of it. The type kept its name when the Robot web service was added.
+/// One of the three simulated APIs. At first the sandbox had only the APIs of Hetzner Cloud and of Kubernetes, and each
+/// was one half of the sandbox. The type kept its name when the Robot web service was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Half {
     Hetzner,

@@ -35,8 +35,8 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> io::Result<()> {
-    // The signal handler is installed before any file is written. A signal that comes later then ends the program in
-    // the usual way, and the program removes its files.
+    // The signal handler is installed before any file is written. When a signal comes later, the program therefore ends
+    // normally and removes its files.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let env_file = flags.env_file.as_deref();
     if let Some(path) = env_file {

@@ -2,7 +2,7 @@
 //! the Hetzner Cloud API uses is supported.
 //!
 //! The check is stricter than the standard in one point: a property that is not in the document is an error. A client
-//! that reads such a property would get nothing from the real API. Regular expressions (`pattern`) are not checked.
+//! that relies on such a property would not find it in the real API. Regular expressions (`pattern`) are not checked.
 
 mod schema;
 
@@ -18,8 +18,9 @@ pub struct Spec {
     document: Value,
 }
 
-/// The properties that the API has and that its OpenAPI document does not contain yet. Each has the name of its schema,
-/// its own name and its type. They are added to the document, because official clients need them.
+/// Properties that the API has, although its OpenAPI document does not contain them yet. Each entry is the name of a
+/// schema, the name of a property of this schema, and the type of the property. The properties are added to the
+/// document, because official clients need them.
 const GROWN: [(&str, &str, &str); 2] = [
     ("server_type_location", "available", "boolean"),
     ("server_type_location", "recommended", "boolean"),
@@ -193,7 +194,8 @@ fn json_schema(content: &Value) -> Option<&Value> {
     content.pointer("/content/application~1json/schema")
 }
 
-/// Whether a path fits a template such as `/servers/{id}`, which means that every segment fits.
+/// Whether a path fits a template such as `/servers/{id}`. A parameter in braces fits any text that is not empty, and
+/// every other segment of the path must be the same as in the template.
 fn fits(template: &str, path: &str) -> bool {
     let (template, path) = (template.split('/'), path.split('/'));
     template.clone().count() == path.clone().count()
@@ -202,7 +204,7 @@ fn fits(template: &str, path: &str) -> bool {
         })
 }
 
-/// Converts the text of a query parameter to the type in its schema. Text that is no value of that type stays a string.
+/// Converts the text of a query parameter to the type in its schema. Text that cannot be converted stays a string.
 fn typed(schema: &Value, text: &str) -> Value {
     match schema["type"].as_str() {
         Some("integer") => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),

@@ -26,8 +26,8 @@ pub struct Simulated {
 }
 
 /// Simulates the time of this thread until the returned guard is dropped. The simulated time begins at a fixed date
-/// ([`BEGINNING_S`]), and `nanoseconds` is how much of it has passed. The caller raises this number. Guards must be
-/// dropped in the reverse order of their creation.
+/// ([`BEGINNING_S`]). `nanoseconds` is the time that has passed since then, and the caller raises this number to let
+/// time pass. Guards must be dropped in the reverse order of their creation.
 #[must_use]
 pub fn simulate(nanoseconds: Arc<AtomicU64>) -> Simulated {
     Simulated { before: PASSED.replace(Some(nanoseconds)), thread: PhantomData }
@@ -57,7 +57,7 @@ pub fn timestamp() -> Timestamp {
     };
     let beginning = Timestamp::from_second(BEGINNING_S).unwrap_or_default();
     let passed = SignedDuration::try_from(passed).unwrap_or_default();
-    // Beyond the largest timestamp, at the end of the year 9999, the clock stands still.
+    // A simulated time after the year 9999 is larger than any timestamp. The largest timestamp is returned instead.
     beginning.checked_add(passed).unwrap_or(Timestamp::MAX)
 }
 

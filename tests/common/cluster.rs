@@ -134,7 +134,8 @@ pub trait Cluster {
         self.create_server_with(name, ServerSpec::default())
     }
 
-    /// Creates a server of this name. Its other properties come from `spec`. Returns the server's ID.
+    /// Creates a server of this name without a node. The server's other properties come from `spec`. Returns the
+    /// server's ID.
     fn create_server_with(&self, name: &str, spec: ServerSpec) -> u64 {
         let name = name.to_owned();
         let (cloud, project) = (self.sandbox().cloud(), self.sandbox().project());
@@ -180,7 +181,7 @@ pub trait Cluster {
 
     /// Registers a node of this name with the pod CIDRs `pods`, separated by commas. When `server` is the ID of a
     /// server, the node has the provider ID of this server and no taint `uninitialized`, as if `ccm` had initialised
-    /// it. When `server` is `None`, the node has no provider ID, and has the taint.
+    /// it. When `server` is `None`, the node has the taint and no provider ID.
     fn register(&self, name: &str, server: Option<u64>, pods: &str) {
         let pods = pods.split(',').filter(|cidr| !cidr.is_empty());
         self.sandbox().register_node(NodeSpec {
@@ -200,16 +201,16 @@ pub trait Cluster {
         text(&created["metadata"]["uid"])
     }
 
-    /// Sends this Service to the API server without changes, and returns the created Service. Its namespace is the one
-    /// in its metadata.
+    /// Sends this Service to the API server without changes, and returns the created Service. The namespace comes from
+    /// the Service's metadata.
     fn create_as(&self, service: Value) -> Value {
         let namespace = text(&service["metadata"]["namespace"]);
         let cluster = self.sandbox().cluster();
         let annotations = service["metadata"]["annotations"].as_object();
         let mut keys = annotations.into_iter().flat_map(|all| all.keys());
         // When several Services want the same port of a shared load balancer, `ccm` gives the port to the oldest
-        // Service. Creation times have whole seconds. With a real API server, the test therefore waits until the next
-        // second has begun, so that the new Service is younger than all existing ones.
+        // Service. Creation times are stored in whole seconds. When the API server is real, the test therefore waits
+        // here for the next second, so that the new Service is younger than all existing ones.
         if keys.any(|key| key.ends_with("/share") || key.ends_with("/external")) {
             cluster.await_next_second();
         }
@@ -572,7 +573,7 @@ pub fn with_spec(mut service: Value, fields: &Value) -> Value {
     service
 }
 
-/// Returns the `spec` of a Lease. `holder` has acquired the Lease at the time `renewed`, and has not renewed it later.
+/// Returns the `spec` of a Lease that `holder` acquired at the time `renewed` and has not renewed since then.
 pub fn held(holder: &str, duration_s: u32, renewed: &str, transitions: u32) -> Value {
     json!({
         "holderIdentity": holder, "leaseDurationSeconds": duration_s, "acquireTime": renewed, "renewTime": renewed,

@@ -1,5 +1,5 @@
-//! A second, small cloud provider besides Hetzner Cloud. It shows that the traits of `ccm::provider` are all that an
-//! implementation of a provider needs.
+//! A small cloud provider for tests, which exists in addition to the provider for Hetzner Cloud. It shows that a new
+//! provider only has to implement the traits of `ccm::provider`.
 
 use ccm::provider::{
     AddressKind, Dedicated, ErrorKind, Finding, Instance, InstanceId, Instances, LabelPrefixes,
@@ -17,14 +17,15 @@ pub struct FakeProvider {
     pub instances: Vec<Instance>,
     /// The dedicated servers. `None` means that there are no dedicated servers, or no credentials for them.
     pub dedicated: Option<Vec<Instance>>,
-    /// Prefixes of label keys. A label of a server is also set on its node when the label's key has one of these
-    /// prefixes.
+    /// Prefixes of label keys. A node is allowed to get a label of its server when the label's key begins with one of
+    /// these prefixes.
     pub label_prefixes: LabelPrefixes,
     /// Whether nodes of other providers can be targets of load balancers.
     pub matches_foreign_nodes: bool,
     /// Whether nodes get no zone label.
     pub without_zone: bool,
-    /// The zone label that a setting has chosen. `None` means the location, which is the default of this provider.
+    /// The kind of zone label that a setting has chosen. `None` means that no setting has chosen one, and the zone
+    /// label is then the server's location.
     pub zone_label: Option<ZoneLabel>,
 }
 

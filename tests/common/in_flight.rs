@@ -6,7 +6,8 @@ use sandbox::{Half, Sandbox};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// Counts how many writes to Nodes with one HTTP method are in flight at the same time.
+/// Counts the writes to Nodes that the simulated API server has received and not yet answered. Only writes with one
+/// HTTP method, e.g. `PATCH`, are counted.
 #[derive(Default)]
 pub struct InFlight {
     counts: Mutex<Counts>,
@@ -20,9 +21,8 @@ struct Counts {
 }
 
 impl InFlight {
-    /// Makes the simulated API server delay every write with this HTTP method to a Node. The server handles the delayed
-    /// writes as soon as `wanted` of them are in flight at the same time. It delays no write for longer than
-    /// `patience_s` seconds.
+    /// Makes the simulated API server delay each write with this HTTP method to a Node, until `wanted` of these writes
+    /// have arrived and are not yet answered. A write is never delayed for longer than `patience_s` seconds.
     pub fn of(sandbox: &Sandbox, method: &str, wanted: usize, patience_s: u64) -> Arc<InFlight> {
         let patience = Duration::from_secs(patience_s);
         let all = Arc::<InFlight>::default();

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The speed of the clock of the `ccm` library in tests whose APIs listen on sockets: one second on this clock lasts
-/// this many real seconds. Waits are therefore short.
+/// this many real seconds. The value is far below 1, so that tests wait only for a short time.
 pub const SCALE: f64 = 0.002;
 
 /// A duration that is longer than any test, even after it was multiplied by [`SCALE`].
@@ -33,8 +33,8 @@ pub struct SandboxAccess {
     endpoint: String,
     network: Option<u64>,
     token: Mutex<String>,
-    /// The kind of zone label that `ccm` sets on new nodes. A test can change it before it creates the API clients of
-    /// another process. `None` means that `ccm` uses its default.
+    /// The kind of zone label that `ccm` sets on new nodes. `None` means that `ccm` uses its default. When a test
+    /// changes the value, the change applies to API clients that are created later.
     pub zone_label: Mutex<Option<ZoneLabel>>,
     /// The API token of a second Hetzner Cloud project, to which the sandbox's servers do not belong.
     pub other_token: String,
@@ -63,8 +63,8 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    /// All kinds of credentials except the right ones. A process with any of them sees fewer dedicated servers than a
-    /// process with the right credentials, or none.
+    /// All kinds of credentials except [`Right`](Credentials::Right). A process with any of these credentials sees no
+    /// dedicated servers, or fewer than a process with the right credentials.
     pub const ALL: [Credentials; 5] = [
         Credentials::WrongPassword,
         Credentials::OtherAccount,
@@ -278,8 +278,9 @@ pub fn see_one_server(sandbox: &Sandbox) {
     }
 }
 
-/// Creates the logins to the simulated Robot, and returns them: the right login, one with a wrong password, one that
-/// sees the servers of another account, and one that sees a single server.
+/// Creates logins to the simulated Robot, and returns them together with the right login. One login has a wrong
+/// password, one sees the servers of another account, and one sees a single server. The list is empty when the sandbox
+/// does not serve Robot.
 fn logins(sandbox: &Sandbox) -> Vec<(Credentials, (String, String))> {
     if !sandbox.serves(Half::Robot) {
         return Vec::new();

@@ -1,10 +1,10 @@
-//! A [`Machine`] simulates the computer on which the programs of a test run. Most tests use one. Its clocks, its
-//! network and its random numbers are simulated, so that nothing waits for real time.
+//! A [`Machine`] simulates the computer on which the programs of a test run. Most tests use such a simulated computer.
+//! Its clocks, its network and its random numbers are simulated, so that nothing waits for real time.
 //!
 //! One thread runs a whole test. Simulated time passes when a program makes an API call or waits, and when the test
-//! says so. A simulated process is sometimes paused when it reads a clock, like a process in a virtual machine that is
-//! moved to another host. A pause lasts up to a minute of simulated time, in which other processes, e.g. another `ccm`,
-//! do their work.
+//! asks for it. A test can make simulated processes pause at random when they read a clock, like a process in a virtual
+//! machine that is moved to another host. A pause lasts up to a minute of simulated time, in which other processes,
+//! e.g. another `ccm`, do their work.
 
 use super::library::SCALE;
 use super::random::Random;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime};
 const CALL: Duration = Duration::from_millis(4);
 
 /// The largest number of API calls that all programs on one [`Machine`] together are allowed to make. A test with more
-/// calls fails, because one of its programs repeats something endlessly.
+/// calls fails, because one of its programs probably repeats its calls endlessly.
 const CALLS_AT_MOST: u64 = 100_000;
 
 const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
@@ -33,8 +33,8 @@ const HALVES: [Half; 3] = [Half::Hetzner, Half::Kubernetes, Half::Robot];
 pub struct Machine {
     begun: Instant,
     begun_wall: SystemTime,
-    /// The simulated time that has passed since this `Machine` was created, in nanoseconds. The simulated APIs and the
-    /// simulated programs share it.
+    /// The simulated time that has passed since this `Machine` was created, in nanoseconds. All simulated APIs and
+    /// programs read their time from this value.
     time: Arc<AtomicU64>,
     /// For how long the simulated computer was suspended in total, as a sleeping laptop is. The monotonic clock that
     /// the programs see does not count this time.
@@ -49,8 +49,8 @@ pub struct Machine {
     /// The function that does the work of other processes while a process is paused. With `None`, no other process
     /// works during a pause.
     meanwhile: RefCell<Option<Meanwhile>>,
-    /// A function that a test wants to be called while one thread of a simulated process waits. The function runs the
-    /// other threads of this process. `None` when the test has set no such function.
+    /// A function that a test has set with [`set_others`](Machine::set_others), or `None`. The function is called while
+    /// one thread of a simulated process waits, and it runs the other threads of this process.
     others: RefCell<Option<Rc<dyn Fn()>>>,
     pub pauses: Cell<u64>,
     calls: Cell<u64>,
@@ -158,8 +158,8 @@ impl Machine {
         *self.meanwhile.borrow_mut() = meanwhile;
     }
 
-    /// Sets a function that a test wants to be called while one thread of a simulated process waits. The function runs
-    /// the other threads of this process. Returns the function that was set before.
+    /// Sets a function that is called while one thread of a simulated process waits. The function runs the other
+    /// threads of this process. Returns the function that was set before.
     pub fn set_others(&self, others: Option<Rc<dyn Fn()>>) -> Option<Rc<dyn Fn()>> {
         self.others.replace(others)
     }
@@ -248,8 +248,8 @@ impl Simulation for Machine {
         assert!(self.calls.get() < CALLS_AT_MOST, "calls without end");
         self.pass(CALL);
         let is_late = Cell::new(false);
-        // The simulated API calls this function to delay its answer by `time`. When the deadline of the client's call
-        // comes first, only the time until the deadline passes, and the call ends with a time-out.
+        // The simulated API calls this function when it delays its answer by `time`. When the client's deadline comes
+        // before the end of the delay, time passes only until the deadline, and the call ends with a time-out.
         let pause = |time: Duration| {
             let left = until.saturating_duration_since(self.monotonic());
             is_late.set(is_late.get() || time >= left);

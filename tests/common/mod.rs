@@ -40,8 +40,8 @@ pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// How long a test waits at most for something that should happen almost at once.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// The time scale when `ccm` runs as a process. Each wait lasts a fiftieth of its usual time, so five seconds become a
-/// tenth of a second.
+/// The time scale when `ccm` runs as a process. Each wait lasts a fiftieth of its usual time. For example, a wait of
+/// five seconds lasts a tenth of a second.
 pub const SCALE: &str = "0.02";
 
 pub type Env = Vec<(String, String)>;
@@ -107,15 +107,15 @@ pub fn contains(text: &str, part: &str) {
     assert!(text.contains(part), "{part:?} in\n{text}");
 }
 
-/// Returns the text with each sequence of spaces and line ends replaced by one space.
+/// Returns the text, in which one space replaces each sequence of spaces and line ends.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the environment variables with which `ccm` uses the APIs of a sandbox as the Kubernetes user `ccm`. When
 /// `ccm` runs as a process, one of the variables also shortens its waits. The user has the RBAC rules of the official
-/// ClusterRole of hcloud-cloud-controller-manager. With `CCM_TEST_ROLE=manifests` the user has the RBAC rules of the
-/// files in `manifests/base` instead.
+/// ClusterRole of hcloud-cloud-controller-manager. When a developer runs the tests with `CCM_TEST_ROLE=manifests`, the
+/// user has the RBAC rules of the files in `manifests/base` instead.
 pub fn env(sandbox: &Sandbox) -> Env {
     let mut env = sandbox.env_of("ccm");
     if sandbox.is_in_memory() {
@@ -124,8 +124,8 @@ pub fn env(sandbox: &Sandbox) -> Env {
         return env;
     }
     env.push(("CCM_TEST_TIME_SCALE".into(), SCALE.into()));
-    // Many daemons run on one machine at the same time, so each daemon serves its metrics on any free port. Port 0
-    // means any free port.
+    // Many daemons of different tests run on one machine at the same time, and two of them cannot use the same port.
+    // Port 0 means that each daemon serves its metrics on any free port.
     env.push(("HCLOUD_METRICS_ADDRESS".into(), "127.0.0.1:0".into()));
     env
 }
@@ -137,8 +137,8 @@ pub fn env_as(sandbox: &Sandbox, user: &str) -> Env {
     with(env(sandbox), &[("KUBECONFIG", kubeconfig)])
 }
 
-/// Returns the environment variables that [`env`] returns, but without the one that shortens waits: `ccm` waits as long
-/// as in production.
+/// Returns the environment variables that [`env`] returns, but changed so that no wait of `ccm` is shortened: `ccm`
+/// waits as long as in production.
 pub fn real_time(sandbox: &Sandbox) -> Env {
     at_scale(sandbox, 1.0)
 }
@@ -187,8 +187,8 @@ pub fn certificate_rules() -> Vec<sandbox::kubernetes::PolicyRule> {
     serde_json::from_value(documents(role)[0]["rules"].clone()).unwrap()
 }
 
-/// Returns the environment variables `env`, in which each variable in `changes` has its new value. A test can remove a
-/// variable by an empty value, because `ccm` treats an empty variable as one that is not set.
+/// Returns the environment variables `env` with the changes in `changes`, each of which is a name and a new value. With
+/// an empty value, a test can remove a variable, because `ccm` treats an empty variable as one that is not set.
 pub fn with(mut env: Env, changes: &[(&str, &str)]) -> Env {
     for (name, value) in changes {
         env.retain(|(other, _)| other != name);
@@ -197,8 +197,8 @@ pub fn with(mut env: Env, changes: &[(&str, &str)]) -> Env {
     env
 }
 
-/// Returns the path of the `ccm` binary under test. This is the path in the variable `CCM_BENCH_BINARY`, or else the
-/// binary of this build.
+/// Returns the path of the `ccm` binary that the tests run. The environment variable `CCM_BENCH_BINARY` can name this
+/// path. Without the variable, the tests run the binary that was built together with them.
 pub fn binary() -> std::path::PathBuf {
     let named = std::env::var_os("CCM_BENCH_BINARY").map(std::path::PathBuf::from);
     named.unwrap_or_else(|| env!("CARGO_BIN_EXE_ccm").into())
@@ -268,8 +268,8 @@ pub fn at_terminal_of(
     }
 }
 
-/// Asserts that `ccm` cuts a table to 80 columns when stdout is a terminal. When stdout is a pipe, the table must
-/// contain the whole `name`, so that `grep` finds it.
+/// Asserts that `ccm` cuts a table to 80 columns when stdout is a terminal, and only then. When stdout is a pipe, the
+/// table must contain the whole `name`, so that `grep` finds it.
 pub fn is_cut_at_a_terminal_alone(env: &Env, words: &[&str], name: &str) {
     let piped = ccm(env, words).stdout;
     assert!(piped.contains(name) && !piped.contains('…'), "{piped}");
@@ -320,9 +320,9 @@ impl Daemon {
     }
 
     /// Starts `ccm run` as a process, and kills it with SIGKILL when it makes a certain API call. The function `calls`
-    /// chooses this call. It gets a fault rule that matches all calls, and limits the rule to the wanted call, e.g. by
-    /// a method and a path. When `is_before` is true, the process dies just before the API handles the call, else just
-    /// afterwards.
+    /// chooses this API call: it gets a fault rule that matches all API calls, and returns a rule that matches only the
+    /// wanted one, e.g. by a method and a path. When `is_before` is true, the process dies just before the API handles
+    /// the call. Otherwise it dies just afterwards.
     pub fn killed_at(
         sandbox: &Sandbox,
         env: &Env,
@@ -459,7 +459,7 @@ pub fn send(signal: &str, process: u32) {
     assert!(kill.unwrap().success());
 }
 
-/// Runs the test cases in eight parallel threads. Each case must have a sandbox of its own.
+/// Calls `run` with each test case, in eight parallel threads. Each case must have a sandbox of its own.
 pub fn run_in_parallel<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     let cases = Mutex::new(cases.into_iter());
     std::thread::scope(|scope| {
@@ -483,7 +483,7 @@ pub fn on(calls: &str, effect: Effect) -> Rule {
     }
 }
 
-/// Returns the effect of a simulated fault: just before the simulated API handles a call, the effect calls
+/// Returns the effect of a simulated fault. Just before the simulated API handles a call, the effect calls
 /// `manual_change`, which changes something in the sandbox as a person could.
 pub fn before(
     sandbox: &Arc<Sandbox>,
@@ -499,8 +499,8 @@ pub fn answer(status: u16, body: &Value) -> Effect {
     Effect::Instead(Response::json(status, body))
 }
 
-/// Whether the path is that of a Lease. Tests that check writes ignore those to a Lease, because the daemon renews its
-/// Lease all the time, whatever the controllers do.
+/// Whether the path is that of a Lease. Tests that check the writes of a daemon ignore writes to a Lease, because the
+/// daemon renews its Lease all the time, even when its controllers change nothing.
 pub fn is_lease(path: &str) -> bool {
     path.starts_with("/apis/coordination.k8s.io/")
 }
@@ -522,12 +522,12 @@ pub fn builder() -> Builder {
     }
 }
 
-/// The argument of [`needs_simulation`] in tests that make the watch cache lag behind. A real API server cannot be made
-/// to do this, so these tests are skipped when there is one.
+/// The argument of [`needs_simulation`] in tests that need a watch cache that lags behind. A real API server cannot be
+/// made to lag, so these tests are skipped when the API server is real.
 pub const STALE_CACHE: &str = "a cache that lags";
 
-/// Whether a test must be skipped because the API server is real, and only a simulated API server can do `what`. If so,
-/// this function also reports the skipped test.
+/// Whether a test must be skipped because the sandbox uses a real API server, and only a simulated one can do `what`.
+/// If the result is true, this function also reports that the test is skipped.
 pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
     let is_real = sandbox.cluster().is_real();
     if is_real {
@@ -601,8 +601,8 @@ pub fn lasting(sandbox: &Sandbox, time: Duration) -> Duration {
 /// [`clock::now`]. When the programs are processes, their clock runs faster than real time.
 pub fn seconds_since(sandbox: &Sandbox, begun: Instant) -> f64 {
     let second = lasting(sandbox, Duration::from_secs(1));
-    // `took` returns real time. The clock of the library is not used, because another test of this process may have
-    // made it run faster.
+    // `took` returns real time, which does not depend on the clock of the `ccm` library. Another test of this process
+    // may have made that clock run faster.
     clock::took(begun).div_duration_f64(second)
 }
 
@@ -630,20 +630,21 @@ pub fn wait_at_most(limit: Duration, what: &str, holds: impl FnMut() -> bool) {
 /// Calls `holds` again and again until it returns true. Panics with the text of `state` when this takes longer than
 /// `limit`.
 pub fn wait_or(limit: Duration, state: impl Fn() -> String, holds: impl FnMut() -> bool) {
-    // A real API server shares the processors of the computer with all tests. Everything that a test waits for takes
-    // longer then, so the limit is raised.
+    // A real API server shares the processors of the computer with all tests, so everything that a test waits for takes
+    // longer. The limit is therefore raised.
     let limit = if has_real_cluster() { limit * 4 } else { limit };
     assert!(holds_within(limit, holds), "{}", state());
 }
 
-/// Calls `holds` again and again until it returns true. Returns false when this takes longer than `limit`.
+/// Calls `holds` again and again until it returns true. Returns false when this takes longer than `limit` in real time.
+/// When the time is simulated, it returns false after fifty times this limit in simulated time.
 pub fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     if let Some(machine) = simulated::machine() {
         let limit = limit.div_f64(SCALE.parse().unwrap());
         return simulated::holds_within(&machine, limit, holds);
     }
-    // The closure `holds` often makes a call to the API server. When this is a real API server, a longer pause between
-    // two calls of `holds` leaves it time for the calls of the tested programs.
+    // The closure `holds` often calls the API server. A real API server also needs time for the calls of the tested
+    // programs, so the pause between two calls of `holds` is then longer.
     let pause = Duration::from_millis(if has_real_cluster() { 50 } else { 5 });
     let begun = Instant::now();
     while !holds() {

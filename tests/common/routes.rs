@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
 pub const HCLOUD: &str = "--cloud-provider=hcloud";
-/// The two profiles of `ccm`, as flags. A profile decides in which formats `ccm` writes provider IDs and labels: in
-/// those of this project, or in those of hcloud-cloud-controller-manager.
+/// The two profiles of `ccm`, as flags. A profile decides which provider IDs and labels `ccm` writes: those of
+/// ccm-from-scratch or those of hcloud-cloud-controller-manager.
 pub const PROFILES: [&str; 2] = ["--cloud-provider=ccm-from-scratch", HCLOUD];
 
 /// An address in the range of the Network. No server has this address.
@@ -72,8 +72,8 @@ impl World {
         self.ccm(&[&["route", "sync", CIDR], flags].concat())
     }
 
-    /// Computes the routes that the Network should have: one for each IPv4 pod CIDR of each node whose server is in the
-    /// Network.
+    /// Computes the routes that the Network should have: one for each pod CIDR in 10.244.0.0/16 of each node whose
+    /// server is in the Network. Each is the text `destination gateway`.
     pub fn wanted(&self) -> BTreeSet<String> {
         let (servers, nodes) = (self.servers(), self.nodes());
         let mut wanted = BTreeSet::new();
@@ -92,7 +92,7 @@ impl World {
         wanted
     }
 
-    /// Waits until the Network has exactly the routes that the nodes need and the routes in `others`.
+    /// Waits until the Network has exactly the routes that the nodes need, and in addition the routes in `others`.
     pub fn wait_for_routes(&self, others: &[&str]) {
         let right = || {
             let mut right = self.wanted();
@@ -140,8 +140,8 @@ impl World {
         names.all(|name| self.status(name).as_deref() == Some("False"))
     }
 
-    /// Waits until the condition `NetworkUnavailable` of every node is False, and the Network has exactly the routes
-    /// that the nodes need and the routes in `others`.
+    /// Waits until the condition `NetworkUnavailable` of every node is False. Then waits until the Network has exactly
+    /// the routes that the nodes need, and in addition the routes in `others`.
     pub fn wait_for_routes_and_nodes(&self, others: &[&str]) {
         wait_until("nodes that can be reached", || self.all_are_reached());
         self.wait_for_routes(others);
@@ -154,8 +154,8 @@ impl World {
         id
     }
 
-    /// Returns the writes that `ccm` sent to Hetzner Cloud after `mark`, e.g. `add_route 10.244.1.0/24 10.0.0.2`.
-    /// `mark` is a position in the sandbox's log of API calls.
+    /// Returns the action and the route of each write that `ccm` sent to Hetzner Cloud after `mark`, e.g. `add_route
+    /// 10.244.1.0/24 10.0.0.2`. `mark` is a position in the sandbox's log of API calls.
     pub fn changes(&self, mark: u64) -> Vec<String> {
         let calls = self.cloud_calls(mark).into_iter().filter(Call::is_write);
         calls.map(|call| change(&call)).collect()
@@ -182,7 +182,7 @@ impl World {
         wait_until("polls of nodes", || polls() >= enough);
     }
 
-    /// Waits until `ccm` has made `times` more comparisons of the Network's routes with those that the nodes need.
+    /// Waits until `ccm` has compared the routes of the Network `times` more times with the routes that the nodes need.
     /// `ccm` reads the Network for each comparison, so this function counts these reads.
     pub fn comparisons(&self, times: usize) {
         let reads = || self.sandbox.calls().count(is_read);

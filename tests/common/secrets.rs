@@ -4,8 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::HashSet;
 
-/// A text leaks a secret when it contains this many consecutive characters of the secret. Half of a secret, or a secret
-/// with a mistake in it, is therefore found too.
+/// The number of characters in a row that are enough for a leak: a text with this many consecutive characters of a
+/// secret leaks the secret. Half of a long secret, or a secret with a mistake in it, is therefore found too.
 const PIECE: usize = 16;
 
 /// The secrets that no output is allowed to contain, in every form in which they can be written.
@@ -74,8 +74,8 @@ fn forms(secret: &str) -> Vec<String> {
     let lines = secret.lines().filter(|line| !line.starts_with("-----"));
     let mut forms: Vec<String> = lines.map(str::to_owned).collect();
     // A secret can be a part of a longer text that is encoded in Base64. Base64 encodes groups of three bytes, and the
-    // secret can begin at the first, second or third byte of a group. The encodings of the secret without its first 0,
-    // 1 and 2 bytes cover these three cases.
+    // secret can begin at any of the three bytes of a group. The three encodings here begin at the first, second and
+    // third byte of the secret. In each case, the encoded text contains one of them, perhaps without its end.
     forms.extend((0..3).map(|skipped| STANDARD.encode(secret.get(skipped..).unwrap_or_default())));
     forms
 }

@@ -1,8 +1,9 @@
-//! Runs `ccm run` and other commands in the thread of the test, and not as processes. They get environment variables
-//! and flags as a process does.
+//! Runs `ccm run` and other commands in the thread of the test, and not as processes. The commands get environment
+//! variables and flags as a process does.
 //!
 //! [`start`] creates a sandbox in memory. From then on, the clocks of the test's thread are simulated: time passes when
-//! `ccm` or the test waits. During such a wait, the simulated daemons do the work that becomes due, the earliest first.
+//! `ccm` or the test waits. During such a wait, the simulated daemons do the work that becomes due. The work that is
+//! due first is done first.
 
 use super::Ran;
 use super::machine::Machine;
@@ -23,7 +24,7 @@ use std::time::Duration;
 pub const MARK: &str = "SIMULATED";
 
 /// The longest simulated time between two checks of a condition for which a test waits. The condition is checked this
-/// often even when no daemon has work, because something else, e.g. a simulated kubelet, can change what the APIs show.
+/// often even when no daemon has work. The reason is that e.g. a simulated kubelet can also change what the APIs show.
 const LOOK: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -38,7 +39,7 @@ pub fn machine() -> Option<Rc<Machine>> {
 }
 
 /// Starts a sandbox whose APIs do not listen on sockets. The programs that are simulated in this thread reach the APIs
-/// by the simulated network, and the APIs use the simulated clocks of this thread.
+/// over the simulated network. The APIs use the simulated clocks of this thread.
 pub fn start(builder: Builder) -> Arc<Sandbox> {
     let machine = MACHINE.with(|machine| {
         let mut machine = machine.borrow_mut();
@@ -108,7 +109,7 @@ pub fn command(env: &super::Env, words: &[&str]) -> Ran {
     Ran { code: code.into(), stdout: process.stdout.take(), stderr: process.stderr.take() }
 }
 
-/// Waits until a daemon has ended without a signal of the test, and returns its output and exit code.
+/// Waits until a daemon ends although the test sends no signal to it. Returns the daemon's output and exit code.
 fn ended(machine: &Machine, daemon: &Daemon) -> Ran {
     let mut code = None;
     let ends = || {
@@ -179,13 +180,14 @@ impl Drop for Daemon {
     }
 }
 
-/// All simulated processes of a [`Machine`]. When a process waits in the middle of its work, another process can run,
-/// and the first one continues only after it. The processes with unfinished work therefore form a stack.
+/// All simulated processes of a [`Machine`]. When one process waits in the middle of its work, another process can run.
+/// The first process continues only when the other process has finished its work. The processes with unfinished work
+/// therefore form a stack.
 #[derive(Default)]
 pub struct Processes {
     all: RefCell<Vec<Rc<Process>>>,
-    /// The processes whose work has begun and is not finished. The code of the last process in this list runs now, and
-    /// the others wait for it.
+    /// The processes whose work has begun and is not finished. The code of the last process in this list runs now. All
+    /// other processes in the list wait for the last one.
     stack: RefCell<Vec<Rc<Process>>>,
 }
 
@@ -244,8 +246,7 @@ impl Processes {
     }
 
     /// Returns the environment, output and logger of the simulated process whose code runs now. The test and its
-    /// simulated processes run in one thread, one after the other. Returns `None` when this thread runs code of the
-    /// test and not of a simulated process.
+    /// simulated processes share one thread. Returns `None` when the thread runs code of the test itself.
     pub fn at_work(&self) -> Option<&dyn Surroundings> {
         let is_any = !self.stack.borrow().is_empty();
         is_any.then_some(self as &dyn Surroundings)
@@ -255,8 +256,8 @@ impl Processes {
         self.stack.borrow().last().cloned()
     }
 
-    /// Looks among the threads of all simulated processes for the work that is due first, and does it. Returns false
-    /// when no work is due by `until`.
+    /// Finds the work that is due first in the threads of all simulated processes, and does it. Returns false when no
+    /// work is due by `until`.
     pub fn work(&self, machine: &Machine, until: Duration) -> bool {
         let Some((process, thread)) = self.next(until) else {
             return false;
@@ -279,8 +280,8 @@ impl Processes {
     }
 
     /// Returns the thread whose work is due first, if that work is due by `until`. While one thread of a process waits
-    /// in the middle of its work, no other thread of this process is chosen, because it could wait for ever for a lock
-    /// of the first thread. A thread that shares no lock with other threads is chosen all the same.
+    /// in the middle of its work, it can hold a lock. The other threads of this process are then not chosen, because
+    /// they could wait for this lock for ever. A thread that shares no lock with other threads can always be chosen.
     fn next(&self, until: Duration) -> Option<(Rc<Process>, Rc<Thread>)> {
         let stack = self.stack.borrow();
         let mut first: Option<(Rc<Process>, Rc<Thread>)> = None;

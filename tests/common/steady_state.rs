@@ -7,13 +7,13 @@ use sandbox::Sandbox;
 use sandbox::calls::Call;
 use std::sync::Arc;
 
-/// The flag that makes the daemon compare all nodes with their servers only every 100 hours, so never again during a
-/// test. The daemon then lists nodes only as a table, and reads whole Node objects only after the table has shown a
-/// change of a node.
+/// The flag that makes the daemon compare all nodes with their servers only every 100 hours, so that this does not
+/// happen during a test. The daemon then lists nodes only in the table format of `kubectl get`. It reads whole Node
+/// objects only after the table has shown a change of a node.
 pub const NO_REFRESH: &str = "--node-status-update-frequency=100h";
 
-/// The flag that starts all controllers except the Service controller. The tests count how often the node controllers
-/// read nodes. The Service controller reads nodes too, and would add its own reads to this count.
+/// The flag that starts all controllers except the Service controller. The tests count how often the other controllers
+/// read nodes, and the Service controller would add its own reads to this count.
 const NODES_ALONE: &str = "--controllers=*,-service";
 
 /// How an API call reads nodes. `Table` is the list of all nodes as a table, the format for `kubectl get`. `Whole` is
@@ -25,8 +25,8 @@ pub enum Read {
     ByName(String),
 }
 
-/// A daemon that has done all its work, so that it only looks for changes, and a position in the log of API calls. Only
-/// API calls after this position are counted.
+/// A daemon that has done all its work and only looks for changes. The value also contains a position in the log of API
+/// calls, and only API calls after this position are counted.
 pub struct SteadyState {
     pub sandbox: Arc<Sandbox>,
     pub daemon: Daemon,
@@ -45,7 +45,7 @@ impl SteadyState {
         world
     }
 
-    /// Begins to count API calls from now on. Earlier calls in the log of API calls are no longer counted.
+    /// Starts the count of API calls anew. API calls that were made earlier are no longer counted.
     pub fn reset_count(&mut self) {
         self.mark = self.mark();
     }
@@ -68,8 +68,8 @@ impl SteadyState {
         reads.iter().filter(|read| **read == Read::Whole).count()
     }
 
-    /// Waits until the daemon has listed the nodes `count` more times as a table, which is the format for `kubectl
-    /// get`. The daemon polls the nodes in this format.
+    /// Waits until the daemon has listed the nodes `count` more times in the table format of `kubectl get`. The daemon
+    /// uses this format when it looks for changes of nodes.
     pub fn wait_for_polls(&self, count: usize) {
         let tables = || {
             let reads = self.reads();

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The largest number of `$ref`s that are followed one after the other. A longer chain is taken for a cycle.
+/// The largest number of `$ref`s that are followed one after the other. The limit ends the search when the references
+/// form a cycle.
 const MAX_REFERENCES: usize = 32;
 
 /// An OpenAPI document, which contains schemas. A `$ref` in a schema names a place in this document.
@@ -18,8 +19,8 @@ pub struct Schemas<'d> {
 struct ObjectRules<'d> {
     properties: BTreeMap<&'d str, &'d Value>,
     required: Vec<&'d str>,
-    /// The schema of each property that `properties` does not list. With `None`, a property that is not listed is an
-    /// error. But an object schema that lists no properties at all accepts every property.
+    /// The schema of each property that `properties` does not list. When it is `None`, a property that is not listed is
+    /// an error. There is one exception: when `properties` is empty, every property is accepted.
     additional: Option<&'d Value>,
 }
 
@@ -63,8 +64,8 @@ impl<'d> Schemas<'d> {
                     self.check(items, element, &format!("{at}[{index}]"))
                 }));
             }
-            // A text, a number or a truth value is checked here, against each schema in `allOf`. Objects and arrays are
-            // checked by the cases above.
+            // Objects and arrays are checked by the two match arms before this one. Any other value is checked here,
+            // against each schema in `allOf`.
             _ => {
                 let parts = schema["allOf"].as_array().into_iter().flatten();
                 problems.extend(parts.flat_map(|part| self.check(part, value, at)));
@@ -73,7 +74,8 @@ impl<'d> Schemas<'d> {
         problems
     }
 
-    /// Checks `oneOf` and `anyOf` alike: the value must fit at least one of the alternatives.
+    /// Checks the keywords `oneOf` and `anyOf` in the same way: the value must fit at least one of the schemas that the
+    /// keyword lists.
     fn check_alternatives(&self, schema: &'d Value, value: &Value, at: &str) -> Vec<String> {
         for keyword in ["oneOf", "anyOf"] {
             let Some(alternatives) = schema[keyword].as_array() else {

@@ -19,15 +19,15 @@ use serde_json::{Value, json};
 use crate::exchange::{Handler, Request, Response};
 use crate::time;
 
-/// After this number of failed logins, Robot blocks the caller's IP address for ten minutes (`BLOCK`). All callers of a
-/// sandbox share one address. Each failed login counts for ten minutes, even when a later login succeeds. Robot's
+/// The number of failed logins after which Robot blocks the caller's IP address for ten minutes (`BLOCK`). All callers
+/// of a sandbox share one address. Each failed login counts for ten minutes, even when a later login succeeds. Robot's
 /// documentation does not say how long a failed login counts.
 const FAILURES: usize = 3;
 const BLOCK: Duration = Duration::from_secs(600);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// The number of the Robot account that belongs to the user of the sandbox. Clients of the sandbox get a login for this
-/// account, and the addresses of its servers can be targets of load balancers.
+/// account. The addresses of the account's dedicated servers can be targets of load balancers.
 pub const OWN_ACCOUNT: u32 = 0;
 
 /// The simulated Robot web service with all its accounts. Its methods for tests do what a customer can do in Robot's

@@ -152,8 +152,8 @@ impl Robot {
         self.lock().logins
     }
 
-    /// Returns the numbers of the physical machines that are switched on. Simulated kubelets call this function often,
-    /// so it does not copy the other facts about the servers.
+    /// Returns the numbers of the physical machines that are switched on. Simulated kubelets call this function often.
+    /// It is therefore cheaper than [`servers`](Robot::servers), which copies all facts about each server.
     pub(crate) fn running_machines(&self) -> HashSet<u64> {
         let state = self.lock();
         let running = state.servers.values().filter(|server| server.on.is_some());

@@ -19,8 +19,8 @@ pub struct FaultEntry {
     pub path: Option<String>,
     pub nth: Option<u64>,
     pub every: Option<u64>,
-    /// The share of the matching calls that fail, from 0 to 1. The field `seed` decides which of them fail. With
-    /// `None`, calls are not chosen at random.
+    /// The share of calls that fail, from 0 to 1, among the calls that the other fields of this entry select. The field
+    /// `seed` decides which of them fail. With `None`, calls are not chosen at random.
     pub probability: Option<f64>,
     pub seed: u64,
     pub times: Option<u64>,
@@ -152,8 +152,8 @@ impl FaultEntry {
     }
 }
 
-/// Returns an error code that the Hetzner Cloud API uses with this HTTP status. When there are several, this is the
-/// most frequent one.
+/// Returns an error code that the Hetzner Cloud API uses with this HTTP status. When the API uses several codes with
+/// the status, the most frequent code is returned.
 fn hetzner_code(status: u16) -> &'static str {
     match status {
         400 => "json_error",

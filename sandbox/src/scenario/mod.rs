@@ -59,7 +59,8 @@ pub struct ServerEntry {
 }
 
 /// A dedicated server in a scenario file. It is created in addition to the servers that the field `robot` creates. A
-/// field that is missing gets the default that those servers have. When `ip` or `ipv6_net` is null, Robot shows null.
+/// missing field gets the same default as in a server that the field `robot` creates. When `ip` or `ipv6_net` is null,
+/// Robot shows null.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DedicatedEntry {
@@ -116,8 +117,8 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Sets in the builder what a sandbox must know before its start, e.g. the scenario's number of nodes, its Network
-    /// and its time scale.
+    /// Sets those parts of the scenario in the builder that a sandbox must know before its start, e.g. the number of
+    /// nodes, the Network and the time scale.
     pub fn configure(&self, mut builder: Builder) -> Builder {
         if let Some(nodes) = self.nodes {
             builder = builder.nodes(nodes);
@@ -149,8 +150,8 @@ impl Scenario {
     /// Adds the servers and faults of the scenario to a running sandbox.
     ///
     /// # Errors
-    /// Returns an error when the simulated cloud refuses a server, or when a server does not start in time. A dedicated
-    /// server without a name is also an error, and so is one whose number another server has already.
+    /// Returns an error when the simulated cloud refuses a server, or when a server does not start in time. Also
+    /// returns an error when a dedicated server has no name, or has the number of another dedicated server.
     pub fn apply(&self, sandbox: &Sandbox) -> io::Result<()> {
         for entry in &self.servers {
             let id = entry.create(sandbox)?;
@@ -172,7 +173,7 @@ impl Scenario {
     }
 }
 
-/// How long a new server can take to start before this is an error. A server usually starts within seconds.
+/// How long a new server can take to start. A longer start is an error. A server usually starts within seconds.
 const SERVER_LIMIT: Duration = Duration::from_secs(60);
 
 impl ServerEntry {

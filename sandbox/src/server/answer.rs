@@ -96,7 +96,8 @@ fn head(response: &Response, framing: Framing, next: Next) -> Vec<u8> {
     for (name, value) in &response.headers {
         line(name, value);
     }
-    // The simulated API sets `Date` itself when its clock is wrong on purpose. Otherwise the header is added here.
+    // The headers of the simulated API contain `Date` only when its clock is wrong on purpose. In all other cases, the
+    // header is added here with the present time.
     if !response.headers.iter().any(|(name, _)| name == "Date") {
         let now = time::timestamp().strftime("%a, %d %b %Y %H:%M:%S GMT");
         line("Date", &now.to_string());

@@ -1,4 +1,5 @@
-//! Where the bytes of a request come from and where the bytes of the answer go: a connection, or memory.
+//! The interface through which the server reads the bytes of a request and writes the bytes of the answer. Behind it is
+//! a connection, or memory.
 
 use std::io;
 use std::time::Instant;
@@ -11,8 +12,8 @@ pub(super) trait Bytes {
     /// Removes the first `bytes` bytes from the buffer, because they were used.
     fn consume(&mut self, bytes: usize);
 
-    /// Waits for more bytes until `deadline`, and adds them to the buffer. Returns their number, which is 0 when the
-    /// client sends no more bytes.
+    /// Waits for more bytes until `deadline`, and adds them to the buffer. Returns how many bytes were added, which is
+    /// 0 when the client sends no more bytes.
     fn fill(&mut self, deadline: Instant) -> io::Result<usize>;
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;

@@ -99,8 +99,8 @@ fn exchange<B: Bytes>(
     plan.after(request);
     wait(plan.answer_delay);
 
-    // The call is logged before the first byte of the answer is sent. A client that has received the answer therefore
-    // finds its call in the log.
+    // The log gets the status of the call before the first byte of the answer is sent. A client that has received the
+    // answer therefore finds the status in the log.
     config.calls.end(call, Some(&response));
     let next =
         if received.keep_alive && !is_outdated(stream) { Next::KeepAlive } else { Next::Close };

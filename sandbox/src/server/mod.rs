@@ -1,5 +1,5 @@
 //! A small HTTP/1.1 server. It serves each connection in a thread of its own, with TLS if this is configured. It logs
-//! every call, and can simulate faults. [`exchange`] does the same with one request that does not come over a socket.
+//! every call, and can simulate faults. [`exchange`] answers a single request in the same way, but without a socket.
 //!
 //! The server reads and writes HTTP. The [`Handler`], which is one of the simulated APIs, decides what a request means.
 //!
@@ -68,8 +68,8 @@ impl Config {
 /// Limits that prevent a client from using too much memory, too many threads or too much time.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The largest size of the request line and the headers together, in bytes. A larger request gets the status 431.
-    /// The trailer of a chunked body has this limit, too.
+    /// The largest size of the request line and the headers together, in bytes. A request with more bytes before its
+    /// body gets the status 431. The trailer of a chunked body has the same limit.
     pub head_bytes: usize,
     /// The largest size of a request's body, in bytes. A request with a larger body gets the status 413.
     pub body_bytes: usize,
@@ -100,12 +100,12 @@ impl Default for Limits {
     }
 }
 
-/// The answer to one request that came by a function call and not over a socket. Also says whether a server with
-/// sockets would keep the connection open, close it or reset it.
+/// The answer to one request that came by a function call and not over a socket. It also contains what a server with
+/// sockets would do with the connection: keep it open, close it or reset it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exchanged {
-    /// All bytes of the answer that a client would read. It is empty when no answer is sent. When the answer is cut
-    /// off, it has fewer bytes than `Content-Length` says.
+    /// All bytes of the answer that a client would read. The list is empty when no answer is sent. When the answer is
+    /// cut off, there are fewer bytes than `Content-Length` says.
     pub answer: Vec<u8>,
     pub ending: Ending,
 }
@@ -148,8 +148,9 @@ impl Server {
             let shared = shared.clone();
             thread::Builder::new().name("sandbox-accept".into()).spawn(move || {
                 accept(&listener, &shared);
-                // When another thread starts a process at this moment, the process can inherit a copy of the socket. If
-                // the socket were only closed here, the copy would still listen. The socket is therefore shut down.
+                // When another thread starts a process at this moment, the process can inherit a copy of the listening
+                // socket. If the socket were only closed here, the copy would still accept connections. The socket is
+                // therefore shut down.
                 let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
             })?
         };
@@ -194,8 +195,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stop();
-        // The thread that accepts connections waits in accept(). This connection ends the wait, so that the thread
-        // notices that the server stops.
+        // The thread that accepts connections waits in accept(). A connection to the server's own address ends this
+        // wait, and the thread then notices that the server stops.
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -208,7 +209,7 @@ impl Drop for Server {
 struct Shared {
     config: Config,
     state: Mutex<State>,
-    /// Is signalled when a connection has ended, and when the server stops.
+    /// The condition variable that is signalled when a connection has ended, and when the server stops.
     changed: Condvar,
 }
 
@@ -235,7 +236,7 @@ impl Shared {
     }
 
     /// Adds a connection to the open connections, and returns its number. Returns `None` when the server stops or when
-    /// the socket is unusable, and the connection must not be served then.
+    /// the socket is unusable. The caller must not serve the connection in this case.
     fn enter(&self, socket: &TcpStream) -> Option<u64> {
         let twin = socket.try_clone().ok()?;
         let mut state = self.state();

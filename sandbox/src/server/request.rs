@@ -14,11 +14,11 @@ pub(super) struct Received {
     pub keep_alive: bool,
 }
 
-/// Why the server could not read a request: the client has not sent all of it and no longer waits for an answer, or the
-/// request is wrong and gets an error answer.
+/// The reason why the server could not read a request: the client no longer waits for an answer, or the request is
+/// wrong and gets an error answer.
 pub(super) enum Refusal {
-    /// The client has closed the connection, has sent nothing for too long, or has stopped in the middle of a request.
-    /// No answer is sent, because no client waits for it.
+    /// The client has closed the connection, perhaps in the middle of a request, or has not begun a new request for too
+    /// long. No answer is sent, because no client waits for it.
     Gone,
     /// The client gets an answer with this status and with this sentence as its body. The connection is closed
     /// afterwards.

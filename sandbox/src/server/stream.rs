@@ -29,7 +29,7 @@ pub(super) struct Stream {
     tls: Option<Arc<Material>>,
 }
 
-/// How many bytes are read from the socket at most at a time.
+/// The largest number of bytes that one call reads from the socket.
 const READ_BYTES: usize = 16 << 10;
 
 impl Stream {
@@ -72,7 +72,7 @@ impl Stream {
     }
 
     /// Whether a test has replaced the server's TLS certificates since the connection began. `now` contains the present
-    /// certificates. An outdated connection is closed after its next answer.
+    /// certificates. When the result is true, the server closes the connection after its next answer.
     pub fn is_outdated(&self, now: Option<&ServerTls>) -> bool {
         match (&self.tls, now) {
             (Some(then), Some(now)) => !Arc::ptr_eq(then, &now.now()),
@@ -169,7 +169,7 @@ impl Bytes for Stream {
 
 fn time_left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
-    // For the operating system, a read time-out of zero means that there is no time-out. Zero must therefore not be
-    // returned.
+    // For the operating system, a read time-out of zero means that a read can take for ever. When no time is left, an
+    // error is therefore returned, and not zero.
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }

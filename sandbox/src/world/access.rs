@@ -50,14 +50,14 @@ pub fn official_rules() -> Vec<PolicyRule> {
     ]
 }
 
-/// The environment variable that chooses the RBAC rules of the user `ccm`. With the value `manifests` they come from
-/// the files in `manifests/base`. Otherwise they are those of the official ClusterRole of
-/// hcloud-cloud-controller-manager.
+/// The environment variable that chooses the RBAC rules of the user `ccm`. With the value `manifests`, the rules come
+/// from the files in `manifests/base`. With any other value, or without the variable, the user has the rules of the
+/// official ClusterRole of hcloud-cloud-controller-manager.
 const ROLE: &str = "CCM_TEST_ROLE";
 
 /// Returns RBAC rules for the namespace `kube-system`, which allow to list Deployments and DaemonSets. Some commands of
-/// `ccm`, which a person runs, read there how the running `ccm` is configured. Tests run these commands as the user
-/// `ccm`, who therefore needs these rules.
+/// `ccm` list them to find out with which settings the running `ccm` was started. A person runs these commands with
+/// the person's own rights. Tests run them as the user `ccm`, who therefore needs these rules.
 fn workload_rules() -> Vec<PolicyRule> {
     vec![rule(&["apps"], &["deployments", "daemonsets"], &["list"])]
 }

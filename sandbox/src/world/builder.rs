@@ -108,8 +108,8 @@ impl Builder {
         self
     }
 
-    /// Makes the sandbox serve only this API. When it is the Hetzner Cloud API and there are dedicated servers, the
-    /// Robot web service is served too.
+    /// Makes the sandbox serve only this API. When it is the Hetzner Cloud API, the Robot web service is also served if
+    /// [`robot`](Builder::robot) or [`serve_robot`](Builder::serve_robot) has asked for it.
     pub fn only(mut self, half: Half) -> Builder {
         self.only = Some(half);
         self
@@ -131,9 +131,9 @@ impl Builder {
 
     /// Makes a sandbox in memory, whose APIs listen on no port. [`Sandbox::exchange`] answers requests in the caller's
     /// thread. There are no threads, no TLS and no client certificates. Files are only written when the caller asks for
-    /// them. At each request, the simulated kubelets first do the work that is due. Tokens, UIDs and names are computed
-    /// from a seed, which is the last byte of the IPv4 [`address`](Builder::address). With simulated time, a test
-    /// therefore always gets the same answers to the same requests.
+    /// them. Before each request is answered, the simulated kubelets make the reports that are due. Tokens, UIDs and
+    /// names are computed from a seed, which is the last byte of the IPv4 [`address`](Builder::address). With simulated
+    /// time, a test therefore always gets the same answers to the same requests.
     pub fn in_memory(mut self) -> Builder {
         self.in_memory = true;
         self
@@ -318,9 +318,9 @@ fn service(name: &str) -> Value {
 impl Tls {
     fn new() -> Result<Tls, credentials::Error> {
         let authority = Authority::new("sandbox-ca")?;
-        // The certificate is valid for these names. Clients never use a proxy for the first three, because these mean
-        // the machine itself. Tests of proxies therefore use the name `kubernetes.test`, which only the proxy of the
-        // test can resolve.
+        // The certificate of the server is valid for these names. The names `localhost`, `127.0.0.1` and `::1` mean the
+        // machine itself, and clients never use a proxy for them. Tests of proxies therefore use the name
+        // `kubernetes.test`, which only the proxy of the test can resolve.
         let names = ["localhost", "127.0.0.1", "::1", "kubernetes.test"];
         let identity = authority.server(&names, Validity::Now)?;
         let server = ServerTls::new(&identity, &authority)?;
@@ -344,8 +344,8 @@ impl Projects {
         projects
     }
 
-    /// Returns a new log of API calls. The log shows who made a call to the Hetzner Cloud API: `project`, `read-only`
-    /// or `foreign`, depending on which of the sandbox's three API tokens the call has.
+    /// Returns a new log of API calls. For a call to the Hetzner Cloud API, the log shows which of the sandbox's tokens
+    /// the call has: `project`, `read-only` or `foreign`.
     fn calls(&self) -> crate::calls::CallLog {
         let calls = crate::calls::CallLog::default();
         calls.name_caller(self.token.as_str(), "project");

@@ -47,9 +47,9 @@ pub struct Sandbox {
     /// The ports of the APIs that a test has stopped. The sandbox keeps these ports, so that no other program gets them
     /// before the APIs are served again.
     kept: Mutex<HashMap<Half, KeptPort>>,
-    /// The address and ports on which the APIs listen. An API with the port 0 gets any free port when it is first
-    /// served, and the number of that port then replaces the 0. After a stop, the API is therefore served on the same
-    /// port again.
+    /// The address and ports on which the APIs listen. When an API with the port 0 is served for the first time, it
+    /// gets any free port, and the number of this port replaces the 0. An API that was stopped is therefore served on
+    /// the same port again.
     ports: Mutex<Ports>,
     cloud: Arc<Cloud>,
     cluster: Arc<Cluster>,
@@ -102,7 +102,7 @@ pub struct Projects {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         // An open connection can keep a reference to the cluster until the process ends. The `Cluster` is then never
-        // dropped, and its objects would stay in a real cluster. They are therefore deleted here.
+        // dropped, so it cannot remove its objects from a real cluster. The objects are therefore removed here.
         self.cluster.clear();
     }
 }
@@ -440,8 +440,8 @@ impl Sandbox {
         }
     }
 
-    /// Returns the environment variables with which a client reaches the APIs of the sandbox. In the kubeconfig, the
-    /// current context belongs to the user `admin`, and a second context belongs to the user `ccm`.
+    /// Returns the environment variables with which a client reaches the APIs of the sandbox. `KUBECONFIG` names a file
+    /// whose current context belongs to the user `admin`. A second context in the file belongs to the user `ccm`.
     pub fn env(&self) -> Vec<(String, String)> {
         self.env_with(self.folder().join(KUBECONFIG))
     }
@@ -546,9 +546,9 @@ impl Ports {
     }
 }
 
-/// Returns the pod CIDR of the node with this number, counted from 1. For node n it is 10.244.n.0/24, a part of the
-/// usual cluster CIDR 10.244.0.0/16. That range only has room for 255 nodes. The pod CIDRs of the nodes after them are
-/// in ranges from 10.129.0.0 on.
+/// Returns the pod CIDR of the node with this number, counted from 1. For the first 255 nodes it is 10.244.n.0/24,
+/// where n is the number. These ranges are in the usual cluster CIDR, 10.244.0.0/16. Nodes with a higher number get
+/// ranges from 10.129.0.0/24 on.
 fn pod_cidr(number: usize) -> String {
     let second = if number < 256 { 244 } else { 128 + number / 256 };
     format!("10.{second}.{}.0/24", number % 256)
