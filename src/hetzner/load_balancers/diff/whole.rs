@@ -57,9 +57,9 @@ pub(crate) struct Differences {
     /// Whether a wanted node is not a target, or is reached by the wrong kind of address (public or private), because
     /// its server lacks the desired kind. The server may get such an address soon, so the Service is planned again.
     pub(crate) is_unfinished: bool,
-    /// The nodes that should be targets but are none, and the targets whose nodes will stop soon or run no pods. The
-    /// state of each node says why it is in this list, and whether the plan removes it from the targets, will remove it
-    /// later, or keeps it as a target.
+    /// The nodes that should be targets but are not. Also the targets whose nodes will stop soon, or whose nodes run no
+    /// pods while nodes with pods need a place. The state of each node says why it is in this list, and whether the
+    /// plan removes it from the targets, will remove it later, or keeps it as a target.
     pub(crate) left_out: Vec<LeftOutNode>,
     /// The Services whose EndpointSlices must be read, because their pods decide which nodes become targets.
     pub(crate) pods_of: Vec<ServiceName>,
@@ -98,8 +98,8 @@ impl Diff<'_, '_> {
         zone: Option<&str>,
     ) {
         // On a load balancer that is shared or external (made by somebody else), a label names the owner of each port.
-        // Without its label, a port of this Service could look like a port of somebody else, and would then stay. So
-        // the ports are removed before the labels are changed.
+        // If the plan removes a port and its label, the port is removed first. After a failure in between, a port of
+        // this Service without its label could look like a port of somebody else, and would then stay.
         let is_own = self.context.group.is_own();
         if !is_own {
             self.remove_ports();
@@ -260,9 +260,9 @@ impl Diff<'_, '_> {
                 continue;
             };
             // Whether this label is written. A load balancer that hcloud-cloud-controller-manager created gets only the
-            // labels `service-uid` and `keep`, because this program does not need its other labels there. Such a load
-            // balancer is assumed with `--cloud-provider=hcloud`, when the load balancer exists, one Service uses it
-            // alone, and the Service does not adopt it now.
+            // labels `service-uid` and `keep`, because this program does not need its other labels there. With
+            // `--cloud-provider=hcloud`, an existing load balancer counts as created by that controller when one
+            // Service uses it alone, and does not become its owner by this plan.
             let counts = counts_upstream(&key)
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
@@ -320,8 +320,8 @@ impl Diff<'_, '_> {
         Some(change.announced(self.choice.reason.clone()))
     }
 
-    /// Marks the additions of ports and targets for which the present type has no room. They are not made when the
-    /// growth of the load balancer was refused.
+    /// Marks the additions of ports and targets for which the present type of the load balancer has no room. They are
+    /// made only when all changes before them were made, above all the change to a larger type.
     fn mark_beyond_present_type(&mut self) {
         let Some(balancer) = self.balancer.filter(|_| self.choice.reason.is_some()) else {
             return;
