@@ -101,8 +101,8 @@ fn read_types(
 
 impl ObservedBalancers {
     /// Stores the list of types. When the API gave no answer, the list is missing, and the error text is stored
-    /// instead. Other errors are returned. `are_named` means that Services name certain types. They can't be planned
-    /// without the list, so every error is then returned.
+    /// instead. Other errors are returned. `are_named` means that Services name certain types. Such Services can't be
+    /// planned without the list, so every error is then returned.
     fn note_types(
         &mut self,
         read: Result<(Arc<Vec<BalancerType>>, bool), ProviderError>,

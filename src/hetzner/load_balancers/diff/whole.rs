@@ -239,9 +239,9 @@ impl Diff<'_, '_> {
         None
     }
 
-    /// Returns who should own the load balancer and its ports after the change, according to its labels. `adopts` says
-    /// whether the Service takes over a load balancer that it did not own before. Adds a description to `parts` for
-    /// each label that changes.
+    /// Returns the owners of the load balancer and of its ports that its labels should name after the change. `adopts`
+    /// says whether the Service takes over a load balancer that it did not own before. Adds a description to `parts`
+    /// for each label that changes.
     fn ownership(&mut self, adopts: bool, parts: &mut Vec<Description>) -> Ownership {
         let (balancer, context) = (self.balancer, self.context);
         let own_ports = self.desired.ports.iter();

@@ -67,7 +67,7 @@ impl Certificate {
     /// |---|---|
     /// | the label `cluster-uid` of another cluster | no Service of this cluster is allowed to use it |
     /// | the label `secret` | only Services of the namespace in this label are allowed to use it |
-    /// | the label `service-uid` of the Service, or the label `service` of this cluster with the namespace of the Service | the Service is allowed to use it |
+    /// | the label `service-uid` with the UID of the Service, or the label `cluster-uid` of this cluster and a label `service` with the namespace of the Service | the Service is allowed to use it |
     /// | none of these | the labels decide nothing |
     pub(crate) fn gives(&self, service: &Service, cluster: &Cluster) -> Option<bool> {
         let is_of_namespace =

@@ -332,8 +332,8 @@ impl<'a> Group<'a> {
     ///
     /// Also determines whose annotations decide about the settings that do not belong to a port. `stays_on` is the
     /// present load balancer of a Service that asks for another load balancer, but can't have it yet. The annotations
-    /// of this Service then decide about `stays_on` only if no other Service uses `stays_on`. It is `None` for every
-    /// other Service.
+    /// of this Service then decide about the present load balancer only if no other Service uses it. In all other
+    /// cases, `stays_on` is `None`.
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {

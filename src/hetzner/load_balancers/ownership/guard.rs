@@ -42,8 +42,8 @@ impl Guard {
     }
 
     /// Returns a [`Guard`] for a write after which the labels of the load balancer name the owners in `to`. Just before
-    /// the write, the guard checks that the load balancer has not changed since it was read for the plan. `balancer` is
-    /// the load balancer as it was read for the plan, or `None` when the write creates it.
+    /// the write, the guard checks that nobody has changed the labels about owners since the load balancer was read for
+    /// the plan. `balancer` is the load balancer as it was read for the plan, or `None` when the write creates it.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
         let from = balancer.map(|balancer| balancer.ownership.clone()).unwrap_or_default();
         let seen = balancer.map(|labelled| SeenState::from(labelled.balancer));
