@@ -452,9 +452,9 @@ impl Diff<'_, '_> {
             target,
             name,
         };
-        // At most half of the candidates are left out because their nodes will stop soon. If a node will stop soon, is
-        // not a target now, and has no server any more, it is not made a candidate. As a candidate, it would be one of
-        // those that are left out, and a target whose node also will stop soon would have to stay in its place.
+        // At most half of the candidates are left out because their nodes will stop soon. A node that will stop soon is
+        // not made a candidate when it is not a target now and its server does not exist any more. Otherwise this node
+        // would count towards the half, and another node that will stop soon would have to stay a target.
         let reach = reach_of(self.context.nodes);
         let has_delay = self.desired.targets.departing_delay.is_some();
         let is_gone = |node: &TargetCandidate| {

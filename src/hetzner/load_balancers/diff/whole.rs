@@ -98,8 +98,8 @@ impl Diff<'_, '_> {
         zone: Option<&str>,
     ) {
         // On a load balancer that is shared or external (made by somebody else), a label names the owner of each port.
-        // If the plan removes a port and its label, the port is removed first. After a failure in between, a port of
-        // this Service without its label could look like a port of somebody else, and would then stay.
+        // The plan removes unwanted ports before it changes the labels. Otherwise, after a failure in between, a port
+        // of this Service could be without its label. It would then look like a port of somebody else, and would stay.
         let is_own = self.context.group.is_own();
         if !is_own {
             self.remove_ports();
