@@ -8,10 +8,10 @@
 //!
 //! | caller | when it deletes the load balancer | what prevents the deletion, besides the conditions below |
 //! |---|---|---|
-//! | `BalancerSnapshot::plan_end` | the Service is deleted, or its type is not `LoadBalancer` any more | two load balancers have the Service's UID in a label; the management of this load balancer has ended |
-//! | [`leave_others`] | the Service moves to another load balancer | the plan has a problem; the new load balancer can't serve the Service yet; the Service's status does not name the new load balancer yet |
-//! | [`leave_unused`] | the Service can't have what it asks for, and has another load balancer that serves nothing | the Service's status does not say which load balancer serves the Service; the Service asks for this load balancer |
-//! | `BalancerSnapshot::with_replacement` | another load balancer has replaced it (`ownership/replacement.rs`) | the status of a Service has an address of it; the time is not over for which both load balancers serve; the other one can't take over the traffic, which is checked again just before the write |
+//! | `BalancerSnapshot::plan_end` | the Service is deleted, or gets another type | two load balancers have the Service's UID in a label; the management of this load balancer has ended |
+//! | [`leave_others`] | the Service moves to another load balancer | the plan has a problem; the new load balancer can't serve the Service yet; the status does not name the new load balancer yet |
+//! | [`leave_unused`] | the Service can't have what it asks for, and has another load balancer that serves nothing | the status does not say which load balancer serves the Service; the Service asks for this one |
+//! | `BalancerSnapshot::with_replacement` | it is one of the two load balancers of a replacement, and only the other one is needed from now on (`ownership/replacement.rs`) | the status of a Service has one of its addresses; the time for which both serve is not over; the other load balancer can't take over, which is checked again just before the write |
 //! | `BalancerSnapshot::orphans`, which `controllers/service/orphans.rs` deletes | the load balancer belongs to no Service, and an operator or `--delete-orphaned-load-balancers` asks for it | a Service takes the load balancer over; something could not be read |
 //!
 //! For all callers, each of these conditions must be true:
@@ -88,16 +88,16 @@ pub(super) fn leave_others(
     leaving
 }
 
-/// Adds changes to the plan of a Service that can't have what it asks for. The changes remove the Service from each of
-/// its load balancers that it does not use.
+/// Adds changes to the plan of a Service that can't have the load balancer or ports that it asks for. The changes
+/// remove the Service from each of its load balancers that it does not use.
 ///
 /// A load balancer is used when the Service asks for it, or when the Service's status has an address of it. So when the
 /// status is empty, only the load balancers that the Service asks for are used. When the status has only a host name,
 /// it is not known which load balancer serves the Service, so none is treated as unused.
 ///
-/// `there` is the load balancer that the Service asks for. A plan that is refused has no changes. When changes are
-/// added to a refused plan, it becomes a plan with changes, and the reason for the refusal becomes one of its findings,
-/// which are reported to the user.
+/// `there` is the load balancer that the Service asks for. If `plan` was refused, i.e. has no changes because of a
+/// problem, and changes are added here, it becomes a plan with only these changes. The problem is still reported to the
+/// user, as one of the findings of the plan.
 pub(super) fn leave_unused(
     mut plan: LoadBalancerPlan,
     context: &PlanContext,
@@ -117,13 +117,14 @@ pub(super) fn leave_unused(
     with_leaves(plan, leaves)
 }
 
-/// This is for a Service that asks for the load balancer `asked`, has begun to move there, and can't have it now. So
-/// the Service stays on its present load balancer. If it has ports on `asked` that it does not ask for any more, this
-/// function adds changes to its plan that remove these ports: their node ports may belong to other Services by now. Its
-/// other ports on `asked` stay, so that the move can continue.
+/// Removes ports from the load balancer `asked`. The Service asks for this load balancer and has begun to move there,
+/// but it can't have it now and stays on its present load balancer. If the Service has ports on `asked` that it does
+/// not ask for any more, changes that remove these ports are added to its plan, because their node ports may belong to
+/// other Services by now. Its other ports on `asked` stay, so that the move can continue.
 ///
 /// When `asked` is external (made by somebody else), and none of the Service's ports would stay there, the Service is
-/// taken off it. Otherwise its nodes would get only the traffic of other people's ports.
+/// taken off `asked`. Otherwise the nodes of this cluster would stay targets there, only for the traffic of other
+/// people's ports.
 pub(super) fn leave_unwanted_ports(
     mut plan: LoadBalancerPlan,
     context: &PlanContext,
@@ -160,9 +161,8 @@ pub(super) fn leave_unwanted_ports(
     with_leaves(plan, leaves)
 }
 
-/// Adds to a plan the changes by which the Service leaves other load balancers. They are made after all other
-/// changes of the plan. A plan that was refused because of a problem has no other changes, and the problem becomes
-/// one of its findings.
+/// Adds `leaves` to a plan, the changes by which the Service leaves other load balancers. They are made after all other
+/// changes of the plan. A plan that was refused because of a problem has no other changes.
 fn with_leaves(
     mut plan: LoadBalancerPlan,
     leaves: Vec<Box<dyn provider::Change>>,
@@ -210,7 +210,8 @@ fn unused<'a>(
 }
 
 /// Returns the changes that delete a load balancer. When the load balancer must stay, returns the changes that take the
-/// Service off the load balancer instead. The ports of other Services stay.
+/// Service off the load balancer instead. The ports of other Services stay. A finding without changes is returned in
+/// two cases: the load balancer would be deleted but has delete protection, or its label names another cluster.
 pub(super) fn leave(
     context: &PlanContext,
     balancer: Labelled,
@@ -277,8 +278,8 @@ pub(super) fn take_off(
     boxed(taken_off.parts(why))
 }
 
-/// Returns the reason why the load balancer must not be deleted after another one has replaced it. `None` means that it
-/// can be deleted. `side` says whether it is the old or the new load balancer of the replacement.
+/// Returns the reason why this load balancer, one of the two of a replacement, is not deleted at the end of the
+/// replacement, but only released. `None` when it is deleted.
 pub(super) fn why_replaced_stays(
     balancer: Labelled,
     side: Side,
@@ -293,9 +294,9 @@ pub(super) fn why_replaced_stays(
     stays.or_else(protected)
 }
 
-/// Ends the replacement of a load balancer by a new one. `side` is the load balancer that is not used any more, and all
-/// its Services use the other one. Returns the changes that delete the load balancer. When it must stay, returns the
-/// changes that remove all its ports, the nodes of this cluster from its targets, and the labels of this program.
+/// Returns the changes that delete one of the two load balancers of a replacement, because all Services use the other
+/// load balancer. When it must not be deleted, returns the changes that remove all its ports, its targets and the
+/// labels of this program.
 pub(super) fn end_replaced(
     context: &PlanContext,
     pair: &Pair,
@@ -323,7 +324,8 @@ struct TakenOff<'a> {
     /// Whether no other Service uses the load balancer. A Service whose management was ended (`ccm lb release`) still
     /// uses the load balancer, because its ports stay.
     is_last: bool,
-    /// Whether another load balancer has replaced this one. All its ports are then removed.
+    /// Whether the load balancer is one of the two of a replacement, and only the other one is used from now on. All
+    /// its ports are then removed.
     is_replaced: bool,
     /// Whether the load balancer stays in the project without ports, so that a later Service can use it. This is so
     /// when the annotation `keep` of the Service asks for it.
@@ -350,9 +352,9 @@ impl TakenOff<'_> {
         part
     }
 
-    /// Returns the changes that remove the ports of the Service. When the load balancer is kept for a later Service,
-    /// and this program created it, all its ports are removed. A remaining port would prevent the later Service from
-    /// taking it over.
+    /// Returns the changes that remove the ports of the Service. All ports of the load balancer are removed at the end
+    /// of a replacement. They are also removed when the load balancer is kept for a later Service and this program
+    /// created it, because a remaining port would prevent the later Service from taking it over.
     fn ports(&self) -> Vec<BalancerChange> {
         let (service, ownership) = (self.context.service, self.balancer.ownership);
         let takes_all = self.is_replaced || self.is_kept && ownership.created.is_some();

@@ -100,9 +100,9 @@ fn read_types(
 }
 
 impl ObservedBalancers {
-    /// Stores the list of types that was read. When the API gave no answer, the error text is stored, and the list is
-    /// missing. Every other error is returned. `are_named` means that Services ask for types by name. These Services
-    /// can't be planned without the list, so every error is then returned.
+    /// Stores the list of types. When the API gave no answer, the list is missing, and the error text is stored
+    /// instead. Other errors are returned. `are_named` means that Services name certain types. Such Services can't be
+    /// planned without the list, so every error is then returned.
     fn note_types(
         &mut self,
         read: Result<(Arc<Vec<BalancerType>>, bool), ProviderError>,
@@ -152,9 +152,9 @@ fn needs_types(snapshot: &BalancerSnapshot, service: &Service) -> bool {
     })
 }
 
-/// Whether an annotation or a default sets the type of the Service's load balancer, to a name or to `auto`. The list of
-/// types is then read once a day, even when the load balancer exists. An existing load balancer can also be planned
-/// without this list.
+/// Whether an annotation or a default sets the type of the Service's load balancer, to a name or to `auto`. For such a
+/// Service, the list of types is read once a day, even when the load balancer exists. Without the list, an existing
+/// load balancer can still be planned.
 fn chooses_type(project: &Project, service: &Service) -> bool {
     let wanted = wanted_type(project, service);
     wanted.as_deref() == Some(AUTO)
@@ -168,8 +168,8 @@ fn own<'a>(snapshot: &'a BalancerSnapshot, service: &Service) -> Option<Labelled
     let found = snapshot.balancers().may_be_of(service);
     let mut found: Vec<Labelled> =
         found.filter(|balancer| balancer.ownership.carries(service)).collect();
-    // When a new load balancer shall replace this one, everything that the creation of a load balancer needs must be
-    // read, until the new one exists.
+    // While a load balancer shall be replaced and the new one does not exist yet, the result is `None`. The plan then
+    // needs the same data as for a Service without a load balancer, because it creates the new one.
     let is_replaced = |balancer: &Labelled| balancer.ownership.replacement.replace.is_some();
     if found.len() == 2 || found.iter().any(is_replaced) {
         found.retain(|balancer| balancer.ownership.replacement.replaces.is_some());
@@ -191,9 +191,9 @@ fn wanted_type(project: &Project, service: &Service) -> Option<String> {
     value_of(service, &annotations::TYPE).map(str::to_owned).or_else(default)
 }
 
-/// Returns the names of the types that the list of types must contain before this Service is planned. They are the type
-/// that the annotation or its default asks for, and the largest type that the annotation `type-max`, the Namespace and
-/// the settings each allow. The first name is empty when the Service asks for no particular type.
+/// Returns the names of the types that the list of types must contain before this Service is planned. The first name is
+/// the type that the annotation `type` or its default asks for. It is empty when the Service asks for no particular
+/// type. The other names are the largest types that the annotation `type-max`, the Namespace and the settings allow.
 fn wanted_types(project: &Project, service: &Service) -> impl Iterator<Item = String> {
     let wanted = wanted_type(project, service).filter(|wanted| *wanted != AUTO).unwrap_or_default();
     let defaults = ServiceDefaults::of(&project.defaults, service);

@@ -1,5 +1,6 @@
-//! Decides which servers become targets of a load balancer, and which targets are removed. Where the limits allow it, a
-//! new target is added before an old one is removed, so that traffic continues.
+//! Decides which servers become targets of a load balancer, and which targets are removed. If the limit of targets that
+//! the load balancer's type has allows it, a new target is added before an old target is removed. So traffic continues
+//! during the change.
 //!
 //! Annotations and settings say whether a load balancer reaches its targets by their private or by their public
 //! addresses. The API refuses to add a server that has no address of the desired kind. If such a server is already a
@@ -75,8 +76,9 @@ fn targets_of_nodes(
 }
 
 /// Whether existing targets keep the kind of address (private or public) by which they are reached now. This is so on
-/// an external load balancer (one that somebody else made), on a shared one about whose settings no Service is allowed
-/// to decide, and when the default of the Namespace is not known.
+/// an external load balancer (one that somebody else made), and on a shared load balancer when no Service is allowed to
+/// decide about its settings. It is also so when the Namespace has a default for the annotation `use-private-ip` that
+/// could not be read.
 fn keeps_ways(context: &PlanContext, desired: &Desired) -> bool {
     context.group.keeps_ways() || desired.use_private_ip.source == STAYS
 }
@@ -101,9 +103,8 @@ impl<'a> Ways<'a> {
     }
 
     /// Whether an existing target is reached by the desired kind of address, public or private. The result is always
-    /// `true` for a target by IP. It is also always `true` when no Service decides about the settings of the load
-    /// balancer, because each target then keeps its kind of address. The result is `None` when the target does not
-    /// exist yet.
+    /// `true` for a target by IP, and when [`keeps_ways`] says that each existing target keeps its kind of address. The
+    /// result is `None` when the target does not exist yet.
     fn is_right(&self, target: TargetId) -> Option<bool> {
         let has = *self.there.get(&target)?;
         let is_address = matches!(target, TargetId::Address(_));
@@ -155,8 +156,8 @@ impl<'a> Ways<'a> {
             (Some(true), _) => true,
             // This existing target is reached by the wrong kind of address, e.g. a public one instead of a private one.
             // To correct this, the target would have to be removed and added again. But its server is missing in the
-            // list of servers, so the API might refuse to add it. The target therefore stays as it is. It
-            // also stays when it is not certain that the node runs on this server.
+            // list of servers, or it is not certain that the node runs on this server. The API might then refuse to add
+            // the target again, so the target stays as it is.
             (Some(false), Some(Reach::Missing { .. } | Reach::Doubtful)) => false,
             (_, found) => found.is_none_or(|found| self.reaches(found)),
         };
@@ -193,9 +194,10 @@ impl<'a> Ways<'a> {
     }
 
     /// Splits the desired targets into three lists. The first has the targets that can be reached by the desired kind
-    /// of address, public or private. The second has the existing targets that can't, and that stay with their other
-    /// kind of address. The third has the rest, which are not targets after the plan. When the public interface will be
-    /// turned off and the first list is not empty, the second list is empty.
+    /// of address, public or private. The second has the existing targets that can't be reached by it, and that stay
+    /// with their other kind of address. The third has the rest, which are not targets after the plan. There is one
+    /// exception: when the plan turns off the public interface and the first list is not empty, the targets of the
+    /// second list are in the third list, and are removed.
     fn split(&self, wanted: &NamedTargets) -> (NamedTargets, NamedTargets, NamedTargets) {
         let (can, can_not) = self.sort(wanted);
         let is_closed = self.desired.public().is_some_and(|public| !public.value);
@@ -245,10 +247,10 @@ impl<'a> Ways<'a> {
     }
 
     /// Returns the additions and removals, in their order, that give the load balancer exactly the targets `fit`.
-    /// `room` is the highest number of these targets at any time. Below this number, targets are added before others
-    /// are removed. When the number is reached, one target is removed before each addition. At the end, each target
-    /// that is reached by the wrong kind of address is removed and added again, because a server can't be a target
-    /// twice.
+    /// `room` is the highest number of these targets that the load balancer can have at any time. While it has fewer,
+    /// targets are added before others are removed. When it has this number, one target is removed before each
+    /// addition. At the end, each target that is reached by the wrong kind of address is removed and added again,
+    /// because a server can't be a target twice.
     fn steps(&self, fit: &[TargetId], room: usize) -> Vec<(BalancerAction, TargetId)> {
         let set: BTreeSet<TargetId> = fit.iter().copied().collect();
         let new = fit.iter().filter(|id| !self.there.contains_key(id));
@@ -450,9 +452,9 @@ impl Diff<'_, '_> {
             target,
             name,
         };
-        // A node is not a candidate when it is not a target yet, will stop soon, and its server does not exist any
-        // more. As a candidate, it would count as left out because it will stop soon. At most half of the targets can
-        // be left out for this reason, so another node that will stop soon might have to stay a target.
+        // At most half of the candidates are left out because their nodes will stop soon. A node that will stop soon is
+        // not made a candidate when it is not a target now and its server does not exist any more. Otherwise this node
+        // would count towards the half, and another node that will stop soon would have to stay a target.
         let reach = reach_of(self.context.nodes);
         let has_delay = self.desired.targets.departing_delay.is_some();
         let is_gone = |node: &TargetCandidate| {
@@ -522,8 +524,8 @@ impl Diff<'_, '_> {
 
     /// Returns each healthy target with the port of the load balancer on which it is healthy. A target that is healthy
     /// on several ports is returned for each of them. When a label selector is a target, each server that it selects is
-    /// returned as a target. The target is never `None`, because the API reports no health for a label selector whose
-    /// servers it does not list.
+    /// returned as a target. No returned target is `None`, because the API reports no health for a target whose servers
+    /// are not known.
     fn healthy(&self) -> impl Iterator<Item = (Option<TargetId>, u16)> + '_ {
         let targets = self.balancer.into_iter().flat_map(|labelled| &labelled.balancer.targets);
         targets.flat_map(ApiTarget::machines).flat_map(|(target, health)| {
@@ -532,10 +534,10 @@ impl Diff<'_, '_> {
         })
     }
 
-    /// Returns why the target must stay, although its node will stop soon or a node with pods needs its place. `None`
-    /// when it can be removed. `leaving` are the other targets that are removed. With [`CanWait::Yes`], the target also
-    /// stays while few API calls are left under the rate limit. With [`CanWait::No`], the number of calls that are left
-    /// plays no role.
+    /// Returns why the target must stay, although its node will stop soon or a node with pods needs its place. The
+    /// result is `None` when the target can be removed. `leaving` are the other targets that are removed. With
+    /// [`CanWait::Yes`], the target also stays while few API calls are left under the rate limit. With [`CanWait::No`],
+    /// it does not matter how many calls are left.
     fn why_kept(
         &self,
         node: &TargetCandidate,
@@ -557,7 +559,7 @@ impl Diff<'_, '_> {
     }
 
     /// Adds a warning about the wanted nodes that can't be targets, because the load balancer can have only `limit`
-    /// targets. Also adds warnings about the nodes that will stop soon, but stay targets.
+    /// targets. Also adds a warning about nodes that will stop soon, but stay targets.
     fn report_left_out(&mut self, choice: &TargetChoice, limit: usize) {
         let left = choice.names(LeftOutState::Limit);
         if !left.is_empty() {

@@ -57,9 +57,9 @@ pub(crate) struct Differences {
     /// Whether a wanted node is not a target, or is reached by the wrong kind of address (public or private), because
     /// its server lacks the desired kind. The server may get such an address soon, so the Service is planned again.
     pub(crate) is_unfinished: bool,
-    /// The nodes that should be targets but are none, and the targets whose nodes will stop soon or run no pods. The
-    /// state of each node says why it is in this list, and whether the plan removes it from the targets, will remove it
-    /// later, or keeps it as a target.
+    /// The nodes that should be targets but are not. Also the targets whose nodes will stop soon, or whose nodes run no
+    /// pods while nodes with pods need a place. The state of each node says why it is in this list, and whether the
+    /// plan removes it from the targets, will remove it later, or keeps it as a target.
     pub(crate) left_out: Vec<LeftOutNode>,
     /// The Services whose EndpointSlices must be read, because their pods decide which nodes become targets.
     pub(crate) pods_of: Vec<ServiceName>,
@@ -98,8 +98,8 @@ impl Diff<'_, '_> {
         zone: Option<&str>,
     ) {
         // On a load balancer that is shared or external (made by somebody else), a label names the owner of each port.
-        // Without its label, a port of this Service could look like a port of somebody else, and would then stay. So
-        // the ports are removed before the labels are changed.
+        // The plan removes unwanted ports before it changes the labels. Otherwise, after a failure in between, a port
+        // of this Service could be without its label. It would then look like a port of somebody else, and would stay.
         let is_own = self.context.group.is_own();
         if !is_own {
             self.remove_ports();
@@ -239,9 +239,9 @@ impl Diff<'_, '_> {
         None
     }
 
-    /// Returns who should own the load balancer and its ports after the change, according to its labels. `adopts` says
-    /// whether the Service takes over a load balancer that it did not own before. Adds a description to `parts` for
-    /// each label that changes.
+    /// Returns the owners of the load balancer and of its ports that its labels should name after the change. `adopts`
+    /// says whether the Service takes over a load balancer that it did not own before. Adds a description to `parts`
+    /// for each label that changes.
     fn ownership(&mut self, adopts: bool, parts: &mut Vec<Description>) -> Ownership {
         let (balancer, context) = (self.balancer, self.context);
         let own_ports = self.desired.ports.iter();
@@ -259,10 +259,10 @@ impl Diff<'_, '_> {
                 parts.push(Description::new(WriteVerb::REMOVE, field, ""));
                 continue;
             };
-            // Whether the label `key` is written. On a load balancer that hcloud-cloud-controller-manager created, only
-            // the labels `service-uid` and `keep` are written, because this program does not need its other labels
-            // there. This program assumes such a load balancer when four conditions are true: the profile is `hcloud`,
-            // the load balancer exists, one Service uses it alone, and the Service does not adopt it now.
+            // Whether this label is written. A load balancer that hcloud-cloud-controller-manager created gets only the
+            // labels `service-uid` and `keep`, because this program does not need its other labels there. With
+            // `--cloud-provider=hcloud`, an existing load balancer counts as created by that controller when one
+            // Service uses it alone, and does not become its owner by this plan.
             let counts = counts_upstream(&key)
                 || !context.project.preserves_unset()
                 || !context.group.is_own()
@@ -322,7 +322,7 @@ impl Diff<'_, '_> {
     }
 
     /// Marks the additions of ports and targets for which the present type of the load balancer has no room. They are
-    /// not made when the change to a larger type has failed.
+    /// made only when all changes before them were made, above all the change to a larger type.
     fn mark_beyond_present_type(&mut self) {
         let Some(balancer) = self.balancer.filter(|_| self.choice.reason.is_some()) else {
             return;

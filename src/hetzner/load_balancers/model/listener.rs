@@ -27,8 +27,7 @@ pub(crate) enum PortPart {
     /// The field is in the object `http` of the port's JSON. A port has this object only when its protocol is `http` or
     /// `https`.
     Http,
-    /// The field is in the object `http` of the port's JSON, but it exists only when the protocol of the port
-    /// is `https`.
+    /// The field is in the object `http` of the port's JSON, and exists only when the protocol of the port is `https`.
     Https,
     Check,
     /// The field is in the object `health_check.http` of the port's JSON. A port has this object only when the protocol

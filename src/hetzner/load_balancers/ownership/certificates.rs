@@ -48,8 +48,8 @@ impl Certificate {
         self.cluster_uid().filter(|uid| !cluster.is_known_by(uid))
     }
 
-    /// Whether the certificate's label names this Secret. A label value can't be long, so a long name of a Secret is
-    /// shortened there and gets a hash. The names are compared in this form.
+    /// Whether the certificate's label names this Secret. A label's value has at most 63 characters, so a long name is
+    /// stored there in a shortened form. `secret` is shortened in the same way before the comparison.
     pub(crate) fn is_of_secret(&self, secret: &SecretName) -> bool {
         self.secret() == Some(&secret_value(secret))
     }
@@ -67,7 +67,7 @@ impl Certificate {
     /// |---|---|
     /// | the label `cluster-uid` of another cluster | no Service of this cluster is allowed to use it |
     /// | the label `secret` | only Services of the namespace in this label are allowed to use it |
-    /// | the label `service-uid` of the Service, or the label `service` of this cluster with the namespace of the Service | the Service is allowed to use it |
+    /// | the label `service-uid` with the UID of the Service, or the label `cluster-uid` of this cluster and a label `service` with the namespace of the Service | the Service is allowed to use it |
     /// | none of these | the labels decide nothing |
     pub(crate) fn gives(&self, service: &Service, cluster: &Cluster) -> Option<bool> {
         let is_of_namespace =
@@ -93,9 +93,9 @@ impl Certificate {
         Some(format!("its label {SERVICE_UID} names another Service ({uid})"))
     }
 
-    /// Called for a certificate whose label names a Service that does not exist in this cluster. Returns the reason why
-    /// another Service must not take it over: no label names a cluster, and a load balancer uses the certificate, so it
-    /// may belong to a Service of another cluster. `None` when there is no such reason.
+    /// Returns the reason why no Service should take over the certificate, whose label names a Service that does not
+    /// exist in this cluster. The reason is that no label names a cluster, and that a load balancer uses the
+    /// certificate. So it may belong to a Service of another cluster. `None` when there is no such reason.
     pub(crate) fn why_it_may_be_of_others(&self) -> Option<String> {
         let is_used = self.cluster_uid().is_none() && !self.used_by.is_empty();
         let uid = self.service_uid().filter(|_| is_used)?;

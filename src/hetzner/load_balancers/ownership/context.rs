@@ -64,7 +64,8 @@ impl Project {
 pub struct ObservedBalancers {
     /// All load balancers of the project.
     pub balancers: Vec<LoadBalancer>,
-    /// All load balancer types. `None` means that no Service needs them, so that they were not read.
+    /// All load balancer types. `None` means that they were not read, because no Service needs them, or that they could
+    /// not be read (see `types_error`).
     pub types: Option<Arc<Vec<BalancerType>>>,
     /// Whether the list of types is so old that it must be read again before a plan writes a type that was chosen from
     /// it.
@@ -79,8 +80,8 @@ pub struct ObservedBalancers {
     pub subnets: Option<Arc<Vec<Subnet>>>,
     /// Whether so few calls of the API's rate limit remain that work which can wait is done later.
     pub is_budget_low: bool,
-    /// The time of the API in UNIX seconds, when it answered with the load balancers. `None` when the answer did not
-    /// contain the time.
+    /// The time of the API in UNIX seconds, when it answered with the load balancers. `None` when the answer contained
+    /// no time.
     pub now: Option<i64>,
     /// Whether only manifest files are checked, without a cluster and without reading load balancers. Every object that
     /// a manifest names is then assumed to exist; see `Hetzner::for_manifests`.
@@ -104,7 +105,7 @@ pub(crate) struct PlanContext<'a> {
     /// The default values of the annotations that are about a port or this Service alone. They come from the
     /// annotations of the Service's own Namespace and from the settings.
     pub(crate) own_defaults: ServiceDefaults,
-    /// Whether a new load balancer replaces an old one, and the load balancer of this plan is one of these two.
+    /// Whether the load balancer of this plan will be replaced by a new load balancer, or replaces an old one.
     pub(crate) replacing: Replacing<'a>,
 }
 

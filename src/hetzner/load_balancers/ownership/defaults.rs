@@ -28,7 +28,8 @@ pub(crate) type AllowedLabels = (Labels, Vec<String>);
 pub(crate) struct ServiceDefaults {
     /// The default value of each annotation. It comes from the annotation of the Namespace if there is one, and
     /// otherwise from the settings of the program. The value is `None` when there is no default, or when it is unknown
-    /// because the Namespace's annotation is invalid or was not read. The labels are only those of the settings.
+    /// because the Namespace's annotation is invalid or was not read. For the annotation `labels`, these are only the
+    /// labels from the settings.
     pub(crate) values: Arc<LoadBalancerDefaults>,
     /// The labels that the annotation `labels` of the Namespace puts on load balancers, in addition to the labels from
     /// the settings. `None` when the Namespace sets no labels, or when they are unknown.
@@ -59,10 +60,10 @@ struct DefaultsReader<'a> {
 }
 
 impl DefaultsReader<'_> {
-    /// Reads this annotation of the Namespace. Its value replaces the value from the settings in `field`. Without the
-    /// annotation, and when its value is empty, `field` stays as it is. But an empty `location` or `network-zone` sets
-    /// `field` to `None`, so that the settings choose no location or network zone. An invalid value also sets `field`
-    /// to `None`, and the reason is noted in `wrong`.
+    /// Reads this annotation of the Namespace. Its value replaces the value from the settings in `field`. When the
+    /// annotation is missing or empty, `field` stays as it is. But an empty `location` or `network-zone` sets `field`
+    /// to `None`, so that the settings choose no location or network zone. `field` also becomes `None` when the value
+    /// is invalid or the Namespace could not be read. The reason is then stored in `wrong`.
     fn read<T>(
         &mut self,
         annotation: &'static Annotation,
@@ -98,7 +99,7 @@ impl DefaultsReader<'_> {
 }
 
 impl ServiceDefaults {
-    /// Returns the defaults for this Service.
+    /// Returns the default values of the annotations that this Service does not set itself.
     pub(crate) fn of(settings: &Arc<LoadBalancerDefaults>, service: &Service) -> ServiceDefaults {
         ServiceDefaults::in_namespace(settings, &service.namespace, &service.of_namespace)
     }
@@ -161,8 +162,8 @@ mod tests {
         ServiceDefaults::in_namespace(&Arc::new(settings), "web", &annotations)
     }
 
-    /// Each annotation that has an environment variable for its default can also be set on a Namespace, as a default
-    /// for the Namespace's Services. A value that is too long makes this default unknown.
+    /// Each annotation whose default can be set by an environment variable can also be set on a Namespace, as a default
+    /// for the Services of this Namespace. When the value on the Namespace is too long, the default is unknown.
     #[test]
     fn each_annotation_with_a_variable_is_read() {
         let none = read(&[], LoadBalancerDefaults::default());

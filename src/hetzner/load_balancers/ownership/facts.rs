@@ -123,8 +123,8 @@ pub(crate) fn is_used_by_others(balancer: Labelled, uid: &str, cluster: &Cluster
         || balancer.ownership.group.as_ref().is_some_and(is_shared)
 }
 
-/// Whether a label says that this program has stopped managing the load balancer for another Service. The ports and
-/// targets of that Service must stay.
+/// Whether a label says that this program has stopped managing the load balancer for a Service with another UID than
+/// `uid`. The ports and targets of that Service must stay.
 pub(crate) fn is_released_by_another(balancer: Labelled, uid: &str) -> bool {
     balancer.ownership.released.as_ref().is_some_and(|of| of != uid)
 }
@@ -166,9 +166,9 @@ pub(crate) fn other_service<'a>(
 /// all targets are nodes of this cluster. A label selector counts as nodes of this cluster only when the API lists the
 /// selected servers, there is at least one, and all of them are nodes.
 ///
-/// A server counts as a node here only when the provider ID of a node names the server. A node of another provider can
-/// be matched with a server by its name, but this proves nothing about the owner of a load balancer. So such a server
-/// does not count here. It counts in [`target_of_others`].
+/// A server counts as a node here only when its ID is in the provider ID of a node. A node with the provider ID of
+/// another program can be matched with a server by its name. This match is not enough here, because it proves nothing
+/// about the owner of a load balancer. It is enough for [`target_of_others`].
 pub(crate) fn foreign_target(balancer: Labelled, cluster: &Cluster) -> Option<String> {
     let is_node = |id| cluster.has_claimed(id);
     balancer.targets.iter().find_map(|target| foreign_part(target, cluster, is_node))
@@ -188,8 +188,8 @@ pub(crate) fn has_only_own_targets(balancer: Labelled, cluster: &Cluster) -> boo
     !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()
 }
 
-/// Returns the targets that may not be nodes of this cluster, because it is not certain that a node of this cluster
-/// runs there. See [`target_of_others`].
+/// Returns the targets for which it is not certain that a node of this cluster runs there. The function
+/// [`target_of_others`] returns a text about the first of these targets.
 pub(crate) fn foreign_targets<'a>(
     balancer: Labelled<'a>,
     cluster: &Cluster,

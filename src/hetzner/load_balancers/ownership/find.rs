@@ -236,7 +236,7 @@ fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, U
     }
 }
 
-/// Returns the name of the load balancer without the annotation `name`.
+/// Returns the name that the load balancer gets when no annotation `name` gives it another name.
 pub(crate) fn default_name(context: &PlanContext) -> String {
     let (service, cluster) = (context.service, context.cluster);
     match context.group.of {
@@ -246,10 +246,10 @@ pub(crate) fn default_name(context: &PlanContext) -> String {
 }
 
 /// Returns the load balancer that the Services of a group share. The first choice is a load balancer whose label names
-/// the group. The second choice is a load balancer that has been used until now by one Service alone, and this Service
-/// is one whose annotations decide about the settings of the group. If there are several, the oldest such Service comes
-/// first. The last choice is a load balancer whose labels were removed, but whose address is in the status of a Service
-/// of the group.
+/// the group. The second choice is a load balancer that has been used until now by one Service alone. This Service must
+/// be one whose annotations decide about the settings of the group, and the oldest such Service that has a load
+/// balancer comes first. The last choice is a load balancer whose labels were removed, but whose address is in the
+/// status of a Service of the group.
 fn find_shared<'a>(
     context: &PlanContext<'a>,
     share: GroupName,
@@ -264,9 +264,8 @@ fn find_shared<'a>(
     }
     let brought = context.group.deciders.iter().find_map(|member| {
         let own = by_label(balancers, member, cluster).ok().flatten()?;
-        // Whether the load balancer is not being replaced by a new one, and does not replace an old one. During a
-        // replacement, neither of the two becomes the shared load balancer, and the Service leaves both when it joins
-        // the group.
+        // A load balancer that takes part in a replacement does not become the load balancer of the group. When its
+        // Service joins the group, the Service leaves both the old and the new load balancer of the replacement.
         let is_alone = matches!(replacement(own, balancers, cluster), Replacing::No);
         (other_cluster(own, cluster).is_none() && is_alone).then_some(own)
     });
@@ -326,8 +325,8 @@ pub(crate) fn rests_on_services(
     }
 }
 
-/// Returns the load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses.
-/// When several load balancers have this label, those without the label `group` are preferred. The error names the load
+/// Returns the load balancer that has the Service's UID in the label `service-uid`, and that no other Service uses. If
+/// several load balancers have this label, the one without the label `group` is preferred. The error names the load
 /// balancers when it can't be decided which one belongs to the Service.
 pub(crate) fn by_label<'a>(
     balancers: Balancers<'a>,
@@ -348,9 +347,9 @@ pub(crate) fn by_label<'a>(
 }
 
 /// Returns a text for messages about a load balancer whose label `adopt` names the Service, but which is not adopted,
-/// because the Service already has the load balancer `own`. `None` when there is no such load balancer. A load balancer
-/// that also has the Service's UID in one of its labels is ignored: it belongs to the Service already, and the Service
-/// is about to leave it.
+/// because the Service already has the load balancer `own`. `None` when there is no such load balancer. The text is not
+/// about a load balancer that has the Service's UID in another label. Such a load balancer belongs to the Service
+/// already, and the Service is about to leave it.
 pub(crate) fn why_asked_too_late(
     balancers: Balancers,
     service: &Service,
@@ -402,9 +401,9 @@ pub(crate) fn assign(
     (to, is_needed.then_some(description))
 }
 
-/// Returns the load balancer that has this label, and for which `counts` returns `true`, or `None` when there is none.
-/// While a new load balancer replaces an old one, both can have the label. The result is then the one of the two that
-/// serves this Service. In every other case, the error names the load balancers when there are several.
+/// Returns the load balancer that has this label, and for which `counts` returns `true`. `None` when there is no such
+/// load balancer. When there are several, the error names them. But when these are the old and the new load balancer of
+/// a replacement, returns the one that serves this Service.
 fn serving_one<'a>(
     balancers: Balancers<'a>,
     (label, value): (&'static str, String),

@@ -15,7 +15,8 @@
 //! A label of the load balancer names the owner of each port. The label is written before the port is added. Terraform
 //! can remove the label later. If the load balancer is shared, a port without a label belongs to the Service with the
 //! same port and node port. If the load balancer is external, such a port belongs to a Service only when
-//! [`is_recognised`] finds other signs of this. Otherwise it belongs to the owner of the load balancer.
+//! [`is_recognised`] finds other signs of this. A port for which no Service is found in this way belongs to the owner
+//! of the load balancer.
 
 use super::facts::{
     cluster_on_external, destination, is_allowed, is_of, is_port_of, is_recognised,
@@ -182,8 +183,8 @@ fn has_guest(balancer: Labelled, namespace: &str, cluster: &Cluster) -> bool {
 }
 
 /// Whether the labels of the load balancer say that its ports can belong to several owners. This is so when it is
-/// external (made by somebody else). It is also so when several Services share it under the group name
-/// `NAMESPACE/NAME`, and a Service that is not in `NAMESPACE` has a port there.
+/// external (made by somebody else). It is also so when Services share it under the group name `NAMESPACE/NAME`, and a
+/// Service that is not in this namespace has a port there.
 pub(crate) fn is_of_several_owners(balancer: Labelled, cluster: &Cluster) -> bool {
     let ownership = balancer.ownership;
     let namespace = ownership.group.as_deref().and_then(namespace_of);
@@ -329,10 +330,10 @@ impl<'a> Group<'a> {
     /// Completes the list of Services that are allowed to share the load balancer, and sorts it by age. The Service for
     /// which the plan is made is always in the list, in its newest version.
     ///
-    /// Also determines whose annotations decide about the settings that do not belong to a port. `stays_on` is usually
-    /// `None`. When the Service asks for another load balancer, but must stay on its present one, `stays_on` is the
-    /// present load balancer. The annotations of the Service then decide only if no other Service uses the present
-    /// load balancer.
+    /// Also determines whose annotations decide about the settings that do not belong to a port. `stays_on` is the
+    /// present load balancer of a Service that asks for another load balancer, but can't have it yet. The annotations
+    /// of this Service then decide about the present load balancer only if no other Service uses it. In all other
+    /// cases, `stays_on` is `None`.
     fn order(&mut self, stays_on: Option<Labelled>) {
         let (uid, cluster) = (&self.service.uid, self.cluster);
         let is_released = |service: &Service| {
@@ -487,9 +488,9 @@ impl<'a> Group<'a> {
         all
     }
 
-    /// Whether another Service than `service` keeps the settings of the load balancer up to date. A Service that uses
-    /// the load balancer does this when it has a port there. A Service without a port there may itself stay on another
-    /// load balancer, because it can't have the ports that it asks for here.
+    /// Whether annotations of other Services than `service` also decide about settings of the load balancer. On a
+    /// shared load balancer, this is so when it has another Service. On an external load balancer (one that somebody
+    /// else made), annotations decide only about the targets. There, this is so when another Service has a port.
     pub(crate) fn others_decide(&self, balancer: Labelled, service: &Service) -> bool {
         let served = self.served_on(balancer);
         let mut others = self.members.iter().filter(|member| member.uid != service.uid);
@@ -634,10 +635,11 @@ impl<'a> Group<'a> {
         ))
     }
 
-    /// Returns the labels about owners that the load balancer should have after the plan. Also returns the labels that
-    /// the plan sets or removes, for display. `balancer` is `None` when the plan creates the load balancer. `adopts`
-    /// means that the Service becomes the owner of an existing one. `ports` are the ports that the Service gets.
-    /// `is_kept` means that the load balancer stays when its Services are deleted.
+    /// Returns the labels that say who owns the load balancer and its ports, with the values that they should have
+    /// after the plan. Also returns the labels that the plan sets or removes, for display. `balancer` is `None` when
+    /// the plan creates the load balancer. `adopts` means that the Service becomes the owner of a load balancer that
+    /// exists already. `ports` are the ports that the Service gets. `is_kept` means that the load balancer stays when
+    /// its Services are deleted.
     pub(crate) fn wanted(
         &self,
         balancer: Option<Labelled>,
@@ -764,10 +766,11 @@ impl<'a> Group<'a> {
         let is_ours = |port| matches!(self.owner(balancer, port), Owner::This | Owner::Member);
         let targets = balancer.single_targets().map(|(target, _)| in_label(target));
         let all = targets.collect::<Vec<_>>().join("_");
-        // The label lists the targets that the load balancer had before this cluster used it. The value `ALL` means
-        // that these targets are not known. They are not known when this cluster already has a port on the load
-        // balancer: the label was written before that port was added, and somebody has removed it. `ALL` is also used
-        // when the list is too long for a label or has a character that no label can have.
+        // The label `targets-before` lists the targets that the load balancer had before this cluster used it. The
+        // value `ALL` means that these targets are not known. This is so when the label is missing although this
+        // cluster already has a port on the load balancer: the label was written before the port was added, so somebody
+        // has removed the label. `ALL` is also used when the list is too long for a label or has a character that no
+        // label can have.
         if balancer.services.iter().any(is_ours) || all.len() > LONGEST || all.contains(':') {
             ALL.to_owned()
         } else if all.is_empty() {
@@ -784,7 +787,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Whether `one` and `other` are the same load balancer, or one of them replaces the other.
+/// Whether `one` and `other` are the same load balancer, or one of the two load balancers replaces the other.
 pub(crate) fn is_same_or_partner(one: Labelled, other: Labelled) -> bool {
     let names = |new: Labelled, old: Labelled| {
         new.ownership.replacement.replaces == Some(old.id.to_string())

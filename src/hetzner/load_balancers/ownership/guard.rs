@@ -15,9 +15,9 @@ pub(crate) struct Guard {
     /// The labels to set and to remove. A request to the API always replaces all labels. So the write also sends all
     /// other labels, with the values that were read just before.
     change: WantedLabels,
-    /// The targets that are the reason for the write. For example, a load balancer is not deleted but only released,
-    /// because it has targets that are no nodes of this cluster. When none of these targets is left just before the
-    /// write, the write is refused. The set is empty when targets are not the reason.
+    /// The targets because of which the write is made. For example, a load balancer is not deleted but only released,
+    /// because it has targets that are not nodes of this cluster. When none of these targets is left just before the
+    /// write, the write is refused. The set is empty when the write has other reasons than targets.
     reasons: BTreeSet<String>,
 }
 
@@ -41,9 +41,9 @@ impl Guard {
         Guard { seen: seen.into(), ..Guard::default() }
     }
 
-    /// Returns a [`Guard`] for a write that changes the labels of the load balancer to those of the owners in `to`.
-    /// Just before the write, the guard checks that the load balancer has not changed since it was read for the plan.
-    /// `balancer` is the load balancer as it was read then, or `None` when the write creates it.
+    /// Returns a [`Guard`] for a write after which the labels of the load balancer name the owners in `to`. Just before
+    /// the write, the guard checks that nobody has changed the labels about owners since the load balancer was read for
+    /// the plan. `balancer` is the load balancer as it was read for the plan, or `None` when the write creates it.
     pub(crate) fn to(balancer: Option<Labelled>, to: &Ownership) -> Guard {
         let from = balancer.map(|balancer| balancer.ownership.clone()).unwrap_or_default();
         let seen = balancer.map(|labelled| SeenState::from(labelled.balancer));
@@ -51,7 +51,7 @@ impl Guard {
         Guard { seen, change: from.change_to(to), ..Guard::default() }
     }
 
-    /// Adds a condition to the check before the write. `targets` are the reason for the write, so the write is not made
+    /// Adds a condition to the check before the write. The write is made because of these targets, so it is refused
     /// when none of them exists any more. An empty `targets` adds no condition.
     pub(crate) fn because_of<'a>(mut self, targets: impl Iterator<Item = &'a ApiTarget>) -> Guard {
         self.reasons = targets.flat_map(stands_for).collect();
