@@ -24,7 +24,8 @@ pub struct DeleteRequest<'a> {
 
 pub enum Deleted {
     Gone(Value),
-    /// The object has a `deletionTimestamp`, but still exists, because it has finalizers.
+    /// The object has a `deletionTimestamp`, but still exists, because it has finalizers. This is also the result for
+    /// each deleted Namespace, even when the Namespace was empty and no longer exists.
     Terminating(Value),
 }
 

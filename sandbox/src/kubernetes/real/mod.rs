@@ -76,8 +76,8 @@ impl Corner {
         Ok(Corner { server, names, roles })
     }
 
-    /// Gives a user these RBAC rules on the real API server, in one namespace, or in the whole cluster when `namespace`
-    /// is empty. `directory` contains the users of this sandbox, and must already contain the rules.
+    /// Replaces the RBAC rules that a user has on the real API server in one namespace, or in the whole cluster when
+    /// `namespace` is empty. `directory` contains the users of this sandbox, and must already contain the new rules.
     ///
     /// The real API server uses new rules a moment late. The function therefore asks it by access reviews what the user
     /// is allowed to do, and waits until the answers fit the rules in `directory`.

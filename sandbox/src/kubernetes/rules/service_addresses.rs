@@ -170,8 +170,8 @@ fn cluster_ip(spec: &mut Value, taken: &Taken, seed: u32) -> Vec<FieldError> {
     errors
 }
 
-/// Whether the text is an IPv4 address outside of [`CLUSTER_IPS`]. Returns false for text that is no IPv4 address,
-/// because validation reports the error in this text.
+/// Whether the text is an IPv4 address outside of [`CLUSTER_IPS`]. Returns false for an IPv6 address, and for text that
+/// is no IP address at all. The validation of the Service reports such a text.
 fn is_outside(ip: &str) -> bool {
     let (first, last) = CLUSTER_IPS;
     ip.parse::<Ipv4Addr>().is_ok_and(|ip| !(first..=last).contains(&u32::from(ip)))
