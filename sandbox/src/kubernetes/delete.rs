@@ -10,7 +10,7 @@ use super::view::View;
 use super::{Cluster, State, body, write};
 use crate::exchange::{Request, Response};
 
-/// The object that a DELETE is about, and the preconditions of the client.
+/// The object that a DELETE request shall delete, and the preconditions of the client.
 pub struct DeleteRequest<'a> {
     pub resource: &'static Resource,
     pub namespace: &'a str,

@@ -121,8 +121,8 @@ impl Cluster {
         Arc::new(cluster)
     }
 
-    /// Creates a `Cluster` whose requests a real cluster answers. The user of this kubeconfig must have all rights
-    /// there.
+    /// Creates a `Cluster` that sends the requests of clients to a real cluster. The user of this kubeconfig must have
+    /// all rights in the real cluster.
     ///
     /// Clients see and change only objects that were created through this `Cluster`. Namespaces are the exception,
     /// because they belong to the real cluster. Dropping the `Cluster` deletes the created objects. The first of them
