@@ -99,7 +99,7 @@ fn verb(request: &Request, named: bool) -> Option<&'static str> {
 }
 
 /// Returns the name that the field selector of a list requires, e.g. `a` for `metadata.name=a`, or `None` when the
-/// selector requires no name. RBAC rules can allow a client to list only the object of a certain name.
+/// selector requires no name. RBAC rules with `resourceNames` are compared with this name.
 fn selected_name(request: &Request) -> Option<String> {
     let selector = request.query("fieldSelector")?;
     let name = selector.split(',').find_map(|term| term.strip_prefix("metadata.name="))?;
