@@ -78,8 +78,8 @@ impl Corner {
         Ok(Corner { server, names, roles })
     }
 
-    /// Replaces the RBAC rules that a user has on the real API server by `rules`. The rules apply in one namespace, or in
-    /// the whole cluster when `namespace` is empty. `directory` contains the users of this sandbox, and must already
+    /// Replaces the RBAC rules that a user has on the real API server by `rules`. The rules apply in one namespace, or
+    /// in the whole cluster when `namespace` is empty. `directory` contains the users of this sandbox, and must already
     /// contain the new rules.
     ///
     /// The real API server uses new rules a moment late. The function therefore asks it by access reviews what the user

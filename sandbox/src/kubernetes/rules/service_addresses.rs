@@ -1,5 +1,5 @@
-//! The allocation of cluster IPs and node ports. Two Services cannot have the same cluster IP, or the same node
-//! port for the same protocol.
+//! The allocation of cluster IPs and node ports. Two Services cannot have the same cluster IP, or the same node port
+//! for the same protocol.
 //!
 //! The cluster has only IPv4 addresses, like the real cluster whose recorded answers the tests compare with those of
 //! the sandbox. An address or port is in use while a Service contains it. There is no other record of what is in use.
