@@ -93,15 +93,15 @@ struct Kubelet {
 /// conditions of its Node now, and whether the conditions become `Unknown` because the kubelet has been silent.
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
-    /// Only the kubelets whose report is due report. The conditions of a Node become `Unknown` only after its kubelet
-    /// was silent for the whole [`GRACE_PERIOD`].
+    /// A kubelet reports the conditions of its Node only when its report is due. The conditions of a Node become
+    /// `Unknown` only after its kubelet was silent for the whole [`GRACE_PERIOD`].
     Due,
     /// Every kubelet reports the conditions of its Node now, even if its report is not due. The only exceptions are
     /// kubelets that hang or whose server does not run.
     Report,
-    /// A test calls [`Kubelets::expire`]. Each kubelet that hangs, or whose server does not run, is treated as if it
-    /// had been silent for the whole [`GRACE_PERIOD`], so the conditions of its Node become `Unknown` at once. All
-    /// other kubelets report if their report is due.
+    /// The check that a test starts with [`Kubelets::expire`]. Each kubelet that hangs, or whose server does not run,
+    /// is treated as if it had been silent for the whole [`GRACE_PERIOD`]. The conditions of its Node then become
+    /// `Unknown` at once. All other kubelets report if their report is due.
     Expire,
 }
 

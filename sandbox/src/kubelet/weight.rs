@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-/// How many labels [`pad`] adds to a Node. They stand for the labels that other programs add in real clusters.
-/// `ANNOTATIONS` is the number of annotations.
+/// How many labels a Node has at least after [`pad`]. The function adds labels up to this number, as other programs do
+/// in real clusters. In the same way, it adds annotations up to the number [`ANNOTATIONS`].
 const LABELS: usize = 12;
 const ANNOTATIONS: usize = 6;
 

@@ -100,8 +100,8 @@ impl Directory {
         }
     }
 
-    /// Gives RBAC rules to an existing user, in addition to its earlier rules. Returns all rules of the user that apply in
-    /// the whole cluster.
+    /// Gives RBAC rules to an existing user, in addition to its earlier rules. Returns all rules of the user that apply
+    /// in the whole cluster.
     pub fn grant(&mut self, user: &str, rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
         let found = self.users.iter_mut().find(|found| found.name == user);
         let user = found.unwrap_or_else(|| panic!("there is no user {user}"));
@@ -153,8 +153,8 @@ impl Directory {
                 });
                 user.map(Identity::of).ok_or_else(Refusal::unauthorized)
             }
-            // An empty certificate stands for one that is not accepted: the sandbox's CA did not sign the client's
-            // certificate, or the certificate is not valid now.
+            // An empty `client_certificate` means that the client sent a certificate that is not accepted: the
+            // sandbox's CA did not sign the certificate, or the certificate is not valid now.
             None if request.client_certificate.as_deref() == Some(&[]) => {
                 Err(Refusal::unauthorized())
             }
@@ -254,8 +254,8 @@ impl PolicyRule {
             && (self.resource_names.is_empty() || self.resource_names.contains(&asked.name))
     }
 
-    /// Whether the rule's list of resources contains the requested one, e.g. as `services`, `services/status`, `*` or
-    /// `*/status`.
+    /// Whether the rule's list of resources contains the requested resource, e.g. as `services`, `services/status`, `*`
+    /// or `*/status`.
     fn names_resource(&self, asked: &ResourceRequest) -> bool {
         let whole = full_resource(asked);
         self.resources.iter().any(|named| {

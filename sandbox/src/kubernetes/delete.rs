@@ -10,7 +10,7 @@ use super::view::View;
 use super::{Cluster, State, body, write};
 use crate::exchange::{Request, Response};
 
-/// The object that a DELETE is about, and the preconditions of the client.
+/// The object that a DELETE request shall delete, and the preconditions of the client.
 pub struct DeleteRequest<'a> {
     pub resource: &'static Resource,
     pub namespace: &'a str,
@@ -24,7 +24,8 @@ pub struct DeleteRequest<'a> {
 
 pub enum Deleted {
     Gone(Value),
-    /// The object has a `deletionTimestamp`, but still exists, because it has finalizers.
+    /// The object has a `deletionTimestamp`, but still exists, because it has finalizers. This is also the result for
+    /// each deleted Namespace, even when the Namespace was empty and no longer exists.
     Terminating(Value),
 }
 

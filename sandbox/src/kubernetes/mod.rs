@@ -90,8 +90,8 @@ impl Handler for Cluster {
     fn handle(&self, request: &Request) -> Response {
         let answer = match &self.corner {
             Some(corner) => {
-                // In this case a real API server answers the request, which can take long. The users are cloned first,
-                // so that the lock on the state is not held during this time.
+                // A real API server answers the request, which can take long. The lock on the state must not be held
+                // during this time, so the request is answered with a copy of the users.
                 let directory = self.state().directory.clone();
                 corner.answer(&directory, request, directory.authenticate(request))
             }
@@ -121,8 +121,8 @@ impl Cluster {
         Arc::new(cluster)
     }
 
-    /// Creates a `Cluster` whose requests a real cluster answers. The user of this kubeconfig must have all rights
-    /// there.
+    /// Creates a `Cluster` that sends the requests of clients to a real cluster. The user of this kubeconfig must have
+    /// all rights in the real cluster.
     ///
     /// Clients see and change only objects that were created through this `Cluster`. Namespaces are the exception,
     /// because they belong to the real cluster. Dropping the `Cluster` deletes the created objects. The first of them

@@ -55,8 +55,8 @@ pub enum PortAnswer {
 /// All ports on which kube-proxy listens for Services that have an EndpointSlice of type IPv4.
 #[derive(Default)]
 pub struct NodePorts {
-    /// Two revisions of the cluster: of the last write of a Service, and of the last write of an EndpointSlice. The
-    /// ports were computed after these writes, and are computed again when one of the revisions has changed.
+    /// The revision of the last write of a Service, and the revision of the last write of an EndpointSlice. `ports` was
+    /// computed after these writes, and is computed again when a later write has changed one of the two revisions.
     revisions: [u64; 2],
     ports: HashMap<u16, Arc<NodePort>>,
 }

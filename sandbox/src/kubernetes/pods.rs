@@ -1,5 +1,5 @@
-//! The pods of Services, as far as EndpointSlices show them. No pod is simulated. A test says where the pods of a Service
-//! are, and the slices are written as the endpointslice controller of Kubernetes writes them.
+//! The pods of Services, as far as EndpointSlices show them. No pod is simulated. A test says where the pods of a
+//! Service are, and the slices are written as the endpointslice controller of Kubernetes writes them.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};

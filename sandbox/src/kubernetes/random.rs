@@ -6,8 +6,8 @@ pub struct Random {
     state: u64,
 }
 
-/// The alphabet of kube-apiserver. It has no vowels, so that suffixes form no words, and no two characters that look
-/// alike.
+/// The characters of a random suffix, which are the same as in kube-apiserver. Vowels are left out, so that a suffix
+/// never forms a word. The characters 0, 1 and 3 are left out too, because they look like letters.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 

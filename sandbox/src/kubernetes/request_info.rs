@@ -98,8 +98,8 @@ fn verb(request: &Request, named: bool) -> Option<&'static str> {
     })
 }
 
-/// Returns the name that the field selector of a list requires, as in `metadata.name=a`, or `None` when it requires
-/// none. A client that lists only this object needs the right `list` for this name alone.
+/// Returns the name that the field selector of a list requires, e.g. `a` for `metadata.name=a`, or `None` when the
+/// selector requires no name. RBAC rules with `resourceNames` are compared with this name.
 fn selected_name(request: &Request) -> Option<String> {
     let selector = request.query("fieldSelector")?;
     let name = selector.split(',').find_map(|term| term.strip_prefix("metadata.name="))?;

@@ -35,8 +35,8 @@ pub struct Resource {
     pub create_on_update: bool,
     /// Whether DELETE answers with the object instead of a `Status`.
     pub returns_deleted: bool,
-    /// The fields that a field selector can contain for this resource, in addition to `metadata.name` and
-    /// `metadata.namespace`.
+    /// The fields that a field selector can contain for this resource, in addition to `metadata.name` and, for a
+    /// namespaced resource, `metadata.namespace`.
     pub selectable_fields: &'static [&'static str],
 }
 

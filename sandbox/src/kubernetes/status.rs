@@ -281,7 +281,8 @@ pub fn details(group: &str, kind: &str, name: &str) -> Value {
     Value::Object(shown.map(|(key, value)| (key.to_string(), value.into())).collect())
 }
 
-/// Joins the texts of several errors with commas, in brackets. A repeated text is written once.
+/// Joins the texts of several errors with commas, in brackets. A repeated text is written once. A single text gets no
+/// brackets.
 fn aggregate(errors: &[FieldError]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in errors.iter().map(FieldError::line) {

@@ -1,8 +1,8 @@
 //! The objects of the cluster. The store has the role of etcd.
 //!
 //! Every write of any resource raises one counter, the revision. The `resourceVersion`s of objects and lists are values
-//! of this counter. A stored object is never changed in place, so answers that are being read page by page can keep it
-//! without a copy.
+//! of this counter. A write stores a new version of an object, and never changes an earlier version. A list that a
+//! client reads page by page can therefore keep the earlier versions without a copy.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

@@ -187,7 +187,8 @@ fn text_response(text: String) -> Response {
     Response { status: 200, headers: vec![content_type], body: text.into_bytes() }
 }
 
-/// Writes a list as text from the texts of its items. So no JSON tree of thousands of objects is built in memory.
+/// Returns the JSON of a list as text, made from the texts of its items. This needs no JSON tree of thousands of
+/// objects in memory.
 fn list_text(kind: &str, version: &str, meta: &ListMeta, items: &[impl AsRef<str>]) -> String {
     let head = format!(
         r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{},"items":["#,

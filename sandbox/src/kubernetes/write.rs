@@ -163,8 +163,9 @@ fn insert(
     Ok(state.store.put(resource, &key, new))
 }
 
-/// Copies from `old` to the new object the fields that a client is not allowed to change. Then checks the new object,
-/// and stores it unless this is a dry run.
+/// Replaces the stored object `old` by `new`. Before this, copies the fields that a client is not allowed to change
+/// from `old` to `new`, and checks `new`. The object is removed when it is marked for deletion and has no finalizers
+/// any more. With `dry_run` nothing is stored or removed.
 fn replace(
     state: &mut State,
     target: &Target,

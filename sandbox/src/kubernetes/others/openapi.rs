@@ -12,8 +12,8 @@ use crate::exchange::Response;
 use crate::kubernetes::resource::{RESOURCES, Resource, VERSION};
 use crate::kubernetes::schema::{Field, Merge, Object, Type};
 
-/// Answers `/openapi/v3` with the list of all OpenAPI documents of the server. Answers the path of each document in
-/// this list with the document. Returns `None` for other paths.
+/// Answers `/openapi/v3` with a list of the paths of all OpenAPI documents, and answers each of these paths with its
+/// document. Returns `None` for other paths.
 pub fn document(path: &str) -> Option<Response> {
     let group = match path.strip_prefix("/openapi/v3")? {
         "" => return Some(Response::json(200, &index())),

@@ -1,5 +1,5 @@
-//! The three patch formats of the API: JSON patch, merge patch and strategic merge patch. Each function takes the JSON
-//! of an object, as a GET would return it, and returns the JSON of the patched object.
+//! The three patch formats of the API: JSON patch, merge patch and strategic merge patch. Each format has a function
+//! `apply`. It takes the JSON of an object, as a GET would return it, and returns the JSON of the patched object.
 
 mod merge;
 mod strategic;

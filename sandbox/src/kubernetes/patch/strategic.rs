@@ -205,12 +205,11 @@ fn position(items: &[Value], wanted: &Value, merge: Merge) -> Option<usize> {
     items.iter().position(|item| same(item, wanted, merge))
 }
 
-/// Sorts the items of a list that a patch has merged. The items that are in `order`, the order from the patch, come in
-/// that order. All other items keep their order among themselves.
+/// Sorts the items of a list after a patch was merged into it. `live` is the list before the patch. `order` contains
+/// items in the order that the patch demands, and the result has them in this order.
 ///
-/// `live` is the list before the patch, and decides between which items of `order` another item goes. When the other
-/// item was before the item X in `live`, it is also before X in the result. An item that was after all items of `order`
-/// in `live`, or that was not in `live`, goes to the end.
+/// All items that are not in `order` keep their order among themselves. Such an item comes before the first item of
+/// `order` that it preceded in `live`. When it preceded none of them, or was not in `live`, it comes at the end.
 fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], merge: Merge) -> Vec<Value> {
     let (mut named, others): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| position(order, item, merge).is_some());

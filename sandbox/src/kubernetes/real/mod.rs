@@ -5,8 +5,10 @@
 //! it sees, so it must see only the nodes of its own sandbox. Each sandbox therefore has a prefix of its own. Names get
 //! the prefix in requests and lose it in answers, and a list leaves out objects whose names do not have the prefix. The
 //! objects with the prefix are the sandbox's [`Corner`] of the cluster. Everything else comes from the real API server:
-//! patches, conflicts, validation, refusals and watch caches. The sandbox sends the request of its user as a request of
-//! another user, whose name has the prefix (impersonation). Real Roles give that other user the rights. When the
+//! patches, conflicts, validation, refusals and watch caches.
+//!
+//! The names of users get the prefix too. The sandbox sends the request of its user `ccm` to the real API server in the
+//! name of the user `PREFIXccm` (impersonation). Roles on the real API server give `PREFIXccm` its rights. When the
 //! `Corner` is dropped, its objects and Roles are deleted.
 //!
 //! | file | what it knows |
@@ -43,8 +45,8 @@ pub struct Corner {
     roles: Roles,
 }
 
-/// The resources whose objects [`Corner::clear`] deletes in all namespaces. `ccm` and the tests create no objects of
-/// other resources.
+/// The resources whose objects [`Corner::clear`] deletes in all namespaces. Objects of other resources, e.g. Namespaces
+/// and EndpointSlices, are not deleted.
 const CLEANED: [&str; 8] = [
     "nodes",
     "events",
@@ -76,8 +78,9 @@ impl Corner {
         Ok(Corner { server, names, roles })
     }
 
-    /// Gives a user these RBAC rules on the real API server, in one namespace, or in the whole cluster when `namespace`
-    /// is empty. `directory` contains the users of this sandbox, and must already contain the rules.
+    /// Replaces the RBAC rules that a user has on the real API server by `rules`. The rules apply in one namespace, or
+    /// in the whole cluster when `namespace` is empty. `directory` contains the users of this sandbox, and must already
+    /// contain the new rules.
     ///
     /// The real API server uses new rules a moment late. The function therefore asks it by access reviews what the user
     /// is allowed to do, and waits until the answers fit the rules in `directory`.

@@ -55,8 +55,8 @@ impl Names {
         parts.join("/")
     }
 
-    /// Puts the prefix of this sandbox before the names in field selectors, because the objects have this prefix on the
-    /// real API server.
+    /// Puts the prefix of this sandbox before the names in field selectors such as `metadata.name=NAME`, because the
+    /// objects have this prefix on the real API server. A name after `!=` is not changed.
     pub fn query(&self, query: &[(String, String)]) -> Vec<(String, String)> {
         let term = |term: &str| match term.split_once('=') {
             Some((field @ ("metadata.name" | "involvedObject.name"), name)) => {

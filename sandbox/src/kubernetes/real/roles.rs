@@ -14,15 +14,15 @@ use crate::kubernetes::request_info::ResourceRequest;
 /// The Roles and bindings that this sandbox has created on the real API server. They must be deleted when the sandbox
 /// ends.
 pub struct Roles {
-    /// Whether the API server has no RBAC API. Only a second sandbox has none, which some tests use in the place of a
-    /// real cluster. This process then checks the RBAC rules of each request itself.
+    /// Whether the API server has no RBAC API, so that this process must check the RBAC rules of each request itself.
+    /// This is so when a test uses a second sandbox in the place of a real cluster.
     missing: OnceLock<bool>,
     /// The paths of the created Roles and bindings, in the order in which they are deleted: a binding comes before its
     /// Role.
     made: Mutex<Vec<String>>,
-    /// All access reviews that this sandbox has sent so far, each with the user whose right it asks about. The API server
-    /// uses new RBAC rules a moment late. So when the rules of a user change, its reviews are sent again until each answer
-    /// fits the new rules.
+    /// All access reviews that this sandbox has sent so far, each with the user whose right it asks about. The API
+    /// server uses new RBAC rules a moment late. When the rules of a user change, the user's reviews are therefore sent
+    /// again until each answer fits the new rules.
     asked: Mutex<Vec<(String, ResourceRequest)>>,
 }
 

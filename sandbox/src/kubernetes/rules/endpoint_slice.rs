@@ -13,7 +13,7 @@ pub struct EndpointSlice;
 const ADDRESS_TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 /// The largest number of endpoints that the API allows in a slice. The endpointslice controller of Kubernetes writes at
-/// most 100 into one.
+/// most 100 endpoints into each slice.
 const MOST_ENDPOINTS: usize = 1000;
 /// The largest number of addresses that the API allows in one endpoint.
 const MOST_ADDRESSES: usize = 100;

@@ -1,7 +1,7 @@
 //! The rules of each kind: its defaults, the values that the cluster allocates, and validation.
 //!
-//! The module `write` calls these rules in the order of kube-apiserver, so that an object with several errors is
-//! answered with the same error as by kube-apiserver.
+//! The module `write` calls these rules in the order of kube-apiserver. A client that sends an object with several
+//! errors therefore gets the same error as from kube-apiserver.
 
 mod endpoint_slice;
 mod event;

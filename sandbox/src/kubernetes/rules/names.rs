@@ -43,7 +43,7 @@ pub fn label_value(value: &str) -> Vec<String> {
     findings(value, 63, value.is_empty() || is_word(value), LABEL_VALUE)
 }
 
-/// Checks a key that is a name, or a prefix and a name: `name` or `prefix/name`.
+/// Checks a qualified name, e.g. the key of a label. It has the form `name` or `prefix/name`.
 pub fn qualified(key: &str) -> Vec<String> {
     let (prefix, name) = match key.split('/').collect::<Vec<_>>().as_slice() {
         [name] => (None, *name),

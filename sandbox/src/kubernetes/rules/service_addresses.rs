@@ -1,4 +1,5 @@
-//! The allocation of cluster IPs and node ports, each of which only one Service can have.
+//! The allocation of cluster IPs and node ports. Two Services cannot have the same cluster IP, or the same node port
+//! for the same protocol.
 //!
 //! The cluster has only IPv4 addresses, like the real cluster whose recorded answers the tests compare with those of
 //! the sandbox. An address or port is in use while a Service contains it. There is no other record of what is in use.
@@ -170,8 +171,8 @@ fn cluster_ip(spec: &mut Value, taken: &Taken, seed: u32) -> Vec<FieldError> {
     errors
 }
 
-/// Whether the text is an IPv4 address outside of [`CLUSTER_IPS`]. Returns false for text that is no IPv4 address,
-/// because validation reports the error in this text.
+/// Whether the text is an IPv4 address outside of [`CLUSTER_IPS`]. Returns false for an IPv6 address, and for text that
+/// is no IP address. The later validation of the Service reports text that is no IP address.
 fn is_outside(ip: &str) -> bool {
     let (first, last) = CLUSTER_IPS;
     ip.parse::<Ipv4Addr>().is_ok_and(|ip| !(first..=last).contains(&u32::from(ip)))

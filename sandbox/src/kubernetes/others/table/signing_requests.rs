@@ -1,4 +1,4 @@
-//! Tables of certificate signing requests: who has asked, and what was decided.
+//! Tables of certificate signing requests: which user created each request, and whether it was approved or denied.
 
 use serde_json::{Value, json};
 
