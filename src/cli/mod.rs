@@ -47,8 +47,8 @@ const DROP_IN: &str = "hcloud-cloud-controller-manager";
 /// The name by which kubectl finds this program as a plugin in `$PATH`, and runs it for `kubectl ccm`.
 const PLUGIN: &str = "kubectl-ccm";
 
-/// Runs the command that the words of the command line name. The first word is the name by which this program was
-/// started.
+/// Runs the command that is given by the words of the command line. The first word is the name by which this program
+/// was started.
 pub fn main(words: Vec<OsString>) -> ExitCode {
     prepare();
     let exit = dispatch(without_program(words));

@@ -180,8 +180,8 @@ fn client(settings: &Settings, gate: Arc<dyn Gate>, timing: Timing) -> Result<Ku
 }
 
 /// Returns a time setting of the Lease, e.g. the renew deadline, as a duration of the program's clock. In tests this
-/// clock can run faster than real time. Renewing a Lease takes some real time, so the result is then made longer if
-/// less than a tenth of `time` would pass in real time.
+/// clock can run faster than real time, but renewing a Lease still takes some real time. The result is therefore so
+/// long that at least a tenth of `time` passes in real time.
 pub(super) fn for_lease(time: Duration) -> Duration {
     clock::at_least(time, time / 10)
 }

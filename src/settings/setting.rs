@@ -82,7 +82,8 @@ named! {
     Command {
         /// The daemon. With `--once` it runs its controllers only once.
         Run = "run",
-        /// Shows the settings that the daemon would have.
+        /// The command `ccm config`, which shows the settings that the daemon would have with the same flags and
+        /// variables.
         Config = "config",
         NodeList = "node list",
         NodeInspect = "node inspect",

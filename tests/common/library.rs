@@ -198,15 +198,15 @@ impl SandboxAccess {
         }
     }
 
-    /// Returns new API clients, which have read nothing yet, like those of a process that has just started. The Robot
-    /// credentials are right, and calls that change something are not limited. `load_balancers` is `None` when load
-    /// balancers are disabled.
+    /// Returns new API clients with empty caches, as in a process that has just started. The Robot credentials are
+    /// valid, and calls that change something are not limited. `load_balancers` is `None` when load balancers are
+    /// disabled.
     pub fn world(&self, token: &str, load_balancers: Option<Defaults>) -> Apis {
         self.world_of(WriteLimit::after(None), token, load_balancers)
     }
 
-    /// Returns new API clients, which have read nothing yet, like those of a process that has just started. The Robot
-    /// credentials are right. `gate` decides for each call that changes something whether it is sent.
+    /// Returns new API clients with empty caches, as in a process that has just started. The Robot credentials are
+    /// valid. `gate` decides for each call that changes something whether it is sent.
     pub fn world_of(
         &self,
         gate: Arc<WriteLimit>,

@@ -5,7 +5,8 @@ use sandbox::hetzner::{Health, Machine, ServerSpec};
 use sandbox::kubernetes::Pod;
 use serde_json::{Value, json};
 
-/// Two Cloud servers, of which `worker-1` has the first pod of most cases, and one dedicated server `metal-1`.
+/// Returns a sandbox with two Cloud servers and the dedicated server `metal-1`. Most tests in this file begin with a
+/// pod on the Cloud server `worker-1`.
 fn world() -> Sandbox {
     let builder = Sandbox::builder().nodes(2).robot(1).scale(1e-6);
     builder.network("10.0.0.0/8").heartbeats(false).in_memory().start()

@@ -255,9 +255,9 @@ fn who_is_to_end_does_not_wait() {
     assert!(fake.log().iter().all(|line| !line.starts_with("ask")));
 }
 
-/// The process is about to end. It is time to ask about the running action of one object, and a change of another
-/// object was sent but not answered yet. The executor must wait for this answer without a busy loop. A randomised test
-/// (seed 86) found this case.
+/// The process is about to end, so the executor no longer asks whether the running action of the object `a` has ended,
+/// although it is time to ask. The executor must wait for the answer to the change of `b`, and must not loop meanwhile
+/// because the time to ask is over. A randomised test (seed 86) found this case.
 #[test]
 fn who_is_to_end_waits_for_an_answer_without_spinning() {
     let fake = Fake::default();

@@ -19,8 +19,8 @@ use std::sync::Arc;
 pub(crate) const STAYS: Source =
     Source::Rule("it stays as it is, because the default of the Namespace is not known");
 
-/// Labels for a load balancer. The second list has the keys of the labels that were left out, because other programs
-/// find their own load balancers by labels with these keys.
+/// A pair: the labels for a load balancer, and the keys of labels that were left out. Labels with these keys are left
+/// out because other programs find their own load balancers by them.
 pub(crate) type AllowedLabels = (Labels, Vec<String>);
 
 /// The default values of annotations, for the Services of one Namespace.
