@@ -247,7 +247,7 @@ fn an_inspection_shows_price_traffic_what_goes_on_and_events() {
     };
     assert_eq!(of_traffic(&sandbox), Vec::<String>::new());
     sandbox.edit_balancer(id, |one| one["outgoing_traffic"] = json!(19_791_209_299_968_u64));
-    let said = "90 % of the included traffic of this month are used; further traffic costs money";
+    let said = "90 % of this month's included traffic is used; traffic above 100 % costs money";
     assert_eq!(of_traffic(&sandbox), [said]);
     // The rest is shown when it can't be read.
     let refused = Effect::hetzner_error(503, "unavailable", "later");

@@ -551,7 +551,7 @@ fn inspect_and_doctor_show_what_relabel_would_change() {
     assert_eq!(status, "warn");
     contains(
         &message,
-        "the zone label of 2 nodes differs from that of a new node, and that of 1 node is right",
+        "the zone label of 2 nodes is not the label that a new node would get; the zone label of 1 node is right",
     );
     contains(&remedy, "ccm node relabel");
     hcloud(&env, RELABEL).with_code(0);

@@ -46,7 +46,7 @@ fn without_approver(observed: &ObservedRequests) -> Option<CheckOutcome> {
         text::some_of(&nodes)
     );
     let fix = "add node-csr-approval to --controllers and apply manifests/components/kubelet-certificates (chart: \
-               kubeletCertificates.enabled), or run another approver";
+               kubeletCertificates.enabled), or run another program that approves them";
     (!nodes.is_empty()).then(|| CheckOutcome::warn(found, fix))
 }
 
@@ -66,23 +66,29 @@ pub(super) fn certificates(view: &DoctorView) -> CheckResult {
     };
     let late = waiting(seen).into_iter().map(|NewestPending { row, first, .. }| {
         let (name, age) = (&row.name, shown_duration(first.age_s()));
-        let why = why(&row.uid).map_or("its proof is not known yet", |why| &why.message);
+        let why = why(&row.uid)
+            .map_or("ccm has not decided about this certificate request yet", |why| &why.message);
         let found = format!("{name} waits for {age}: {why}");
-        on(row, found, "if the request is right, approve it: kubectl certificate approve NAME")
+        on(row, found, "if you trust the request, approve it: kubectl certificate approve NAME")
     });
     let is_unsigned =
         |row: &&SigningRow| row.state == SigningState::Approved && row.age_s() >= PROGRAM_NEEDS;
     let unsigned = observed.rows.iter().filter(is_unsigned).map(|row| {
-        let found = format!("{} is approved, but has no certificate", row.name);
-        on(row, found, "check the signer: kube-controller-manager needs the key of its authority")
+        let found = format!("certificate request {} is approved, but has no certificate", row.name);
+        on(
+            row,
+            found,
+            "check the signer: kube-controller-manager needs the private key of the cluster's CA",
+        )
     });
     let setting = (view.settings.internal_ip_from.value == InternalIpFrom::Kubelet).then(|| {
         let found = format!(
-            "{HCLOUD_INSTANCES_INTERNAL_IP_FROM}=kubelet: the cloud can't prove such addresses"
+            "{HCLOUD_INSTANCES_INTERNAL_IP_FROM}=kubelet: the Cloud API can't prove an InternalIP that a kubelet has \
+             chosen"
         );
         CheckOutcome::warn(
             found,
-            "approve requests with such an address yourself: kubectl certificate approve NAME",
+            "approve certificate requests with such an address yourself: kubectl certificate approve NAME",
         )
     });
     let ok =

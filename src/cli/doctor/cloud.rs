@@ -26,12 +26,12 @@ const FAIL_SKEW_S: u64 = 60;
 pub(super) fn token(view: &DoctorView) -> CheckResult {
     let characters = *view.token.as_ref()?;
     let source = view.settings.token.source.name();
-    let found = format!("{characters} characters, from {source}");
+    let found = format!("the token has {characters} characters, and comes from {source}");
     Ok(vec![match characters {
         TOKEN_CHARACTERS => CheckOutcome::ok(found),
         _ => CheckOutcome::warn(
-            format!("{found}; tokens of the Cloud API have {TOKEN_CHARACTERS}"),
-            "copy the complete token again, and nothing else",
+            format!("{found}; a token of the Cloud API has {TOKEN_CHARACTERS} characters"),
+            "copy the complete token again, without other characters",
         ),
     }])
 }
@@ -39,7 +39,7 @@ pub(super) fn token(view: &DoctorView) -> CheckResult {
 pub(super) fn api(view: &DoctorView) -> CheckResult {
     let servers = view.cloud.servers.as_ref()?;
     Ok(vec![CheckOutcome::ok(format!(
-        "{} accepts the token; its project has {}",
+        "{} accepts the token; the token's project has {}",
         view.settings.endpoint.value.as_str(),
         counted(servers.len(), "server")
     ))])
@@ -49,10 +49,10 @@ pub(super) fn permission(view: &DoctorView) -> CheckResult {
     need(&view.cloud.servers, "api")?;
     Ok(vec![match &view.cloud.checkup.permission {
         Permission::ReadWrite => CheckOutcome::ok(
-            "the token may write: the API answered the test request with not found instead of refusing it",
+            "the token may write: the API answered the test request with \"not found\", and did not refuse it",
         ),
         Permission::ReadOnly => CheckOutcome::fail(
-            "the token may only read, so ccm can create and change nothing, e.g. no load balancer",
+            "the token may only read, so ccm can't create, change or delete load balancers and routes",
             "create a token with Read & Write in the Hetzner Console (Security → API tokens)",
         ),
         Permission::Unknown(why) | Permission::Refused(why) => {
@@ -62,8 +62,8 @@ pub(super) fn permission(view: &DoctorView) -> CheckResult {
 }
 
 pub(super) fn rate_limit(view: &DoctorView) -> CheckResult {
-    let remedy = "find out who else uses the project's calls (all its tokens share the limit: autoscaler, \
-                  CSI driver, Terraform), or wait: the calls come back evenly, 3600 an hour";
+    let remedy = "find out who else calls the API (all tokens of the project share the limit: autoscaler, CSI driver, \
+                  Terraform), or wait: the limit allows one more call each second";
     let Some((limit, remaining)) = view.cloud.checkup.rate_limit else {
         need(&view.cloud.servers, "api")?;
         let why = "the API did not say how many calls are left";
@@ -75,9 +75,10 @@ pub(super) fn rate_limit(view: &DoctorView) -> CheckResult {
             format!("none of {limit} calls an hour are left: the API refuses every call"),
             remedy,
         ),
-        _ if remaining < limit / RESERVE_SHARE => {
-            CheckOutcome::warn(format!("{found}: refreshes wait"), remedy)
-        }
+        _ if remaining < limit / RESERVE_SHARE => CheckOutcome::warn(
+            format!("{found}, so the daemon postpones its periodic reads"),
+            remedy,
+        ),
         _ => CheckOutcome::ok(found),
     }])
 }
@@ -85,19 +86,19 @@ pub(super) fn rate_limit(view: &DoctorView) -> CheckResult {
 pub(super) fn clock(view: &DoctorView) -> CheckResult {
     let Some(ahead_s) = view.cloud.checkup.clock_ahead_s else {
         need(&view.cloud.servers, "api")?;
-        return Ok(vec![CheckOutcome::skipped("the API did not say what time it is")]);
+        return Ok(vec![CheckOutcome::skipped("the answer of the API has no Date header")]);
     };
     let skew_s = ahead_s.unsigned_abs();
     let is = if ahead_s > 0 { "behind" } else { "ahead of" };
     let found = format!(
-        "this machine's clock is {skew_s} s {is} the API's; tokens, certificates and the ages \
-         of Leases are checked against this clock"
+        "this machine's clock is {skew_s} s {is} the clock of the Cloud API; ccm uses this machine's clock to check \
+         tokens, certificates and the ages of Leases"
     );
     let remedy = "synchronize the clock with a time server: timedatectl set-ntp true";
     Ok(vec![match skew_s {
         FAIL_SKEW_S.. => CheckOutcome::fail(found, remedy),
         WARN_SKEW_S.. => CheckOutcome::warn(found, remedy),
-        _ => CheckOutcome::ok("this machine's clock agrees with the API's"),
+        _ => CheckOutcome::ok("this machine's clock agrees with the Cloud API's clock"),
     }])
 }
 
@@ -157,11 +158,11 @@ pub(super) fn attached(view: &DoctorView) -> CheckResult {
         )),
         Attached::No(there) => {
             let found = format!(
-                "this machine is not attached to {network}, but to {there}: ccm run would fail here"
+                "this machine is not attached to {network}, but to {there}: ccm run would fail on this machine"
             );
             let remedy = format!(
-                "attach it, correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need \
-                 not be attached"
+                "attach the machine to the Network, correct {HCLOUD_NETWORK}, or set \
+                 {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if the machine need not be attached"
             );
             // When this command runs in a pod, this machine is a node of the cluster, and a node that is not
             // attached to the Network is a failure. Elsewhere it is only a warning, because the daemon may run on
@@ -228,15 +229,17 @@ pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
 }
 
 fn unmatched(server: &&Instance) -> CheckOutcome {
-    let found = format!("server {} belongs to no node, and a node waits for its server", server.id);
-    let remedy = "if a waiting node runs on this server, give the server the node's name in Robot; otherwise leave it \
-                  unchanged";
+    let found = format!(
+        "server {} belongs to no node, and ccm has found no server for a new node",
+        server.id
+    );
+    let remedy = "if the new node runs on this server, give the server the node's name in Robot; otherwise do nothing";
     CheckOutcome::warn(found, remedy).on("server", &server.name)
 }
 
 fn cancelled(server: &Instance, node: &str) -> Option<CheckOutcome> {
     let (id, paid) = (server.id, node::paid_until(server));
-    let found = format!("the contract of its dedicated server {id} is cancelled{paid}");
+    let found = format!("the contract of the node's dedicated server {id} is cancelled{paid}");
     let remedy = format!(
         "move the node's pods to other nodes before the contract ends ({}), or revoke the cancellation in Robot",
         shell_command("kubectl drain", &[&node])

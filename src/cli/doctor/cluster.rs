@@ -34,7 +34,8 @@ pub(super) fn version(view: &DoctorView) -> CheckResult {
     Ok(vec![match (version.major.as_str(), digits.parse::<u32>()) {
         ("1", Ok(minor)) if minor < MINOR_AT_LEAST => CheckOutcome::fail(
             format!("{found}, but 1.{MINOR_AT_LEAST} is the oldest supported version"),
-            "upgrade the cluster: an older version drops fields, which ccm writes again and again",
+            "upgrade the cluster: an older API server drops fields of objects, so ccm writes these fields again and \
+             again",
         ),
         ("1", Ok(_)) => CheckOutcome::ok(found),
         _ => CheckOutcome::warn(
@@ -52,20 +53,22 @@ pub(super) fn rights(view: &DoctorView) -> CheckResult {
     if NAMESPACE_NEEDS.iter().any(|need| missing.contains(need)) && missing.iter().all(may_lack) {
         let fix = format!(
             "kubectl apply -k manifests/components/namespace-defaults, or set namespaceDefaults: true in the values of \
-             the chart; otherwise unset {HCLOUD_LOAD_BALANCERS_NAMESPACE_DEFAULTS}"
+             the Helm chart, or unset {HCLOUD_LOAD_BALANCERS_NAMESPACE_DEFAULTS}"
         );
         return Ok(vec![CheckOutcome::fail(found, fix)]);
     }
     if !missing.is_empty() && missing.iter().all(|need| CERTIFICATE_NEEDS.contains(need)) {
-        let fix = "kubectl apply -k manifests/components/kubelet-certificates, or set kubeletCertificates.enabled: true \
-                   in the values of the chart; otherwise leave node-csr-approval out of --controllers";
+        let fix = "kubectl apply -k manifests/components/kubelet-certificates, or set kubeletCertificates.enabled: \
+                   true in the values of the Helm chart, or remove node-csr-approval from --controllers";
         return Ok(vec![CheckOutcome::fail(found, fix)]);
     }
     Ok(vec![match missing.iter().all(|need| *need == COUNT_EVENTS) {
-        _ if missing.is_empty() => CheckOutcome::ok("this user may do all that the daemon does"),
+        _ if missing.is_empty() => {
+            CheckOutcome::ok("this user has all rights that the daemon needs")
+        }
         true => CheckOutcome::warn(
             format!("{found}; so ccm updates the time of a repeated event, but not its count"),
-            "update the roles (kubectl apply -k manifests/), or leave them unchanged",
+            "update the roles (kubectl apply -k manifests/), or leave them unchanged: ccm works without this right",
         ),
         false => CheckOutcome::fail(
             found,
@@ -79,7 +82,7 @@ pub(super) fn lease(view: &DoctorView) -> CheckResult {
     let spec = view.lease.as_ref()?.as_ref();
     let key = leader::key(view.settings);
     let found = match spec.map(|spec| (&spec.holder, leader::age_s(spec), spec)) {
-        None => "there is no leader, so nothing is done".to_owned(),
+        None => "there is no leader, so nothing is synced".to_owned(),
         Some((holder, Some(age_s), spec)) if age_s <= i64::from(spec.duration_seconds) => {
             return Ok(vec![CheckOutcome::ok(format!(
                 "{key}: {holder} is the leader, and renewed the Lease {age_s} s ago"
@@ -88,7 +91,7 @@ pub(super) fn lease(view: &DoctorView) -> CheckResult {
         Some((holder, Some(age_s), _)) => {
             format!(
                 "the process {holder} held the Lease, but has not renewed it for {age_s} s, so there is no leader, and \
-                 nothing is done"
+                 nothing is synced"
             )
         }
         Some((holder, None, _)) => {
@@ -99,8 +102,8 @@ pub(super) fn lease(view: &DoctorView) -> CheckResult {
     Ok(vec![CheckOutcome::warn(
         format!("{key}: {found}"),
         format!(
-            "start the daemon, or find out why it does not run: {pods}. If a CronJob does the work of the daemon, it \
-             is normal that there is no leader between two runs"
+            "start the daemon, or find out why it does not run: {pods}. If a CronJob runs ccm instead of the daemon, \
+             it is normal that there is no leader between two runs"
         ),
     )])
 }
@@ -114,8 +117,8 @@ pub(super) fn is_another_at_work(view: &DoctorView) -> bool {
 pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
     let remedy = |stop: &str| {
         format!(
-            "run only one of the two, and stop the other{stop}; ccm help migrate shows how to move from one to \
-             the other"
+            "run only one cloud-controller-manager, and stop the other{stop}; ccm help migrate shows how to move from \
+             one to the other"
         )
     };
     let mut holders = view.lease.iter().flatten().map(|spec| &spec.holder);
@@ -127,7 +130,8 @@ pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
     let namespace = &view.settings.lease_namespace.value;
     let others = workloads.iter().filter(|workload| is_other(workload)).map(|workload| {
         let images = workload.images.join(", ");
-        let found = format!("{images} in {namespace} does the same work as ccm");
+        let found = format!("{images} in namespace {namespace} is a cloud-controller-manager, too, and does the same \
+                             work as ccm");
         let stop = format!(" ({})", stop(namespace, workload));
         of_workload(CheckOutcome::fail(found, remedy(&stop)), workload)
     });
@@ -139,11 +143,11 @@ pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
         && !workloads.iter().any(runs_us)
     {
         let found = format!(
-            "{holder} holds the Lease, and its name is that of hcloud-cloud-controller-manager"
+            "{holder} holds the Lease, and has a name like a pod of hcloud-cloud-controller-manager"
         );
         others.push(CheckOutcome::warn(found, remedy("")));
     }
-    or_ok(others, format!("no other cloud-controller-manager in {namespace}"))
+    or_ok(others, format!("there is no other cloud-controller-manager in namespace {namespace}"))
 }
 
 /// Returns the kubectl command that ends the workload's pods. A Deployment is scaled to 0 replicas. A DaemonSet can't
@@ -185,7 +189,7 @@ fn own<'a>(view: &'a DoctorView) -> Result<Vec<&'a Workload>, Gap> {
     let ours: Vec<&Workload> = workloads.iter().filter(|workload| runs_us(workload)).collect();
     if ours.is_empty() {
         let namespace = &view.settings.lease_namespace.value;
-        let why = format!("there is no Deployment or DaemonSet of ccm in {namespace}");
+        let why = format!("there is no Deployment or DaemonSet of ccm in namespace {namespace}");
         return Err(Gap::NotHere(why));
     }
     Ok(ours)
@@ -195,8 +199,8 @@ pub(super) fn probes(view: &DoctorView) -> CheckResult {
     let is_wrong = |workload: &&Workload| workload.probed_ports.contains(&SECURE_PORT);
     let wrong = own(view)?.into_iter().filter(is_wrong).map(|workload| {
         let outcome = CheckOutcome::fail(
-            format!("its probes use port {SECURE_PORT}, where ccm serves nothing, so its pods are killed again and \
-                     again"),
+            format!("its probes use port {SECURE_PORT}, on which ccm does not listen, so the kubelet restarts its pods \
+                     again and again"),
             "set the probes to /livez and /readyz on port 8233 (--metrics-address), over plain HTTP",
         );
         of_workload(outcome, workload)
@@ -210,13 +214,14 @@ pub(super) fn daemon(view: &DoctorView) -> CheckResult {
     let outcomes = own(view)?.into_iter().filter_map(|workload| {
         let (ready, wanted) = workload.pods.filter(|(ready, wanted)| ready < wanted)?;
         let found = format!(
-            "{ready} of {wanted} pods are ready: the others do not start, or exit again and again"
+            "only {ready} of {wanted} pods are ready: the other pods do not start, or exit again and again"
         );
         let logs =
             shell_command("kubectl -n", &[namespace, &"logs", &workload.name, &"--previous"]);
         let pods = shell_command("kubectl -n", &[namespace, &"get", &"pods"]);
         let remedy =
-            format!("{logs}: the last line says why (settings, rights, or a lost Lease); {pods}");
+            format!("the last line of {logs} says why (settings, rights, or a lost Lease); {pods} shows the state of \
+                     the pods");
         Some(of_workload(CheckOutcome::bad(ready == 0, found, &remedy), workload))
     });
     or_ok(outcomes, "all pods of the daemon are ready")

@@ -45,8 +45,8 @@ const SEE_API_SERVER: &str = "check the API server's own health";
 const CHECKS: &[Check] = &[
     ("settings", "the environment: each variable that ccm reads", "", settings),
     ("token", "HCLOUD_TOKEN, HCLOUD_TOKEN_FILE",
-        "create a token in the Hetzner Console (Security → API tokens, Read & Write) and set HCLOUD_TOKEN to it, or \
-         HCLOUD_TOKEN_FILE to its file", cloud::token),
+        "create a token in the Hetzner Console (Security → API tokens, Read & Write) and set HCLOUD_TOKEN to this \
+         token, or HCLOUD_TOKEN_FILE to the path of a file with this token", cloud::token),
     ("api", "GET /servers of the Cloud API, every page", SEE_ERROR, cloud::api),
     ("permission", "an empty change of a load balancer that can't exist: the answer shows whether the token may write",
         "", cloud::permission),
@@ -58,12 +58,15 @@ const CHECKS: &[Check] = &[
         "", cloud::network),
     ("attached", "private-networks of the metadata service", "", cloud::attached),
     ("robot", "ROBOT_USER, ROBOT_PASSWORD; GET /server of the Robot web service, once", "", cloud::robot_login),
-    ("cluster", "kubeconfig or service account; an answer of the API server (GET /version), and the user that it sees",
-        "check --kubeconfig, KUBECONFIG and --context; kubectl version with the same kubeconfig must work from here",
+    ("cluster", "kubeconfig or service account; whether the API server answers GET /version and accepts the \
+                 credentials",
+        "check --kubeconfig, KUBECONFIG and --context; kubectl version with the same kubeconfig must work on this \
+         machine",
         cluster::reached),
     ("version", "GET /version of the API server", "", cluster::version),
     ("rights", "a selfsubjectaccessreview for each verb that the daemon uses",
-        "bind system:basic-user to system:authenticated, as it is by default: then every user may ask for its own rights",
+        "bind ClusterRole system:basic-user to group system:authenticated, as Kubernetes does by default, so that \
+         every user may ask for its own rights",
         cluster::rights),
     ("lease", "the Lease of leader election", SEE_API_SERVER, cluster::lease),
     ("other-ccm", "images of Deployments and DaemonSets in the Lease's namespace; the Lease's holder",
@@ -77,7 +80,8 @@ const CHECKS: &[Check] = &[
     ("dedicated", "servers of the Robot web service, compared with the nodes", "", cloud::dedicated),
     ("ready", "condition Ready of each node, and the taints shutdown and out-of-service", "", nodes::ready),
     ("servers", "each node's server; if the cluster does not answer, all servers of the project", "", nodes::off),
-    ("certificates", "CertificateSigningRequests of kubelets, as in ccm node inspect; without node-csr-approval in --controllers, how long they wait",
+    ("certificates", "CertificateSigningRequests of kubelets, as in ccm node inspect; without node-csr-approval in \
+                      --controllers, how long these requests wait",
         SEE_ERROR, certificates::certificates),
     ("routes", "--cluster-cidr; the Network's routes, compared with the pod CIDRs and servers of nodes, as in ccm route list",
         SEE_ERROR, routes::routes),

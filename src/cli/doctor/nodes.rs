@@ -51,12 +51,12 @@ pub(super) fn project(view: &DoctorView) -> CheckResult {
         (0, _) => CheckOutcome::skipped("there is no node whose server should be in this project"),
         (_, 0) => CheckOutcome::fail(
             format!(
-                "none of {count} has its server in the token's project: the token is of another project, or this is \
-                 another cluster"
+                "none of {count} has its server in the token's project: the token belongs to another project, or ccm \
+                 is connected to another cluster"
             ),
-            "use a token of the project that the servers are in, or the right --context; if both are right and \
-             the servers were created again with the same names, delete the Node objects, so that each kubelet \
-             registers again",
+            "use a token of the project that has the servers, or the right --context. If both are right, and the \
+             servers were created again with the same names, delete the Node objects, so that each kubelet registers \
+             its node again",
         ),
         _ => CheckOutcome::ok(format!("{matched} of {count} with a server in the token's project")),
     }])
@@ -67,7 +67,7 @@ pub(super) fn project(view: &DoctorView) -> CheckResult {
 pub(super) fn need_project(view: &DoctorView) -> Result<(), Gap> {
     match view.nodes.as_ref().map(|nodes| own(nodes)) {
         Ok((1.., 0)) => Err(Gap::NotHere(
-            "not checked, because the token may be of another project: see the check \"project\""
+            "not checked, because the token may belong to another project: see the check \"project\""
                 .into(),
         )),
         _ => Ok(()),
@@ -89,12 +89,13 @@ pub(super) fn provider_ids(view: &DoctorView) -> CheckResult {
         }
         let finding = find(plan, &[Reason::UnknownProviderIDPrefix])?;
         let fix = if is_hccm {
-            "hcloud:// belongs to hcloud-cloud-controller-manager: run ccm with --cloud-provider=hcloud"
+            "provider IDs with hcloud:// come from hcloud-cloud-controller-manager: run ccm with \
+             --cloud-provider=hcloud"
                 .to_owned()
         } else if plan.would_match {
             format!(
-                "to make this node a target of load balancers, set {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match, which \
-                 finds the server of {}; to have the node managed fully, {}",
+                "to make this node a target of load balancers, set {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match, so \
+                 that ccm finds the server of {}; to let ccm manage the node fully, {}",
                 counted(count, "node"),
                 join_anew(&plan.node)
             )
@@ -110,7 +111,9 @@ pub(super) fn provider_ids(view: &DoctorView) -> CheckResult {
     let targets = nodes.iter().filter(|plan| plan.server.foreign().is_some()).count();
     let ok = match (targets, counted(targets, "node")) {
         (0, _) => "no node has a provider ID of another provider".to_owned(),
-        (_, nodes) => format!("{nodes} of other providers, matched with their servers as targets"),
+        (_, nodes) => format!(
+            "{nodes} of other providers; ccm uses their servers only as targets of load balancers"
+        ),
     };
     each(nodes, decide, ok)
 }
@@ -178,8 +181,8 @@ pub(super) fn zone_labels(view: &DoctorView) -> CheckResult {
         return Ok(vec![CheckOutcome::ok(ok)]);
     }
     let message = format!(
-        "the zone label of {} differs from that of a new node, and that of {others} is right or was set by a person; \
-         the daemon never changes the zone label of an initialised node",
+        "the zone label of {} is not the label that a new node would get; the zone label of {others} is right, or a \
+         person has set it. The daemon never changes the zone label of an initialised node",
         counted(to_change, "node")
     );
     let fix = "ccm node relabel --dry-run shows the change, and ccm node relabel makes it";
@@ -196,8 +199,8 @@ pub(super) fn ready(view: &DoctorView) -> CheckResult {
     let is_read = view.cloud.servers.is_ok();
     let decide = |plan: &NodePlan| {
         if plan.node.is_ready() && plan.node.taint(OUT_OF_SERVICE).is_some() {
-            let found = "ready, but has the taint out-of-service, so Kubernetes ends its pods by force, and detaches \
-                         volumes that are in use";
+            let found = "the node is ready, but has the taint out-of-service, so Kubernetes deletes its pods by force, \
+                         and detaches volumes that are in use";
             let key = format!("{OUT_OF_SERVICE}-");
             let remedy = shell_command("kubectl taint node", &[&plan.object.name, &key]);
             return Some(CheckOutcome::warn(found, format!("remove the taint: {remedy}")));
@@ -208,27 +211,29 @@ pub(super) fn ready(view: &DoctorView) -> CheckResult {
                 return None;
             }
             _ if !is_down(&plan) => {
-                let found =
-                    "ready, but still has the taint shutdown, so no new pods are scheduled there";
+                let found = "the node is ready, but still has the taint shutdown, so Kubernetes starts no new pods on it";
                 return is_tainted.then(|| CheckOutcome::warn(found, soon(plan)));
             }
             _ if !is_read && is_tainted => (
-                "not ready; the taint shutdown shows that its server was off",
+                "the node is not ready; its taint shutdown shows that its server was off",
                 "switch its server on, in the console or with hcloud server poweron".to_owned(),
             ),
             // It is known that a cloud server runs, because its status was read. The power state of a dedicated server
             // is not read, because one call for each server would use up the rate limit of the Robot web service.
             ServerMatch::Matched(server, _) if server.id.cloud().is_some() => {
-                ("not ready; its server runs", see_kubelet(plan))
+                ("the node is not ready, although its server is running", see_kubelet(plan))
             }
-            _ => ("not ready; it is not known whether its server runs", see_kubelet(plan)),
+            _ => (
+                "the node is not ready; it is not known whether its server is running",
+                see_kubelet(plan),
+            ),
         };
         Some(CheckOutcome::bad(down == nodes.len(), found, remedy))
     };
     let ok = match down {
         0 => "each node is ready, or waits to be initialised".to_owned(),
         down => format!(
-            "{} not ready because of their servers: see the checks \"servers\" and \"nodes\"",
+            "{} not ready, because the server is off or was deleted: see the checks \"servers\" and \"nodes\"",
             counted(down, "node")
         ),
     };
@@ -249,7 +254,8 @@ fn soon(plan: &NodePlan) -> String {
 
 fn see_kubelet(plan: &NodePlan) -> String {
     format!(
-        "{} shows what the kubelet reported last; on the server: systemctl status kubelet, journalctl -u kubelet",
+        "{} shows what the kubelet reported last; on the server, run systemctl status kubelet and journalctl -u \
+         kubelet",
         shell_command("kubectl describe node", &[&plan.object.name])
     )
 }
@@ -261,7 +267,10 @@ pub(super) fn off(view: &DoctorView) -> CheckResult {
     let is_all = servers.iter().all(|instance| instance.is_off);
     let Ok(nodes) = &view.nodes else {
         let off = servers.iter().filter(|instance| instance.is_off).map(|instance| {
-            let found = format!("server {} is off; its node was not read", instance.id);
+            let found = format!(
+                "server {} is off; its node is not known, because the nodes were not read",
+                instance.id
+            );
             CheckOutcome::bad(is_all, found, switch_on(instance.id)).on("server", &instance.name)
         });
         return or_ok(off, ok);

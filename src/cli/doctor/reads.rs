@@ -271,11 +271,11 @@ pub(super) fn routes(reader: &DoctorReader) -> Seen<route::RoutePlan> {
     let routes = wire::route_settings(settings).map_err(|off| {
         let is_all_that_lacks = off.is_wanted && settings.cluster_cidrs.value.is_empty();
         let how = if is_all_that_lacks && settings.network.value.is_some() {
-            "; to check routes, set it as for the daemon, or use --settings-from"
+            "; to check routes, set --cluster-cidr as for the daemon, or use --settings-from"
         } else {
             ""
         };
-        Gap::NotHere(format!("no routes with these settings: {}{how}", off.why))
+        Gap::NotHere(format!("ccm manages no routes with these settings: {}{how}", off.why))
     })?;
     RouteController::new(routes).evaluate(apis, reader.look).map_err(gap)
 }
@@ -319,7 +319,7 @@ pub(super) fn failed_tries(
     }
     let events = service::past_events(reader.apis.as_ref()?, None);
     let tries = events.map(|events| service::failed_tries(&events));
-    tries.map_err(|error| unlisted(error, "events, which show the result of the last try"))
+    tries.map_err(|error| unlisted(error, "events, which show why the last sync failed"))
 }
 
 pub(super) fn orphans(reader: &DoctorReader) -> Seen<Vec<Orphan>> {
@@ -332,8 +332,8 @@ pub(super) fn kept(reader: &DoctorReader) -> Seen<Vec<KeptObject>> {
 
 fn without_login() -> Gap {
     Gap::NotHere(format!(
-        "{ROBOT_USER} and {ROBOT_PASSWORD} are not set: ccm does not look up dedicated servers; their nodes stay \
-         unchanged, and are targets only by their InternalIP"
+        "{ROBOT_USER} and {ROBOT_PASSWORD} are not set, so ccm does not look up dedicated servers. It leaves their \
+         nodes unchanged, and uses them as targets only by their InternalIP"
     ))
 }
 
@@ -341,18 +341,19 @@ fn cloud_gap(error: provider::ProviderError) -> Gap {
     let fix = match error.kind {
         ErrorKind::Unauthorized | ErrorKind::Forbidden => {
             let fix = format!(
-                "copy the token again, or create another in the Hetzner Console (Security → API tokens, Read & \
+                "copy the token again, or create a new token in the Hetzner Console (Security → API tokens, Read & \
                  Write), and set {HCLOUD_TOKEN} or {HCLOUD_TOKEN_FILE}"
             );
             return Gap::Refused(Credential::Cloud, error.message, Some(fix));
         }
         ErrorKind::RateLimited { .. } => {
-            "wait: one call comes back each second; find out who else uses the project's calls (autoscaler, CSI \
-             driver, Terraform)"
+            "wait: the rate limit allows one more call each second; find out who else calls the API for this project \
+             (autoscaler, CSI driver, Terraform)"
                 .to_owned()
         }
         _ => format!(
-            "check {HCLOUD_ENDPOINT}, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com"
+            "check {HCLOUD_ENDPOINT}, proxies, firewall and DNS on the machine where ccm runs, and \
+             https://status.hetzner.com"
         ),
     };
     Gap::Failed(error.message, Some(fix))
@@ -361,18 +362,18 @@ fn cloud_gap(error: provider::ProviderError) -> Gap {
 fn robot_gap(error: provider::ProviderError) -> Gap {
     let fix = match error.kind {
         ErrorKind::Unauthorized | ErrorKind::Forbidden => format!(
-            "set {ROBOT_USER} and {ROBOT_PASSWORD}, or their _FILE forms, to a user of the web service (Robot → Settings → \
-             Web service and app settings); ccm tries refused credentials once in ten minutes, because three refused \
-             logins block the IP of this machine for as long"
+            "set {ROBOT_USER} and {ROBOT_PASSWORD}, or their _FILE forms, to a user of the web service (Robot → \
+             Settings → Web service and app settings); ccm tries refused credentials again only after ten minutes, \
+             because three refused logins block the IP of this machine for ten minutes"
         ),
         ErrorKind::RateLimited { .. } => {
-            "wait: the web service allows only 200 calls an hour; find out who else uses them (other clusters, \
+            "wait: the web service allows only 200 calls an hour; find out who else makes calls (other clusters, \
              installers, scripts)"
                 .to_owned()
         }
         _ => format!(
-            "check {ROBOT_ENDPOINT}, proxies, firewall and DNS from where ccm runs; https://status.hetzner.com; until then \
-             nodes on dedicated servers stay unchanged"
+            "check {ROBOT_ENDPOINT}, proxies, firewall and DNS on the machine where ccm runs, and \
+             https://status.hetzner.com; until Robot answers, ccm leaves nodes on dedicated servers unchanged"
         ),
     };
     Gap::Failed(error.message, Some(fix))

@@ -1,7 +1,7 @@
 //! Checks of routes: what the route controller would change in the private Network, and which nodes report that the
 //! network of their pods does not work.
 
-use super::outcome::{CheckOutcome, CheckResult, Gap, need, or_ok, reported};
+use super::outcome::{CheckOutcome, CheckResult, Gap, counted, need, or_ok, reported};
 use super::view::DoctorView;
 use super::{cluster, nodes};
 use crate::controllers::NETWORK_UNAVAILABLE;
@@ -16,7 +16,8 @@ pub(super) fn routes(view: &DoctorView) -> CheckResult {
     let plan = view.routes.as_ref()?;
     nodes::need_project(view)?;
     if cluster::is_another_at_work(view) {
-        let why = "another controller may manage the routes: see the check \"other-ccm\"";
+        let why = "not checked, because another cloud-controller-manager may manage the routes: see the check \
+                   \"other-ccm\"";
         return Err(Gap::NotHere(why.into()));
     }
     let mut outcomes: Vec<CheckOutcome> = blocked(view, plan).collect();
@@ -49,7 +50,10 @@ fn in_order(plan: &RoutePlan) -> String {
     for (state, why) in unchanged {
         match count(state) {
             0 => {}
-            count => parts.push(format!("{count} left unchanged, because {why}")),
+            count => {
+                let routes = counted(count, "other route");
+                parts.push(format!("{routes} left unchanged, because {why}"));
+            }
         }
     }
     parts.join("; ")
@@ -81,10 +85,10 @@ fn without_pod_cidr<'a>(view: &'a DoctorView) -> impl Iterator<Item = CheckOutco
     };
     view.nodes.iter().flatten().filter(without).map(|plan| {
         let outcome = CheckOutcome::warn(
-            "without spec.podCIDR, so no route leads to its pods",
+            "the node has no spec.podCIDR, so no route leads to its pods",
             format!(
-                "start kube-controller-manager with --allocate-node-cidrs=true and --cluster-cidr; if the CNI \
-                 assigns the addresses itself, set {HCLOUD_NETWORK_ROUTES_ENABLED}=false"
+                "start kube-controller-manager with --allocate-node-cidrs=true and --cluster-cidr; if the CNI itself \
+                 assigns the addresses of pods, set {HCLOUD_NETWORK_ROUTES_ENABLED}=false"
             ),
         );
         outcome.on("node", &plan.object.name)
@@ -98,7 +102,7 @@ fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
         let state = row.state.name();
         let state = match (&row.have, &row.node) {
             (Some(route), _) => format!("{state}, via {}", route.gateway),
-            (None, Some(node)) => format!("{state}, of {node}"),
+            (None, Some(node)) => format!("{state}, for node {node}"),
             (None, None) => state.to_owned(),
         };
         let outcome = match (row.step, row.state) {
@@ -109,9 +113,10 @@ fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
             ),
             (RouteStep::Nothing, State::Blackhole | State::Unwanted) => CheckOutcome::warn(
                 format!(
-                    "{state}: left unchanged, because no route of a node shows that the Network belongs to this cluster"
+                    "{state}: ccm leaves the route unchanged, because no node has a route that shows that the Network \
+                     belongs to this cluster"
                 ),
-                "once a node can have its route, the daemon deletes the routes that are not needed",
+                "once ccm can create the route of a node, the daemon deletes the routes that are not needed",
             ),
             _ => return None,
         };
@@ -129,19 +134,19 @@ pub(super) fn pod_network(view: &DoctorView) -> CheckResult {
     let is_checked = routes(view).is_ok();
     let remedy = match &view.routes {
         Ok(plan) if is_checked && is_fixed_by_daemon(plan, &cut_off) => {
-            "its routes exist or can be created: the daemon, if it runs (see the check \"lease\"), corrects the \
-             condition within five minutes, and ccm route sync does it now"
+            "the node's routes exist or can be created: the daemon, if it runs (see the check \"lease\"), corrects the \
+             condition within five minutes, and ccm route sync corrects it now"
         }
         Ok(_) if is_checked => {
-            "fix what the check \"routes\" reports about these nodes; on other nodes another program sets the \
-             condition: check the CNI"
+            "fix what the check \"routes\" reports about these nodes. If it reports nothing about a node, another \
+             program sets the condition: check the CNI"
         }
         _ => {
             "with these settings ccm does not set the condition: check the CNI, or the program that \
              manages the pods' network"
         }
     };
-    let found = format!("{NETWORK_UNAVAILABLE}=True, so no new pods are scheduled there");
+    let found = format!("{NETWORK_UNAVAILABLE}=True, so Kubernetes starts no new pods on the node");
     let outcome = |name: &String| CheckOutcome::warn(found.as_str(), remedy).on("node", name);
     or_ok(cut_off.iter().map(outcome), format!("no node has {NETWORK_UNAVAILABLE}=True"))
 }

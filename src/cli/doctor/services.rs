@@ -46,7 +46,10 @@ pub(super) fn services(view: &DoctorView) -> CheckResult {
     }
     for without_effect in &view.services.namespaces.without_effect {
         let what = NamespaceDefaults::no_effect(without_effect);
-        outcomes.push(CheckOutcome::warn(what, "remove the annotation, or set it on the Services"));
+        outcomes.push(CheckOutcome::warn(
+            what,
+            "remove the annotation from the Namespace, or set it on the Services",
+        ));
     }
     outcomes.extend(unlimited_addresses(view, plans));
     outcomes.extend(much_traffic(plans));
@@ -82,14 +85,14 @@ fn unlimited_addresses(view: &DoctorView, plans: &[ServicePlan]) -> Option<Check
     }
     let what = format!(
         "Services of several namespaces ({}) choose private addresses by annotation \
-         load-balancer.hetzner.cloud/private-ipv4. {HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES} is not set here, so \
-         each may take any free address of the Network, even one at which other programs still expect a database that \
-         was deleted",
+         load-balancer.hetzner.cloud/private-ipv4. {HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES} is not set, so each \
+         Service can take any free address of the Network, even the address of a deleted database to which programs \
+         still connect",
         some_of(&namespaces)
     );
     let remedy = format!(
-        "set {HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES} for the daemon to the addresses that are meant for load \
-         balancers; each load balancer keeps the address that it has"
+        "set {HCLOUD_LOAD_BALANCERS_PRIVATE_IPV4_RANGES} for the daemon to the IP ranges that are meant for load \
+         balancers; existing load balancers keep their addresses"
     );
     Some(CheckOutcome::warn(what, remedy))
 }
@@ -102,7 +105,7 @@ fn much_traffic(plans: &[ServicePlan]) -> impl Iterator<Item = CheckOutcome> {
     all.into_values().filter_map(|balancer| {
         let used = balancer.consumption.traffic_ratio().filter(|used| *used > MUCH_TRAFFIC)?;
         let what = format!(
-            "{:.0} % of the included traffic of this month are used; further traffic costs money",
+            "{:.0} % of this month's included traffic is used; traffic above 100 % costs money",
             used * 100.0
         );
         let remedy = "find out where the traffic comes from; ccm lb inspect shows the numbers";
@@ -119,12 +122,13 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOut
             let why = why_left_over(balancer, port, plans)?;
             let number = port.port;
             let what = format!(
-                "port {number} has no label of a Service, and {why}: either a Service had the port and all labels \
-                 were removed, or the port belongs to the owner of the load balancer"
+                "port {number} has no label that names its Service, and {why}: the port is left over from a Service \
+                 whose labels were removed, or belongs to the owner of the load balancer"
             );
             let words: [&dyn Display; 2] = [&number, &balancer.id];
             let command = shell_command("hcloud load-balancer delete-service --listen-port", &words);
-            let remedy = format!("if the port does not belong to the owner, the owner must remove it: {command}");
+            let remedy = format!("if the owner of the load balancer does not use the port, the owner must remove it: \
+                                  {command}");
             Some(CheckOutcome::warn(what, remedy).on("load-balancer", &balancer.name))
         })
     });
@@ -172,8 +176,11 @@ fn unplanned(view: &DoctorView, check: &'static str) -> CheckResult {
         want(service) == Want::Ensure && service.status.load_balancer.ingress.is_empty()
     };
     let outcomes = services.iter().map(|service| &**service).filter(waits).map(|service| {
-        let found = format!("without an address{}", history(view, service).unwrap_or_default());
-        let remedy = format!("fix what the check {check:?} reports; then the daemon does the rest");
+        let found =
+            format!("the Service has no address{}", history(view, service).unwrap_or_default());
+        let remedy = format!(
+            "fix what the check {check:?} reports; the daemon then gives the Service its address"
+        );
         on(service, CheckOutcome::warn(found, remedy))
     });
     let outcomes: Vec<CheckOutcome> = outcomes.collect();
@@ -186,7 +193,10 @@ fn history(view: &DoctorView, service: &KubeService) -> Option<String> {
     let about = Involved::from(&service.object());
     let event = view.services.failed_tries.as_ref().ok()?.get(&about)?;
     let (when, reason) = (ago(event.at()), &event.reason);
-    Some(format!("; the event of the last try, {when}, says {reason}: {}", quoted(&event.message)))
+    Some(format!(
+        "; its last sync failed {when}, according to event {reason}: {}",
+        quoted(&event.message)
+    ))
 }
 
 /// Reports a Service whose sync is not finished, e.g. because the Service has no address yet or its load balancer does
@@ -260,10 +270,11 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
             return Some((lack, String::new()));
         }
         (Want::Ensure, _) if plan.has_lost_its_own() => (
-            "its load balancer does not exist, although the status has an address",
+            "the Service's load balancer does not exist, although the Service's status has an address",
             format!(
                 "the daemon, if it runs (see the check \"lease\"), creates another load balancer. The Service then \
-                 gets another address, unless it asks for a Primary IP. {}, with the daemon's settings, does it now",
+                 gets another address, unless it asks for a Primary IP. {}, run with the daemon's settings, creates \
+                 the load balancer now",
                 shell_command("ccm lb sync", &[&plan.service.full_name()])
             ),
         ),
@@ -280,12 +291,17 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
             },
             left_to_do(),
         ),
-        (Want::Remove, _) if has_writes => {
-            ("the Service was deleted, but not everything is removed yet", left_to_do())
-        }
+        (Want::Remove, _) if has_writes => (
+            "the Service was deleted or has another type now, but ccm has not removed its load balancer or finalizer \
+              yet",
+            left_to_do(),
+        ),
         (Want::Ensure, _) if has_writes => {
             let due = counted(plan.changes.len(), "change");
-            return Some((format!("not in sync, because {due} must still be made"), left_to_do()));
+            return Some((
+                format!("the Service is not in sync, because {due} must still be made"),
+                left_to_do(),
+            ));
         }
         _ => return None,
     };
@@ -301,8 +317,8 @@ fn expiring(plan: &ServicePlan) -> impl Iterator<Item = CheckOutcome> {
         let namespace = &plan.service.metadata.namespace;
         let remedy = match (&other.secret, other.is_managed) {
             (Some(_), _) => format!(
-                "find out why the Secret is not renewed (if cert-manager creates it, with {}), and whether ccm can \
-                 use the Secret, with {}",
+                "find out why the Secret is not renewed (with cert-manager: {}). {} shows whether ccm can use the \
+                 Secret",
                 shell_command("kubectl -n", &[namespace, &"get", &"certificate"]),
                 inspect(&plan.service)
             ),
@@ -334,7 +350,7 @@ pub(super) fn targets(view: &DoctorView) -> CheckResult {
             let outcome = CheckOutcome::bad(
                 health == BalancerHealth::None,
                 counts.to_string(),
-                "once the cluster answers, ccm doctor names the cause",
+                "once the API server answers, ccm doctor names the cause",
             );
             (health != BalancerHealth::All).then(|| outcome.on("load-balancer", name))
         });
@@ -355,14 +371,14 @@ pub(super) fn orphans(view: &DoctorView) -> CheckResult {
     let outcomes = view.services.orphans.as_ref()?.iter().map(|orphan| {
         let balancer = &orphan.balancer;
         let what = format!(
-            "load balancer {} was made for {}, and costs money",
+            "load balancer {} was created for {}; it costs money",
             balancer.id,
             orphan.made_for()
         );
         let outcome = match &orphan.removal {
             Ok(_) => CheckOutcome::warn(
                 what,
-                "ccm lb sync --delete-orphans lists all orphans, asks, and deletes them",
+                "ccm lb sync --delete-orphans lists all load balancers without a Service, asks, and deletes them",
             ),
             Err(why) => CheckOutcome::warn(
                 format!("{what}; ccm does not delete it, because {why}"),
@@ -382,7 +398,10 @@ pub(super) fn orphans(view: &DoctorView) -> CheckResult {
     let kept: Vec<String> = kept.map(|kept| format!("{:?} ({})", kept.name, kept.id)).collect();
     let mut ok = "each load balancer of this cluster has its Service".to_owned();
     if !kept.is_empty() {
-        ok += &format!(", except those that are kept and cost money: {}", some_of(&kept));
+        ok += &format!(
+            ", except those that a deleted Service asked to keep, and that cost money: {}",
+            some_of(&kept)
+        );
     }
     or_ok(outcomes, ok)
 }

@@ -81,7 +81,7 @@ const WORLDS: &[Broken] = &[
         cause: "connection refused", fix: "kubectl version with the same kubeconfig must work",
         lists: &[(NODES, "connection refused"), (&["status"], "calls an hour left"), (&["status"], "1 of 1 serving")] },
     Broken { what: "there is no leader", break_it: |world| world.leads("", 5),
-        cause: "there is no leader, so nothing is done", fix: "kubectl -n kube-system get pods", lists: &[(&["status"], "LEADER none")] },
+        cause: "there is no leader, so nothing is synced", fix: "kubectl -n kube-system get pods", lists: &[(&["status"], "LEADER none")] },
     Broken { what: "the daemon ends again and again", break_it: |world| {
         world.sandbox.cluster().edit("deployments", KUBE_SYSTEM, "ccm-from-scratch", |deployment| {
             deployment["status"]["readyReplicas"] = json!(0);
@@ -116,7 +116,7 @@ const WORLDS: &[Broken] = &[
     Broken { what: "a load balancer is an orphan", break_it: |world| {
                 world.remove_finalizers("web");
         world.delete("web");
-    }, cause: "was made for Service default/web, which does not exist, and costs money", fix: "ccm lb sync --delete-orphans",
+    }, cause: "was created for Service default/web, which does not exist; it costs money", fix: "ccm lb sync --delete-orphans",
         lists: &[(SERVICES, "orphan")] },
 ];
 

@@ -23,7 +23,7 @@ fn a_wrong_token_is_reported_with_the_fix() {
             let token = world.sandbox.projects().foreign_token.clone();
             world.set("HCLOUD_TOKEN", &token);
             world.set("HCLOUD_NETWORK", "");
-        }, "project: fail", &["none of 2 nodes has its server", "the token is of another project"], "right --context"),
+        }, "project: fail", &["none of 2 nodes has its server", "the token belongs to another project"], "right --context"),
     ]);
 }
 
@@ -80,7 +80,7 @@ fn a_failing_api_is_reported_with_the_fix() {
             let spend = move |_: &Request| cloud.set_rate_limit(project, 3600, 200);
             let rule = Rule::new(Effect::before(spend)).half(Half::Hetzner);
             world.fault(rule);
-        }, "rate-limit: warn", &["of 3600 calls an hour are left: refreshes wait"], "autoscaler"),
+        }, "rate-limit: warn", &["of 3600 calls an hour are left, so the daemon postpones its periodic reads"], "autoscaler"),
         ("clock off", |world| world.sandbox.cloud().set_clock_ahead(40), "clock: warn", &["s behind the API's"],
             "timedatectl"),
         ("clock far off", |world| world.sandbox.cloud().set_clock_ahead(-3600), "clock: fail",
@@ -179,7 +179,7 @@ fn a_wrong_network_is_reported_with_the_fix() {
         ("a pod on a machine outside", |world| {
             detach(world);
             world.set("KUBERNETES_SERVICE_HOST", "10.96.0.1");
-        }, "attached: fail", &["ccm run would fail here"], "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK"),
+        }, "attached: fail", &["ccm run would fail on this machine"], "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK"),
         ("no cloud server", |world| world.sandbox.cloud().set_metadata_server(None), "attached: skipped",
             &["outside of Hetzner Cloud"], ""),
         ("nobody asks", |world| world.set("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true"), "attached: skipped",

@@ -97,7 +97,7 @@ fn another_controller_and_failing_probes_are_reported() {
     each(&[
         ("hcloud-cloud-controller-manager beside",
             |world| { world.deployment("hcloud-cloud-controller-manager", json!({ "image": HCCM })); }, "other-ccm: fail",
-            &["deployment/hcloud-cloud-controller-manager", HCCM, "in kube-system"], "--replicas=0"),
+            &["deployment/hcloud-cloud-controller-manager", HCCM, "in namespace kube-system"], "--replicas=0"),
         ("its Deployment with our image, and its probe", |world| {
             world.deployment("hcloud-cloud-controller-manager", json!({
             "image": "registry.example.com/ccm-from-scratch:0.1.0",
@@ -114,7 +114,7 @@ fn another_controller_and_failing_probes_are_reported() {
                 }),
             );
         }, "probes: fail",
-            &["deployment/mine: its probes use port 10258, where ccm serves nothing, so its pods are killed again and again"],
+            &["deployment/mine: its probes use port 10258, on which ccm does not listen, so the kubelet restarts its pods again and again"],
             "/readyz"),
     ]);
 }
@@ -140,7 +140,7 @@ fn a_controller_that_is_scaled_to_zero_and_foreign_probes_are_no_fault() {
     world
         .doctor(&["-o", "json"])
         .with_code(0)
-        .prints("\"no other cloud-controller-manager in kube-system\"");
+        .prints("\"there is no other cloud-controller-manager in namespace kube-system\"");
 }
 
 /// Every question about the role names its subject, so that a verb that is taken away is noticed.

@@ -145,8 +145,8 @@ fn broken_services_are_reported_with_the_fix() {
         ("one that waits", |world| { world.create("new", &[("location", "fsn1")], &[80]); }, "services: warn",
             &["service/default/new: the Service has no address, because its load balancer is not created yet"], "ccm lb sync"),
         ("one that was refused", refused, "services: warn", &[
-            "service/default/new: the Service has no address, because its load balancer is not created yet; the event of the last try, ",
-            " ago, says SyncLoadBalancerFailed: \"", "resource_limit_exceeded",
+            "service/default/new: the Service has no address, because its load balancer is not created yet; its last sync failed ",
+            " ago, according to event SyncLoadBalancerFailed: \"", "resource_limit_exceeded",
         ], "remove the cause of the failure, then run ccm lb sync default/new, which tries again"),
         ("one that waits for two hours", |world| {
             refused(world);
@@ -156,7 +156,7 @@ fn broken_services_are_reported_with_the_fix() {
         ("a load balancer that does not go for two hours", |world| {
             world.delete("web");
             since_two_hours(world, "web", "deletionTimestamp");
-        }, "services: fail", &["service/default/web: the Service was deleted, but not everything is removed yet"],
+        }, "services: fail", &["service/default/web: the Service was deleted or has another type now, but ccm has not removed its load balancer or finalizer yet"],
             "ccm lb sync default/web makes them now"),
         ("one that was refused, asked by who may not list events", |world| {
             refused(world);
@@ -172,21 +172,21 @@ fn broken_services_are_reported_with_the_fix() {
             let id = world.balancer_id("new");
             let change = |one: &mut Value| one["targets"] = json!([]);
             world.edit_balancer(id, change);
-        }, "services: warn", &["service/default/new: not in sync, because 2 changes must still be made"], "ccm lb sync"),
+        }, "services: warn", &["service/default/new: the Service is not in sync, because 2 changes must still be made"], "ccm lb sync"),
         ("a load balancer that somebody deleted", |world| {
             let id = world.balancer_id("web");
             world.sandbox.cloud().delete_load_balancer(id);
-        }, "services: warn", &["service/default/web: its load balancer does not exist, although the status has an address"],
+        }, "services: warn", &["service/default/web: the Service's load balancer does not exist, although the Service's status has an address"],
             "another address"),
         ("a load balancer that somebody changed", |world| {
             let id = world.balancer_id("web");
             let change = |one: &mut Value| one["targets"] = json!([]);
             world.edit_balancer(id, change);
-        }, "services: warn", &["service/default/web: not in sync, because 2 changes must still be made"], "ccm lb sync"),
+        }, "services: warn", &["service/default/web: the Service is not in sync, because 2 changes must still be made"], "ccm lb sync"),
         ("a load balancer that does not go", |world| { world.delete("web"); }, "services: warn",
-            &["service/default/web: the Service was deleted, but not everything is removed yet"], "ccm lb sync"),
+            &["service/default/web: the Service was deleted or has another type now, but ccm has not removed its load balancer or finalizer yet"], "ccm lb sync"),
         ("an orphan", orphaned, "orphans: warn",
-            &["load-balancer/kubernetes-default-web: load balancer ", "was made for Service default/web, which does not exist"],
+            &["load-balancer/kubernetes-default-web: load balancer ", "was created for Service default/web, which does not exist"],
             "ccm lb sync --delete-orphans"),
         ("a protected orphan", |world| {
             let id = world.balancer_id("web");

@@ -45,7 +45,7 @@ const BROKEN: &[Broken] = &[
     ("the address of this machine is blocked", |world| block(world),
         "robot: fail", &["/server", "three failed logins"], "three refused logins block the IP"),
     ("the rate limit is used up", |world| world.sandbox.robot().set_limit(Limit::Server, 0, Duration::from_secs(120)),
-        "robot: fail", &["RATE_LIMIT_EXCEEDED"], "find out who else uses them"),
+        "robot: fail", &["RATE_LIMIT_EXCEEDED"], "find out who else makes calls"),
     ("maintenance", |world| {
         world.fault(Rule::new(Effect::robot_maintenance()).half(Half::Robot));
     },

@@ -34,14 +34,14 @@ fn routes_that_the_next_pass_repairs_are_warnings() {
         ("one is missing", |world| {
             let destination = pods(world, "worker-2");
             world.delete_route(&destination);
-        }, "routes: warn", &["route/10.244.", "/24: missing, of worker-2"], "ccm route sync corrects the routes now"),
+        }, "routes: warn", &["route/10.244.", "/24: missing, for node worker-2"], "ccm route sync corrects the routes now"),
         ("a blackhole", |world| world.set_route("10.244.9.0/24", NOBODY), "routes: warn",
             &["route/10.244.9.0/24: blackhole, via 10.0.0.250"], "the daemon corrects this"),
         ("another node's gateway", |world| world.set_route(&pods(world, "worker-2"), NOBODY), "routes: warn",
             &["route/10.244.", "/24: wrong gateway, via 10.0.0.250"], "see the check \"lease\""),
         ("a condition of yesterday", |world| says(world, "worker-2", "True"), "pod-network: warn",
-            &["node/worker-2: NetworkUnavailable=True, so no new pods are scheduled there"],
-            "ccm route sync does it now"),
+            &["node/worker-2: NetworkUnavailable=True, so Kubernetes starts no new pods on the node"],
+            "ccm route sync corrects it now"),
     ]);
 }
 
@@ -68,7 +68,7 @@ fn routes_that_a_person_must_repair_are_reported_with_the_fix() {
         ("a node without addresses for pods", |world| {
             let id = world.attach_server("bare", None);
             world.register("bare", Some(id), "");
-        }, "routes: warn", &["node/bare: without spec.podCIDR, so no route leads to its pods"],
+        }, "routes: warn", &["node/bare: the node has no spec.podCIDR, so no route leads to its pods"],
             "--allocate-node-cidrs"),
         ("pods outside of --cluster-cidr", |world| {
             let id = world.attach_server("far", None);
