@@ -66,8 +66,7 @@ pub(super) fn certificates(view: &DoctorView) -> CheckResult {
     };
     let late = waiting(seen).into_iter().map(|NewestPending { row, first, .. }| {
         let (name, age) = (&row.name, shown_duration(first.age_s()));
-        let why = why(&row.uid)
-            .map_or("ccm has not decided about this certificate request yet", |why| &why.message);
+        let why = why(&row.uid).map_or("ccm has not decided yet", |why| &why.message);
         let found = format!("{name} waits for {age}: {why}");
         on(row, found, "if you trust the request, approve it: kubectl certificate approve NAME")
     });
@@ -75,16 +74,11 @@ pub(super) fn certificates(view: &DoctorView) -> CheckResult {
         |row: &&SigningRow| row.state == SigningState::Approved && row.age_s() >= PROGRAM_NEEDS;
     let unsigned = observed.rows.iter().filter(is_unsigned).map(|row| {
         let found = format!("certificate request {} is approved, but has no certificate", row.name);
-        on(
-            row,
-            found,
-            "check the signer: kube-controller-manager needs the private key of the cluster's CA",
-        )
+        on(row, found, "check the signer: kube-controller-manager needs the private key of the CA")
     });
     let setting = (view.settings.internal_ip_from.value == InternalIpFrom::Kubelet).then(|| {
         let found = format!(
-            "{HCLOUD_INSTANCES_INTERNAL_IP_FROM}=kubelet: the Cloud API can't prove an InternalIP that a kubelet has \
-             chosen"
+            "{HCLOUD_INSTANCES_INTERNAL_IP_FROM}=kubelet: the cloud can't prove an InternalIP that a kubelet chose"
         );
         CheckOutcome::warn(
             found,

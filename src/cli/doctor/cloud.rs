@@ -75,10 +75,9 @@ pub(super) fn rate_limit(view: &DoctorView) -> CheckResult {
             format!("none of {limit} calls an hour are left: the API refuses every call"),
             remedy,
         ),
-        _ if remaining < limit / RESERVE_SHARE => CheckOutcome::warn(
-            format!("{found}, so the daemon postpones its periodic reads"),
-            remedy,
-        ),
+        _ if remaining < limit / RESERVE_SHARE => {
+            CheckOutcome::warn(format!("{found}: the daemon postpones periodic reads"), remedy)
+        }
         _ => CheckOutcome::ok(found),
     }])
 }
@@ -229,10 +228,7 @@ pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
 }
 
 fn unmatched(server: &&Instance) -> CheckOutcome {
-    let found = format!(
-        "server {} belongs to no node, and ccm has found no server for a new node",
-        server.id
-    );
+    let found = format!("server {} has no node, and a new node has no known server", server.id);
     let remedy = "if the new node runs on this server, give the server the node's name in Robot; otherwise do nothing";
     CheckOutcome::warn(found, remedy).on("server", &server.name)
 }

@@ -34,8 +34,7 @@ pub(super) fn version(view: &DoctorView) -> CheckResult {
     Ok(vec![match (version.major.as_str(), digits.parse::<u32>()) {
         ("1", Ok(minor)) if minor < MINOR_AT_LEAST => CheckOutcome::fail(
             format!("{found}, but 1.{MINOR_AT_LEAST} is the oldest supported version"),
-            "upgrade the cluster: an older API server drops fields of objects, so ccm writes these fields again and \
-             again",
+            "upgrade the cluster: an older API server drops fields, so ccm writes them again and again",
         ),
         ("1", Ok(_)) => CheckOutcome::ok(found),
         _ => CheckOutcome::warn(
@@ -63,9 +62,7 @@ pub(super) fn rights(view: &DoctorView) -> CheckResult {
         return Ok(vec![CheckOutcome::fail(found, fix)]);
     }
     Ok(vec![match missing.iter().all(|need| *need == COUNT_EVENTS) {
-        _ if missing.is_empty() => {
-            CheckOutcome::ok("this user has all rights that the daemon needs")
-        }
+        _ if missing.is_empty() => CheckOutcome::ok("this user has all rights of the daemon"),
         true => CheckOutcome::warn(
             format!("{found}; so ccm updates the time of a repeated event, but not its count"),
             "update the roles (kubectl apply -k manifests/), or leave them unchanged: ccm works without this right",
@@ -130,8 +127,7 @@ pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
     let namespace = &view.settings.lease_namespace.value;
     let others = workloads.iter().filter(|workload| is_other(workload)).map(|workload| {
         let images = workload.images.join(", ");
-        let found = format!("{images} in namespace {namespace} is a cloud-controller-manager, too, and does the same \
-                             work as ccm");
+        let found = format!("{images} in namespace {namespace} does the same work as ccm");
         let stop = format!(" ({})", stop(namespace, workload));
         of_workload(CheckOutcome::fail(found, remedy(&stop)), workload)
     });

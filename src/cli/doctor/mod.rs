@@ -58,10 +58,8 @@ const CHECKS: &[Check] = &[
         "", cloud::network),
     ("attached", "private-networks of the metadata service", "", cloud::attached),
     ("robot", "ROBOT_USER, ROBOT_PASSWORD; GET /server of the Robot web service, once", "", cloud::robot_login),
-    ("cluster", "kubeconfig or service account; whether the API server answers GET /version and accepts the \
-                 credentials",
-        "check --kubeconfig, KUBECONFIG and --context; kubectl version with the same kubeconfig must work on this \
-         machine",
+    ("cluster", "kubeconfig or service account; whether the API server answers and accepts it",
+        "check --kubeconfig, KUBECONFIG and --context; kubectl version with the same kubeconfig must work on this machine",
         cluster::reached),
     ("version", "GET /version of the API server", "", cluster::version),
     ("rights", "a selfsubjectaccessreview for each verb that the daemon uses",

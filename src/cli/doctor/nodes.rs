@@ -111,9 +111,7 @@ pub(super) fn provider_ids(view: &DoctorView) -> CheckResult {
     let targets = nodes.iter().filter(|plan| plan.server.foreign().is_some()).count();
     let ok = match (targets, counted(targets, "node")) {
         (0, _) => "no node has a provider ID of another provider".to_owned(),
-        (_, nodes) => format!(
-            "{nodes} of other providers; ccm uses their servers only as targets of load balancers"
-        ),
+        (_, nodes) => format!("{nodes} of other providers, used only as load balancer targets"),
     };
     each(nodes, decide, ok)
 }
@@ -223,10 +221,9 @@ pub(super) fn ready(view: &DoctorView) -> CheckResult {
             ServerMatch::Matched(server, _) if server.id.cloud().is_some() => {
                 ("the node is not ready, although its server is running", see_kubelet(plan))
             }
-            _ => (
-                "the node is not ready; it is not known whether its server is running",
-                see_kubelet(plan),
-            ),
+            _ => {
+                ("the node is not ready; it is unknown whether its server runs", see_kubelet(plan))
+            }
         };
         Some(CheckOutcome::bad(down == nodes.len(), found, remedy))
     };
@@ -267,10 +264,7 @@ pub(super) fn off(view: &DoctorView) -> CheckResult {
     let is_all = servers.iter().all(|instance| instance.is_off);
     let Ok(nodes) = &view.nodes else {
         let off = servers.iter().filter(|instance| instance.is_off).map(|instance| {
-            let found = format!(
-                "server {} is off; its node is not known, because the nodes were not read",
-                instance.id
-            );
+            let found = format!("server {} is off; its node is not known", instance.id);
             CheckOutcome::bad(is_all, found, switch_on(instance.id)).on("server", &instance.name)
         });
         return or_ok(off, ok);

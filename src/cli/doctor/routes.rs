@@ -1,7 +1,7 @@
 //! Checks of routes: what the route controller would change in the private Network, and which nodes report that the
 //! network of their pods does not work.
 
-use super::outcome::{CheckOutcome, CheckResult, Gap, counted, need, or_ok, reported};
+use super::outcome::{CheckOutcome, CheckResult, Gap, need, or_ok, reported};
 use super::view::DoctorView;
 use super::{cluster, nodes};
 use crate::controllers::NETWORK_UNAVAILABLE;
@@ -16,8 +16,7 @@ pub(super) fn routes(view: &DoctorView) -> CheckResult {
     let plan = view.routes.as_ref()?;
     nodes::need_project(view)?;
     if cluster::is_another_at_work(view) {
-        let why = "not checked, because another cloud-controller-manager may manage the routes: see the check \
-                   \"other-ccm\"";
+        let why = "not checked, because another cloud-controller-manager may manage the routes: see the check \"other-ccm\"";
         return Err(Gap::NotHere(why.into()));
     }
     let mut outcomes: Vec<CheckOutcome> = blocked(view, plan).collect();
@@ -50,10 +49,7 @@ fn in_order(plan: &RoutePlan) -> String {
     for (state, why) in unchanged {
         match count(state) {
             0 => {}
-            count => {
-                let routes = counted(count, "other route");
-                parts.push(format!("{routes} left unchanged, because {why}"));
-            }
+            count => parts.push(format!("other routes left unchanged: {count}, because {why}")),
         }
     }
     parts.join("; ")

@@ -46,10 +46,7 @@ pub(super) fn services(view: &DoctorView) -> CheckResult {
     }
     for without_effect in &view.services.namespaces.without_effect {
         let what = NamespaceDefaults::no_effect(without_effect);
-        outcomes.push(CheckOutcome::warn(
-            what,
-            "remove the annotation from the Namespace, or set it on the Services",
-        ));
+        outcomes.push(CheckOutcome::warn(what, "remove the annotation, or set it on the Services"));
     }
     outcomes.extend(unlimited_addresses(view, plans));
     outcomes.extend(much_traffic(plans));
@@ -178,9 +175,8 @@ fn unplanned(view: &DoctorView, check: &'static str) -> CheckResult {
     let outcomes = services.iter().map(|service| &**service).filter(waits).map(|service| {
         let found =
             format!("the Service has no address{}", history(view, service).unwrap_or_default());
-        let remedy = format!(
-            "fix what the check {check:?} reports; the daemon then gives the Service its address"
-        );
+        let remedy =
+            format!("fix what the check {check:?} reports; the daemon then sets the address");
         on(service, CheckOutcome::warn(found, remedy))
     });
     let outcomes: Vec<CheckOutcome> = outcomes.collect();
@@ -193,10 +189,7 @@ fn history(view: &DoctorView, service: &KubeService) -> Option<String> {
     let about = Involved::from(&service.object());
     let event = view.services.failed_tries.as_ref().ok()?.get(&about)?;
     let (when, reason) = (ago(event.at()), &event.reason);
-    Some(format!(
-        "; its last sync failed {when}, according to event {reason}: {}",
-        quoted(&event.message)
-    ))
+    Some(format!("; the last sync failed {when} (event {reason}): {}", quoted(&event.message)))
 }
 
 /// Reports a Service whose sync is not finished, e.g. because the Service has no address yet or its load balancer does
@@ -291,17 +284,12 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
             },
             left_to_do(),
         ),
-        (Want::Remove, _) if has_writes => (
-            "the Service was deleted or has another type now, but ccm has not removed its load balancer or finalizer \
-              yet",
-            left_to_do(),
-        ),
+        (Want::Remove, _) if has_writes => {
+            ("the Service was deleted or changed its type, but is not cleaned up", left_to_do())
+        }
         (Want::Ensure, _) if has_writes => {
             let due = counted(plan.changes.len(), "change");
-            return Some((
-                format!("the Service is not in sync, because {due} must still be made"),
-                left_to_do(),
-            ));
+            return Some((format!("the Service still needs {due}"), left_to_do()));
         }
         _ => return None,
     };
@@ -399,7 +387,7 @@ pub(super) fn orphans(view: &DoctorView) -> CheckResult {
     let mut ok = "each load balancer of this cluster has its Service".to_owned();
     if !kept.is_empty() {
         ok += &format!(
-            ", except those that a deleted Service asked to keep, and that cost money: {}",
+            ", except kept ones of deleted Services, which cost money: {}",
             some_of(&kept)
         );
     }

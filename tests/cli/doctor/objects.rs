@@ -145,8 +145,8 @@ fn broken_services_are_reported_with_the_fix() {
         ("one that waits", |world| { world.create("new", &[("location", "fsn1")], &[80]); }, "services: warn",
             &["service/default/new: the Service has no address, because its load balancer is not created yet"], "ccm lb sync"),
         ("one that was refused", refused, "services: warn", &[
-            "service/default/new: the Service has no address, because its load balancer is not created yet; its last sync failed ",
-            " ago, according to event SyncLoadBalancerFailed: \"", "resource_limit_exceeded",
+            "service/default/new: the Service has no address, because its load balancer is not created yet; the last sync failed ",
+            " ago (event SyncLoadBalancerFailed): \"", "resource_limit_exceeded",
         ], "remove the cause of the failure, then run ccm lb sync default/new, which tries again"),
         ("one that waits for two hours", |world| {
             refused(world);
@@ -156,7 +156,7 @@ fn broken_services_are_reported_with_the_fix() {
         ("a load balancer that does not go for two hours", |world| {
             world.delete("web");
             since_two_hours(world, "web", "deletionTimestamp");
-        }, "services: fail", &["service/default/web: the Service was deleted or has another type now, but ccm has not removed its load balancer or finalizer yet"],
+        }, "services: fail", &["service/default/web: the Service was deleted or changed its type, but is not cleaned up"],
             "ccm lb sync default/web makes them now"),
         ("one that was refused, asked by who may not list events", |world| {
             refused(world);
@@ -172,7 +172,7 @@ fn broken_services_are_reported_with_the_fix() {
             let id = world.balancer_id("new");
             let change = |one: &mut Value| one["targets"] = json!([]);
             world.edit_balancer(id, change);
-        }, "services: warn", &["service/default/new: the Service is not in sync, because 2 changes must still be made"], "ccm lb sync"),
+        }, "services: warn", &["service/default/new: the Service still needs 2 changes"], "ccm lb sync"),
         ("a load balancer that somebody deleted", |world| {
             let id = world.balancer_id("web");
             world.sandbox.cloud().delete_load_balancer(id);
@@ -182,9 +182,9 @@ fn broken_services_are_reported_with_the_fix() {
             let id = world.balancer_id("web");
             let change = |one: &mut Value| one["targets"] = json!([]);
             world.edit_balancer(id, change);
-        }, "services: warn", &["service/default/web: the Service is not in sync, because 2 changes must still be made"], "ccm lb sync"),
+        }, "services: warn", &["service/default/web: the Service still needs 2 changes"], "ccm lb sync"),
         ("a load balancer that does not go", |world| { world.delete("web"); }, "services: warn",
-            &["service/default/web: the Service was deleted or has another type now, but ccm has not removed its load balancer or finalizer yet"], "ccm lb sync"),
+            &["service/default/web: the Service was deleted or changed its type, but is not cleaned up"], "ccm lb sync"),
         ("an orphan", orphaned, "orphans: warn",
             &["load-balancer/kubernetes-default-web: load balancer ", "was created for Service default/web, which does not exist"],
             "ccm lb sync --delete-orphans"),

@@ -60,7 +60,7 @@ fn a_kept_load_balancer_stays_and_is_adopted_again_by_its_name() {
         let line = format!("load balancer \"front\" ({front}), at {}", addresses[0]);
         assert!(list(&world).contains(&line), "{}", list(&world));
         let ran = world.ccm(&["doctor", "-o", "json"]);
-        ran.prints("that a deleted Service asked to keep, and that cost money");
+        ran.prints("kept ones of deleted Services, which cost money");
 
         let uid = world.create("again", &[("name", "front")], &[443]);
         world.converge(flags);
