@@ -66,7 +66,7 @@ pub(super) fn lead(
             if lease.is_lost() { Exit::Failed } else { exit }
         }
         Acquired::HeldBy(holder) => {
-            log::info!("{key}: {holder} is the leader and does this work, so nothing is done here");
+            log::info!("{key}: {holder} is the leader and does the work, so this process ends");
             Exit::Done
         }
         Acquired::Failed(why) => {
@@ -92,7 +92,7 @@ pub(super) fn heed_refused_login(settings: &Settings, apis: &Apis) -> Option<Str
     dedicated.wait_since(refused);
     let until = dedicated.blocked_until()?;
     Some(format!(
-        "dedicated servers are unknown until {until}: Robot refused a login at {refused} ({key})"
+        "Robot refused a login at {refused}, so dedicated servers are unknown until {until} ({key})"
     ))
 }
 

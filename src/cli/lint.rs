@@ -223,7 +223,7 @@ struct Bounded<'a>(&'a mut usize);
 impl Bounded<'_> {
     fn counted<E: Error>(self, value: Value) -> Result<Value, E> {
         let left = self.0.checked_sub(BYTES_OF_A_VALUE + text(&value).len());
-        *self.0 = left.ok_or_else(|| E::custom("its YAML aliases expand to too much data"))?;
+        *self.0 = left.ok_or_else(|| E::custom("the YAML aliases expand to too much data"))?;
         Ok(value)
     }
 }

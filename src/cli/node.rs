@@ -530,7 +530,7 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
     let mut of_node = listed("TAINTS", taints);
     let rules = plans.node.server.foreign().into_iter().flat_map(target_rules);
     of_node += &listed(
-        "RULES FOR A TARGET OF ANOTHER PROVIDER (= fulfilled, ~ not, ? not checked)",
+        "RULES FOR A NODE OF ANOTHER PROVIDER AS A TARGET (= fulfilled, ~ not, ? not checked)",
         rules.map(|(is_fulfilled, rule)| marked(is_fulfilled, &rule)),
     );
     let rules = plans.lifecycle.iter().flat_map(|plan| &plan.facts).map(rule);
@@ -560,7 +560,7 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
             "\nVALUES (= as wanted, ~ differs)",
             &fields,
             match plans.obstacles().next() {
-                Some(_) => "unknown: its desired state can't be computed, see FINDINGS",
+                Some(_) => "unknown: the node's desired state can't be computed, see FINDINGS",
                 None => known.or_unknown("none: ccm sets nothing on this node"),
             },
         ),
@@ -592,8 +592,8 @@ fn certificate_section(plans: &NodePlans) -> String {
         Some(why) => paragraph("  ~ ", 4, &format!("{name}: {why}")),
     });
     let waits = plan().filter_map(|plan| plan.waits.as_ref());
-    let waits = waits.map(|why| paragraph("  ? ", 4, &format!("it is not decided yet: {why}")));
-    let heading = "NEWEST CERTIFICATE REQUEST (= proven, ~ not)";
+    let waits = waits.map(|why| paragraph("  ? ", 4, &format!("ccm has not decided yet: {why}")));
+    let heading = "NEWEST CERTIFICATE REQUEST (= proven, ~ not proven)";
     listed(heading, newest.chain(names).chain(waits))
 }
 
@@ -634,7 +634,7 @@ fn target_rules(found: &ForeignMatch) -> [(Option<bool>, String); 4] {
 fn set_by(taint: &Taint) -> &'static str {
     match taint.key == OUT_OF_SERVICE {
         true if is_own(taint) => " (set by ccm, which removes it when the server is on again)",
-        true => " (not set by ccm, which never removes it: remove it yourself)",
+        true => " (not set by ccm, so ccm never removes it: remove it yourself)",
         false => "",
     }
 }
@@ -662,9 +662,9 @@ fn cancelled(server: &ServerMatch) -> Option<String> {
         return None;
     };
     let text = format!(
-        "the contract of the node's dedicated server is cancelled{}. When it has ended, Robot does not list the server \
-         any more, and ccm deletes the node. Move the node's pods to other nodes before, or revoke the cancellation in \
-         Robot",
+        "the contract of the node's dedicated server is cancelled{}. When the contract has ended, Robot does not list \
+         the server any more, and ccm deletes the node. Before that, move the node's pods to other nodes, or revoke \
+         the cancellation in Robot",
         paid_until(server)
     );
     server.is_cancelled.then(|| paragraph("  ! ", 4, &text))

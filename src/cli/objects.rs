@@ -260,8 +260,8 @@ impl CommandContext {
         let mut with_id = nodes.iter().filter(has_id).peekable();
         if with_id.peek().is_some() && with_id.all(is_foreign) {
             Err(Printer::failure(format_args!(
-                "no node has a provider ID of profile {}, but --cloud-provider is not set here: set it to the \
-                 cluster's profile",
+                "no node has a provider ID of --cloud-provider={} (the default): set --cloud-provider to the daemon's \
+                 value",
                 self.apis.provider.name()
             )))
         } else {
@@ -305,7 +305,7 @@ impl CommandContext {
         let text = proposed(&proposals, plans.notes()) + &total(&proposals);
         let exit = self.print("Sync", plans, None, |_| text).fail_if(is_blocked);
         if let Some(what) = &self.refused {
-            Printer::notice(format_args!("nothing was written; {}", not_known(what)));
+            Printer::notice(format_args!("nothing was written: {}", not_known(what)));
             return Exit::Usage;
         }
         match exit {

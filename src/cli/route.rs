@@ -69,8 +69,8 @@ impl RouteCommands {
         let routes = wire::route_settings(&started.settings)
             .map_err(|off| {
                 Printer::failure(format_args!(
-                    "there are no routes: {}; use the daemon's value, or take the daemon's settings with \
-                     --settings-from",
+                    "ccm manages no routes with these settings: {}; set the daemon's value, or take the daemon's \
+                     settings with --settings-from",
                     off.why
                 ))
             })?;

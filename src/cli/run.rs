@@ -179,7 +179,7 @@ fn pass(
         let tick = move || controller.tick(apis, &Selection::All);
         let Some(report) = daemon::unless_stopped(stop, tick) else {
             log::warn!(
-                "{name}: stopped before an answer came; objects without a line above were not processed"
+                "{name}: stopped before an API answered; objects without a log line above were not processed"
             );
             exit = Exit::Failed;
             continue;

@@ -173,7 +173,7 @@ impl Started {
 /// Returns the message that some settings of the daemon could not be read. It lists these settings, and says how to
 /// work without them.
 pub(super) fn not_known(what: &str) -> String {
-    format!("not known here: {what}; with --own-settings only the settings of this shell are used")
+    format!("this command does not know {what}; --own-settings uses only this shell's settings")
 }
 
 fn start_log(command: Command, parsed: &Parsed) {
@@ -244,7 +244,7 @@ fn with_daemon(
         Err(why) if named.is_some() => {
             return Err(Printer::failure(format_args!("--settings-from: {why}")));
         }
-        Err(why) => Some(why),
+        Err(why) => Some(format!("the daemon's settings, because {why}")),
     };
     let unknown = unknown.filter(|_| !parsed.settings.own_settings.value);
     Ok((Some(kube), unknown))
@@ -267,7 +267,7 @@ fn only_daemon(command: Command, kube: &kube::KubeClient) -> Result<Option<Daemo
         // A command that only reads goes on without the daemon's settings when the search for the daemon has failed. It
         // calls the API server again later, and then reports why the API server does not answer.
         Err(error) if !command.writes() && !error.is_forbidden() => return Ok(None),
-        found => found.map_err(|error| format!("the daemon's settings, because {error}"))?,
+        found => found.map_err(|error| error.to_string())?,
     };
     let named = found.into_iter().map(|(kind, workload)| {
         let name = workload["metadata"]["name"].as_str().unwrap_or_default();
@@ -280,9 +280,7 @@ fn only_daemon(command: Command, kube: &kube::KubeClient) -> Result<Option<Daemo
         _ => {
             let names: Vec<String> = all.iter().map(|(name, _)| name.to_string()).collect();
             let names = some_of(&names);
-            Err(format!(
-                "which daemon's settings to use (found: {names}); choose one with --settings-from"
-            ))
+            Err(format!("there are several daemons ({names}); choose one with --settings-from"))
         }
     }
 }
@@ -301,7 +299,7 @@ fn both(
 ) -> Result<(Parsed, Option<String>), String> {
     let joined = |problems: Vec<Problem>| {
         let problems: Vec<String> = problems.iter().map(Problem::to_string).collect();
-        format!("the daemon's settings, because {}", problems.join("; "))
+        problems.join("; ")
     };
     let mut container = container(workload).map_err(|why| format!("{name}: {why}"))?;
     let arguments = std::mem::take(&mut container.words);
@@ -315,12 +313,12 @@ fn both(
         return Err(joined(problems));
     }
     if own.settings.settings_from.value.is_none() {
-        Printer::notice(format_args!("the settings of {name} are used, unless they are set here"));
+        Printer::notice(format_args!("the settings of {name} are used, unless you set them"));
     }
     let unread = unread(&container, &own.unset_names());
     let unread = (!unread.is_empty()).then(|| {
         let unread = some_of(&unread);
-        format!("{unread} of {name}; set in this shell those that the command needs")
+        format!("{unread} of {name}; set in this shell the values that the command needs")
     });
     Ok((both, unread))
 }

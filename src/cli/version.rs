@@ -64,7 +64,7 @@ fn text() -> String {
     format!(
         "{}commit: {}\ntoolchain: {}\n",
         line(),
-        build.commit.unwrap_or("unknown, not built with make in a git checkout"),
-        build.toolchain.unwrap_or("unknown, not built with make"),
+        build.commit.unwrap_or("unknown, because ccm was not built with make in a git checkout"),
+        build.toolchain.unwrap_or("unknown, because ccm was not built with make"),
     )
 }

@@ -85,7 +85,7 @@ pub(super) fn apis(
     let length = settings.token.value.as_ref().map_or(TOKEN_CHARACTERS, SecretSource::length);
     if length != TOKEN_CHARACTERS {
         log::warn!(
-            "the token from {} has {length} characters; tokens of the Cloud API have {TOKEN_CHARACTERS}",
+            "the token from {} has {length} instead of {TOKEN_CHARACTERS} characters: copy the token again",
             settings.token.source.name(),
         );
     }

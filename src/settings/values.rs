@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn refuses_everything_else() {
         for (text, message) in [
-            ("api.hetzner.cloud/v1", "write a whole URL, e.g. https://api.example.com"),
+            ("api.hetzner.cloud/v1", "write a complete URL, e.g. https://api.example.com"),
             ("ftp://host", "use http:// or https://"),
             ("https://", "the host is missing"),
             ("https:///v1", "the host is missing"),
@@ -442,11 +442,11 @@ mod tests {
                 "a base URL must have no query (from ? on) and no fragment (from # on)",
             ),
             ("https://user:password@host", "leave out the user name and password"),
-            ("https://host:0", "the port is a number from 1 to 65535"),
-            ("https://host:65536", "the port is a number from 1 to 65535"),
-            ("https://[::1]443", "the port is a number from 1 to 65535"),
+            ("https://host:0", "the port must be a number from 1 to 65535"),
+            ("https://host:65536", "the port must be a number from 1 to 65535"),
+            ("https://[::1]443", "the port must be a number from 1 to 65535"),
             ("https://[::g]", "the text in [ ] is not an IPv6 address"),
-            ("https://ho%20st", "the host has characters that no host name has"),
+            ("https://ho%20st", "the host has characters that are not allowed in a host name"),
             ("https://ho st", "a URL must have only ASCII characters and no white space"),
         ] {
             assert_eq!(base_url(text), Err(message), "{text}");

@@ -125,7 +125,7 @@ fn unit(name: &str) -> Result<u128, String> {
         "m" => 60_000_000_000,
         "h" => 3_600_000_000_000,
         "" => return Err("a duration needs a unit, e.g. 5s or 1m30s".to_owned()),
-        _ => return Err(format!("{name:?} is no unit of time; use h, m, s, ms, us or ns")),
+        _ => return Err(format!("{name:?} is not a unit of time; use h, m, s, ms, us or ns")),
     })
 }
 
@@ -179,8 +179,8 @@ mod tests {
             ("+", "not a duration; write e.g. 5s or 1m30s"),
             (".s", "not a duration; write e.g. 5s or 1m30s"),
             ("soon", "not a duration; write e.g. 5s or 1m30s"),
-            ("5d", "\"d\" is no unit of time; use h, m, s, ms, us or ns"),
-            ("5 s", "\" s\" is no unit of time; use h, m, s, ms, us or ns"),
+            ("5d", "\"d\" is not a unit of time; use h, m, s, ms, us or ns"),
+            ("5 s", "\" s\" is not a unit of time; use h, m, s, ms, us or ns"),
             ("-5s", "must not be negative"),
             ("9223372036854775808ns", "must not be longer than 292 years"),
             ("99999999999999999999999999999999999999999h", "must not be longer than 292 years"),

@@ -83,7 +83,7 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
     let (mut begin, mut open) = (0, false);
     for (at, letter) in text.char_indices() {
         match letter {
-            '(' if open => return Err("a parenthesis inside of another".to_owned()),
+            '(' if open => return Err("it has nested parentheses".to_owned()),
             '(' => open = true,
             ')' if !open => return Err("a ) without its (".to_owned()),
             ')' => open = false,
@@ -99,7 +99,7 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
     }
     parts.push(text[begin..].trim());
     if parts.iter().any(|part| part.is_empty()) {
-        Err("nothing between two commas".to_owned())
+        Err("there is nothing between two commas".to_owned())
     } else {
         Ok(parts)
     }
@@ -115,7 +115,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
             Some((key, word, values))
         });
         let Some((key, word @ ("in" | "notin"), values)) = parts else {
-            return Err(format!("{} is no set; write e.g. zone in (a,b)", quoted(text)));
+            return Err(format!("{} is not a set; write e.g. zone in (a,b)", quoted(text)));
         };
         let values = values.split(',').map(|text| value(text.trim()));
         let values = values.collect::<Result<_, String>>()?;
@@ -129,7 +129,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
         let right = right.trim();
         let number = || {
             let number = right.parse::<i64>();
-            number.map_err(|_| format!("{} after {sign} is no whole number", quoted(right)))
+            number.map_err(|_| format!("{} after {sign} is not a whole number", quoted(right)))
         };
         let wanted = match sign {
             ">" => WantedValue::Above(number()?),
@@ -146,7 +146,7 @@ fn made(key: &str, wanted: WantedValue, is_negated: bool) -> Result<Requirement,
     if is_label_key(key) {
         Ok(Requirement { key: key.to_owned(), wanted, is_negated })
     } else {
-        Err(format!("{} is no name of a label", quoted(key)))
+        Err(format!("{} is not a valid label name", quoted(key)))
     }
 }
 
@@ -154,6 +154,6 @@ fn value(text: &str) -> Result<String, String> {
     if is_label_value(text) {
         Ok(text.to_owned())
     } else {
-        Err(format!("{} is no value of a label", quoted(text)))
+        Err(format!("{} is not a valid label value", quoted(text)))
     }
 }

@@ -17,7 +17,7 @@ pub fn boolean(text: &str) -> Result<bool, String> {
 pub fn count(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(count @ 1..) => Ok(count),
-        _ => Err("use a whole number from 1".to_owned()),
+        _ => Err("use a whole number of 1 or more".to_owned()),
     }
 }
 
@@ -70,7 +70,7 @@ pub fn base_url(text: &str) -> Result<String, &'static str> {
         return Err("a URL must have only ASCII characters and no white space");
     }
     let (scheme, rest) =
-        text.split_once("://").ok_or("write a whole URL, e.g. https://api.example.com")?;
+        text.split_once("://").ok_or("write a complete URL, e.g. https://api.example.com")?;
     let scheme = scheme.to_ascii_lowercase();
     if scheme != "http" && scheme != "https" {
         return Err("use http:// or https://");
@@ -120,12 +120,12 @@ pub fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), &'static st
     match host.chars().all(is_allowed) {
         _ if host.is_empty() => return Err("the host is missing"),
         true => {}
-        false => return Err("the host has characters that no host name has"),
+        false => return Err("the host has characters that are not allowed in a host name"),
     }
     match (port, port.strip_prefix(':').map(str::parse::<u16>)) {
         ("" | ":", _) => Ok((host, None)),
         (port_text, Some(Ok(port @ 1..))) if !port_text.contains('+') => Ok((host, Some(port))),
-        _ => Err("the port is a number from 1 to 65535"),
+        _ => Err("the port must be a number from 1 to 65535"),
     }
 }
 
@@ -143,13 +143,13 @@ mod tests {
             ("[fd00::1]:80", Ok(("fd00::1", Some(80)))),
             ("", Err("the host is missing")),
             (":443", Err("the host is missing")),
-            ("ho%20st", Err("the host has characters that no host name has")),
+            ("ho%20st", Err("the host has characters that are not allowed in a host name")),
             ("[::g]", Err("the text in [ ] is not an IPv6 address")),
             ("[::1", Err("the text in [ ] is not an IPv6 address")),
-            ("[::1]443", Err("the port is a number from 1 to 65535")),
-            ("host:0", Err("the port is a number from 1 to 65535")),
-            ("host:+1", Err("the port is a number from 1 to 65535")),
-            ("host:65536", Err("the port is a number from 1 to 65535")),
+            ("[::1]443", Err("the port must be a number from 1 to 65535")),
+            ("host:0", Err("the port must be a number from 1 to 65535")),
+            ("host:+1", Err("the port must be a number from 1 to 65535")),
+            ("host:65536", Err("the port must be a number from 1 to 65535")),
         ] {
             assert_eq!(host_and_port(text), expected, "{text}");
         }

@@ -81,7 +81,7 @@ fn wrong_settings_are_explained() {
     #[rustfmt::skip]
     check(&sandbox, &env(&sandbox), &[
         (LIST, &[("HCLOUD_TOKEN", "")], 1, "HCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API (Hetzner Console → Security → API tokens)"),
-        (LIST, &[("HCLOUD_TOKEN", "short")], 1, "warn: the token from HCLOUD_TOKEN has 5 characters; tokens of the Cloud API have 64\nGET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it complete, and does it still exist?"),
+        (LIST, &[("HCLOUD_TOKEN", "short")], 1, "warn: the token from HCLOUD_TOKEN has 5 instead of 64 characters: copy the token again\nGET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it complete, and does it still exist?"),
         (LIST, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it complete, and does it still exist?"),
         (LIST, &[("HCLOUD_TOKEN", "two words")], 1, "HCLOUD_TOKEN: holds characters that no token has, e.g. white space; copy it again"),
         (LIST, &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", "/nowhere")], 1, "HCLOUD_TOKEN_FILE: \"/nowhere\" can't be used: No such file or directory (os error 2)"),
@@ -89,7 +89,7 @@ fn wrong_settings_are_explained() {
         (LIST, &[("HCLOUD_NETWORK", "sandbix")], 1, "HCLOUD_NETWORK: there is no Network sandbix; this project has sandbox (1000001), other (1000011)"),
         (LIST, &[("HCLOUD_NETWORK", "4711")], 1, "HCLOUD_NETWORK: there is no Network 4711; this project has sandbox (1000001), other (1000011)"),
         (LIST, &[("HCLOUD_NETWORK", "nets"), ("HCLOUD_TOKEN", &foreign)], 1, "HCLOUD_NETWORK: there is no Network nets; this project has none"),
-        (LIST, &[("HCLOUD_ENDPOINT", "localhost")], 1, "HCLOUD_ENDPOINT: \"localhost\" can't be used: write a whole URL, e.g. https://api.example.com"),
+        (LIST, &[("HCLOUD_ENDPOINT", "localhost")], 1, "HCLOUD_ENDPOINT: \"localhost\" can't be used: write a complete URL, e.g. https://api.example.com"),
         (LIST, &[("HCLOUD_ENDPOINT", &root)], 1, "GET HETZNER_ROOT/networks: resource not found (not_found, ID); is HCLOUD_ENDPOINT complete, with /v1 at its end?"),
         (LIST, &[("HCLOUD_ENDPOINT", "http://127.0.0.1:1/v1")], 1, "GET http://127.0.0.1:1/v1/networks: connection refused; does a server run at this address? (the address comes from HCLOUD_ENDPOINT)"),
         (LIST, &[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5"), ("HCLOUD_DEBUG", "maybe")], 1, "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\" can't be used: use ipv4, ipv6, dualstack or none\nHCLOUD_DEBUG: \"maybe\" can't be used: use true or false"),
@@ -106,7 +106,7 @@ fn wrong_usage_is_explained() {
     let of_explain = |word: &str| {
         format!(
             "unknown word {word}\nexplain takes the name of an annotation, setting, check, reason, metric or \
-             label; all are in these pages of ccm help: troubleshooting, services, annotations, settings, nodes, metrics."
+             label; these pages of ccm help list all names: troubleshooting, services, annotations, settings, nodes, metrics."
         )
     };
     #[rustfmt::skip]
@@ -121,7 +121,7 @@ fn wrong_usage_is_explained() {
         (&["lb", "inspect", "svc", "web"], NO_CLUSTER, 2, "lb inspect takes one name: svc/web"),
         (&["lb", "list", "-l"], NO_CLUSTER, 2, "-l: needs a value: SELECTOR, e.g. -l app=web"),
         (&["lb", "sync", "--all"], NO_CLUSTER, 2, "--all: unknown flag; see ccm lb sync --help"),
-        (&["route", "list"], NO_CLUSTER, 1, "there are no routes: HCLOUD_NETWORK_ROUTES_ENABLED is false; use the daemon's value, or take the daemon's settings with --settings-from"),
+        (&["route", "list"], NO_CLUSTER, 1, "ccm manages no routes with these settings: HCLOUD_NETWORK_ROUTES_ENABLED is false; set the daemon's value, or take the daemon's settings with --settings-from"),
         (&["explain", "HCLOUD_NETWRK"], &[], 2, &of_explain("\"HCLOUD_NETWRK\"; did you mean HCLOUD_NETWORK?")),
         (&["help", "HCLOUD_NETWRK"], &[], 2, "unknown command or topic \"HCLOUD_NETWRK\"; did you mean HCLOUD_NETWORK?\nSee ccm help."),
         (&["help", "lb", "foo"], &[], 2, "unknown command or topic \"lb foo\"; did you mean lb?\nSee ccm help."),
@@ -151,7 +151,7 @@ fn wrong_usage_is_explained() {
         (&["lb", "list", "-A", "-n", "shop"], NO_CLUSTER, 2, "-A: can't be combined with -n: leave one of them out"),
         (&["node", "list", "-A"], NO_CLUSTER, 2, "-A: only for lb list"),
         (&["lb", "list", "-w", "-o", "json"], NO_CLUSTER, 2, "--watch: repeats a table, so it can't be combined with -o json or yaml"),
-        (&["lb", "list", "-l", "a in b"], NO_CLUSTER, 2, "-l: \"a in b\" can't be used: \"a in b\" is no name of a label"),
+        (&["lb", "list", "-l", "a in b"], NO_CLUSTER, 2, "-l: \"a in b\" can't be used: \"a in b\" is not a valid label name"),
         (&["node", "list", "--sort-by", "nam"], &[], 2, "unknown column \"nam\"; did you mean name?\nSee ccm help."),
         (&["node", "list", "--sort-by", ".metadata.uid"], &[], 2, "unknown column \".metadata.uid\"; use one of name, status, server, state, addresses, diff, type, location, matched-by, provider-id, server-labels\nSee ccm help."),
         (&["lb", "inspect", "svc/"], NO_CLUSTER, 2, "\"svc/\" does not name a Service; write NAMESPACE/NAME, NAME, svc/NAME, or the ID, name or address of its load balancer"),

@@ -54,7 +54,7 @@ fn run_once_leaves_the_work_to_a_live_leader() {
     sandbox.wait_for_nodes();
     let before = holder(&sandbox);
     let ran = sandbox.ccm(&["run", "--once"]).with_code(0);
-    ran.warns(&format!("{before} is the leader and does this work, so nothing is done here"));
+    ran.warns(&format!("{before} is the leader and does the work, so this process ends"));
     assert!(!ran.stderr.contains("calls made"), "{}", ran.stderr);
     assert_eq!(holder(&sandbox), before, "{}", daemon.log());
 }

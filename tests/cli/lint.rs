@@ -207,7 +207,7 @@ fn a_file_that_can_t_be_read_is_wrong_usage_and_the_others_are_checked() {
         ("a: [", "did not find"),
         (large.as_str(), "the file is longer than 8 MiB"),
         (bomb.as_str(), ""),
-        (text.as_str(), "its YAML aliases expand to too much data"),
+        (text.as_str(), "the YAML aliases expand to too much data"),
         ("\0", ""),
     ] {
         let ran = lint(&vec![], &[], file);

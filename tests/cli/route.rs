@@ -127,7 +127,7 @@ fn the_cluster_of_the_other_profile_is_not_synced() {
     let before = routes();
     for dry in [&[][..], &["--dry-run"]] {
         let ran = ccm(&env, &[&flags[..], dry].concat()).with_code(1);
-        let why = "--cloud-provider is not set here";
+        let why = "set --cloud-provider to the daemon's value";
         ran.warns(why);
         assert_eq!(routes(), before);
     }

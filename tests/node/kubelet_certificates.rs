@@ -275,7 +275,7 @@ fn commands_show_and_do_what_the_daemon_would_do() {
     plan.prints(&format!("certificatesigningrequest/{good}  add approval (server worker-1 ("));
     plan.prints(&format!("certificatesigningrequest/{bad}  blocked: certificate request {bad}"));
     let inspection = sandbox.ccm(&["node", "inspect", "worker-2", ON]);
-    inspection.prints("NEWEST CERTIFICATE REQUEST (= proven, ~ not)");
+    inspection.prints("NEWEST CERTIFICATE REQUEST (= proven, ~ not proven)");
     inspection.prints("= worker-2");
     inspection.prints("~ 192.0.2.9: the cloud does not state this address");
     inspection.prints("KubeletCertificateNotProven");

@@ -166,21 +166,21 @@ fn inspect_shows_what_was_refused() {
     sandbox.create("refused", &[FSN1, LB11], &[80]);
     let inspect = |env: &Env| one_line(&first_lines_of(&sandbox, env, "refused"));
     let person = sandbox.env();
-    assert!(!inspect(&person).contains("the last try"));
+    assert!(!inspect(&person).contains("the last sync failed"));
     let sync = || ccm(&env(&sandbox), &["lb", "sync", "default/refused"]);
     sync().with_code(1);
     let told = inspect(&person);
-    let failed = "! SyncLoadBalancerFailed according to its event, the last try failed ";
+    let failed = "! SyncLoadBalancerFailed according to this event, the last sync failed ";
     for part in [failed, "(resource_limit_exceeded)"] {
         assert!(told.contains(part), "{told}");
     }
-    assert!(!inspect(&env(&sandbox)).contains("the last try"));
+    assert!(!inspect(&env(&sandbox)).contains("the last sync failed"));
     // Only what was tried since then counts.
     cloud.set_load_balancer_limit(project, 1);
     sync().with_code(0);
     cloud.delete_load_balancer(id(&sandbox.only_balancer()));
     let told = inspect(&person);
-    assert!(!told.contains("the last try"), "{told}");
+    assert!(!told.contains("the last sync failed"), "{told}");
 }
 
 /// Each command names its object by the ID, so that nobody who copies the command runs a text of a tenant.

@@ -33,7 +33,7 @@ const SETTINGS: &[(&str, &str)] = &[
 ];
 
 /// How the message of a command begins that writes nothing because of unknown settings.
-const REFUSED: &str = "ccm: nothing was written; not known here: ";
+const REFUSED: &str = "ccm: nothing was written: this command does not know ";
 
 struct World {
     sandbox: Sandbox,
@@ -150,11 +150,12 @@ impl World {
 /// The namespace of the daemon.
 const SYSTEM: Option<&str> = Some("kube-system");
 
-const USED: &str = "ccm: the settings of deployment kube-system/ccm-from-scratch are used, unless they are set here";
+const USED: &str =
+    "ccm: the settings of deployment kube-system/ccm-from-scratch are used, unless you set them";
 
-const SEVERAL: &str = "which daemon's settings to use (found: deployment kube-system/ccm-from-scratch, daemonset \
-                       kube-system/ccm-from-scratch); choose one with --settings-from; with --own-settings only the \
-                       settings of this shell are used";
+const SEVERAL: &str = "the daemon's settings, because there are several daemons (deployment kube-system/ccm-from-scratch, \
+                       daemonset kube-system/ccm-from-scratch); choose one with --settings-from; --own-settings uses \
+                       only this shell's settings";
 
 impl World {
     /// Runs `sync` of this kind, which must write nothing because of this.
@@ -175,7 +176,7 @@ fn a_plan_is_shown_and_not_written_while_the_daemon_s_settings_are_unknown() {
     ran.prints("port 80 proxy protocol: true → false\n");
     ran.prints("Plan: 3 to change, 0 unchanged, 0 blocked\n");
     // A dry run and a list work as ever, and say the same in one line.
-    let line = format!("ccm: not known here: {SEVERAL}");
+    let line = format!("ccm: this command does not know {SEVERAL}");
     let dry = world.sync(&["--dry-run", "--detailed-exitcode"]).with_code(3);
     assert_eq!(dry.stdout, ran.stdout);
     for words in [&["lb", "list"][..], &["lb", "inspect", "default/web"], &["node", "list"]] {
@@ -281,12 +282,15 @@ fn the_only_daemon_s_settings_are_used() {
     // One setting is in a Secret. The token is in a Secret, too, and is not needed.
     let world = world(HCLOUD).with_one_daemon();
     let why = format!(
-        "HCLOUD_NETWORK (in a Secret) of {DAEMON_NAME}; set in this shell those that the command needs"
+        "HCLOUD_NETWORK (in a Secret) of {DAEMON_NAME}; set in this shell the values that the command needs"
     );
     let ran = world.refuses(&["lb", "sync"], &why);
     assert!(ran.stderr.starts_with(&format!("{USED}\n")), "{ran:?}");
     let dry = world.sync(&["--dry-run"]);
-    assert!(dry.stderr.starts_with(&format!("{USED}\nccm: not known here: {why}")), "{dry:?}");
+    assert!(
+        dry.stderr.starts_with(&format!("{USED}\nccm: this command does not know {why}")),
+        "{dry:?}"
+    );
 }
 
 /// Each case is what a cluster shows of a daemon, and what a shell concludes.
@@ -302,7 +306,7 @@ fn a_shell_writes_nothing_beside_an_unclear_daemon_and_uses_its_own_settings_wit
         ("several", |world| {
             let containers = json!([{ "name": "x", "image": "y" }]);
             world.deploy_as("hcloud-cloud-controller-manager", containers);
-        }, Err("which daemon's settings to use (found: ")),
+        }, Err("the daemon's settings, because there are several daemons (")),
         ("forbidden", |world| {
             let why = "deployments.apps is forbidden";
             fails(world, Effect::kubernetes_status(403, "Forbidden", why));
@@ -431,7 +435,7 @@ fn the_other_profile_s_cluster_is_seen_as_such() {
     let before = world.shape();
     for flags in [&[][..], &["--own-settings"], &["--dry-run"]] {
         let ran = world.sync(flags).with_code(1);
-        ran.warns("--cloud-provider is not set here");
+        ran.warns("set --cloud-provider to the daemon's value");
     }
     assert_eq!(world.shape(), before);
     world.refuses(&["lb", "sync", HCLOUD], SEVERAL);
@@ -448,7 +452,7 @@ fn nodes_keep_the_fields_that_the_daemon_set() {
         let env = with(world.shell.clone(), variables);
         ccm(&env, &[&["node", "sync"], more].concat())
     };
-    sync(&[], &["--own-settings"]).with_code(1).warns("--cloud-provider is not set here");
+    sync(&[], &["--own-settings"]).with_code(1).warns("set --cloud-provider to the daemon's value");
     world.refuses(&["node", "sync", HCLOUD], SEVERAL);
     let why = format!("HCLOUD_NETWORK (in a Secret) of {DAEMON_NAME}");
     world.refuses(&["node", "sync", FROM], &why).prints("remove address InternalIP (10.0.0.2)");

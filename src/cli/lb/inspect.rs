@@ -86,7 +86,7 @@ fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
             "FINDINGS",
             &findings(plan, known),
             match known {
-                Sides::Kubernetes => "none in its annotations",
+                Sides::Kubernetes => "none in the Service's annotations",
                 known => known.or_unknown("none"),
             },
         ),
@@ -213,8 +213,8 @@ fn room(plan: &ServicePlan) -> String {
             "  cheaper  ",
             11,
             &format!(
-                "{} would be large enough, {:.2} a month, without VAT; ccm never makes a load balancer smaller by \
-                 itself: name this type, and later auto again",
+                "{} would be large enough, and costs {:.2} a month, without VAT. ccm never makes a load balancer \
+                 smaller by itself: set annotation type to this type, and later to auto again",
                 cheaper.kind, cheaper.monthly_price
             ),
         )
@@ -284,13 +284,13 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
         vec![plan.cloud.found.as_ref().map_or("-".to_owned(), text)]
     };
     let state = match plan.want {
-        Want::Ensure if plan.cloud.outcome.is_released() => "its management has ended",
+        Want::Ensure if plan.cloud.outcome.is_released() => "its load balancer is released",
         Want::Ensure => "wants a load balancer",
         Want::Remove if plan.is_deletion() || plan.changes_now().next().is_none() => {
             "its load balancer is to be removed"
         }
         Want::Remove => "its ports are to be removed",
-        Want::Release => "its management is to end",
+        Want::Release => "its load balancer is to be released",
         Want::Nothing => plan.service.left_alone.unwrap_or("nothing"),
     };
     let status = service.status.load_balancer.ingress.iter().map(|ingress| {
@@ -398,7 +398,7 @@ fn gone(plan: &ServicePlan) -> Option<String> {
 
 fn failed_lines(failed: &PastEvent) -> String {
     let when = service::ago(failed.at());
-    let text = format!("according to its event, the last try failed {when}: {}", said(failed));
+    let text = format!("according to this event, the last sync failed {when}: {}", said(failed));
     line(format_args!("  ! {}", failed.reason)) + &paragraph("    ", 4, &text)
 }
 

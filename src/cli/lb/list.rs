@@ -50,7 +50,7 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         let kept = (!is_left_out).then(|| services.controller.kept(&context.apis));
         if let Some(Err(error)) = &kept {
             Printer::failure(format_args!(
-                "the kept load balancers and certificates can't be read: {error}"
+                "the load balancers and certificates that deleted Services asked to keep can't be read: {error}"
             ));
         }
         list.kept = kept.map(Result::ok);
@@ -72,7 +72,7 @@ fn kept_lines<'a>(kept: impl Iterator<Item = &'a KeptObject>) -> String {
         };
         paragraph("  ", 6, &format!("{what} {of}"))
     });
-    listed("Kept, although no Service wants them any more:", lines)
+    listed("Kept, as an annotation of their deleted Service asked:", lines)
 }
 
 fn nothing(namespace: &Option<String>) -> String {

@@ -49,7 +49,7 @@ fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
         1 => "this load balancer".to_owned(),
         count => format!("these {count} load balancers"),
     };
-    let question = format!("Delete {what}, with their addresses?");
+    let question = format!("Delete {what}, including all addresses?");
     if !ids.is_empty() && !context.is_confirmed(&orphans, &question) {
         Printer::notice("nothing was deleted");
         return Ok(Exit::Done);
@@ -87,7 +87,7 @@ pub(super) fn adopt(words: Vec<OsString>) -> Result<Exit, Exit> {
 /// load balancer keeps running as it is.
 pub(super) fn release(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbRelease, words)?;
-    let question = "End the management of this load balancer?";
+    let question = "Stop managing this load balancer?";
     plan_and_ask(services, Management::Ends, question)
 }
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// Returns the message that load balancers are turned off in the settings.
 pub(super) fn turned_off() -> String {
     format!(
-        "{HCLOUD_LOAD_BALANCERS_ENABLED}=false: no Service gets a load balancer, and none is changed or deleted"
+        "{HCLOUD_LOAD_BALANCERS_ENABLED}=false: ccm creates, changes and deletes no load balancer"
     )
 }
 
@@ -253,9 +253,9 @@ fn check_form(text: &str, given: Option<&str>) -> Result<(), String> {
             "{text:?} does not name a Service; write NAMESPACE/NAME, NAME, svc/NAME, or the ID, name or address of its \
              load balancer"
         )),
-        Some(given) if !readings.iter().any(|reading| is_in(reading, given)) => {
-            Err(format!("{text:?} names another namespace than -n {given}; leave one of them out"))
-        }
+        Some(given) if !readings.iter().any(|reading| is_in(reading, given)) => Err(format!(
+            "{text:?} names another namespace than -n {given}; give only one of the two namespaces"
+        )),
         _ => Ok(()),
     }
 }

@@ -171,7 +171,7 @@ const CASES: &[Case] = &[
     Case { name: "health-check-timeout", of: |w| field(w, PortField::CheckTimeout), first: ("5s", "5s"), second: ("6s", "6s"),
         removed: ("10s", "6s"), bad: ("0s", "use 1s to"), ..BASE },
     Case { name: "health-check-retries", of: |w| field(w, PortField::CheckRetries), first: ("5", "5"), second: ("1", "1"),
-        removed: ("3", "1"), bad: ("0", "use a whole number from 1"), ..BASE },
+        removed: ("3", "1"), bad: ("0", "use a whole number of 1 or more"), ..BASE },
     Case { name: "health-check-http-domain", with: CHECK, of: |w| field(w, PortField::CheckDomain), first: ("a.example", "a.example"),
         second: ("b.example", "b.example"), removed: ("(none)", "b.example"), bad: ("a b", "use a host name"), ..BASE },
     Case { name: "health-check-http-path", with: CHECK, of: |w| field(w, PortField::CheckPath), first: ("/a", "/a"), second: ("/b", "/b"),

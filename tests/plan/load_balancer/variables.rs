@@ -50,7 +50,7 @@ const CASES: &[(&str, &str, &str, &str)] = &[
     ("HEALTH_CHECK", "kube-proxy", "kubelet", "use kube-proxy"),
     ("HEALTH_CHECK_INTERVAL", "5s", "15", "a duration needs a unit"),
     ("HEALTH_CHECK_TIMEOUT", "1m", "1500ms", "use whole seconds"),
-    ("HEALTH_CHECK_RETRIES", "5", "0", "use a whole number from 1"),
+    ("HEALTH_CHECK_RETRIES", "5", "0", "use a whole number of 1 or more"),
     ("HEALTH_CHECK_NODE_PORT", "F", "off", "use true or false"),
     ("DEPARTING_DELAY", "60s", "601s", "use 0s to 600s"),
     ("DEPARTING_CORDONED", "true", "on", "use true or false"),

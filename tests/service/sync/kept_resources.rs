@@ -173,7 +173,7 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
     let shown = list();
     let words = common::one_line(&shown);
     let expected = format!(
-        "Kept, although no Service wants them any more: certificate {:?} ({}), for example.com",
+        "Kept, as an annotation of their deleted Service asked: certificate {:?} ({}), for example.com",
         text(&certificate["name"]),
         certificate["id"]
     );
@@ -191,6 +191,8 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
     let ran = json(&[]);
     let ran = ran.with_code(0);
     assert_eq!(ran.json().get("kept"), Some(&Value::Null), "{ran:?}");
-    ran.warns("the kept load balancers and certificates can't be read: ");
+    ran.warns(
+        "the load balancers and certificates that deleted Services asked to keep can't be read: ",
+    );
     ran.warns("not today");
 }

@@ -81,7 +81,8 @@ fn a_command_reports_that_its_controller_is_turned_off_and_does_nothing() {
     world.create("web", &[], &[80]);
     world.set(&[("HCLOUD_LOAD_BALANCERS_ENABLED", "false")]);
     let mark = world.mark();
-    let says = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Service gets a load balancer";
+    let says =
+        "HCLOUD_LOAD_BALANCERS_ENABLED=false: ccm creates, changes and deletes no load balancer";
     #[rustfmt::skip] // A case is a line.
     let cases: [(&[&str], i32); 6] = [
         (&["lb", "list"], 0),
