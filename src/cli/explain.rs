@@ -32,7 +32,7 @@ fn what_is_known() -> String {
     // `dedup` removes only duplicates that are neighbours. This is enough, because the rows are sorted by help page.
     topics.dedup();
     format!(
-        "explain takes the name of an {}; these pages of ccm help list all names: {}.",
+        "explain takes the name of an {}; all names are in these pages of ccm help: {}.",
         one_of(&KINDS),
         topics.join(", ")
     )

@@ -106,7 +106,7 @@ fn wrong_usage_is_explained() {
     let of_explain = |word: &str| {
         format!(
             "unknown word {word}\nexplain takes the name of an annotation, setting, check, reason, metric or \
-             label; these pages of ccm help list all names: troubleshooting, services, annotations, settings, nodes, metrics."
+             label; all names are in these pages of ccm help: troubleshooting, services, annotations, settings, nodes, metrics."
         )
     };
     #[rustfmt::skip]

@@ -99,8 +99,8 @@ pub(super) fn lease(view: &DoctorView) -> CheckResult {
     Ok(vec![CheckOutcome::warn(
         format!("{key}: {found}"),
         format!(
-            "start the daemon, or find out why it does not run: {pods}. If a CronJob runs ccm instead of the daemon, \
-             it is normal that there is no leader between two runs"
+            "start the daemon, or find out why it does not run: {pods}. If a CronJob runs ccm, it is normal that there \
+             is no leader between two runs"
         ),
     )])
 }

@@ -63,8 +63,8 @@ const CHECKS: &[Check] = &[
         cluster::reached),
     ("version", "GET /version of the API server", "", cluster::version),
     ("rights", "a selfsubjectaccessreview for each verb that the daemon uses",
-        "bind ClusterRole system:basic-user to group system:authenticated, as Kubernetes does by default, so that \
-         every user may ask for its own rights",
+        "bind system:basic-user to group system:authenticated, as Kubernetes does by default, so that every user may \
+         ask for its own rights",
         cluster::rights),
     ("lease", "the Lease of leader election", SEE_API_SERVER, cluster::lease),
     ("other-ccm", "images of Deployments and DaemonSets in the Lease's namespace; the Lease's holder",

@@ -95,7 +95,7 @@ pub(super) fn provider_ids(view: &DoctorView) -> CheckResult {
         } else if plan.would_match {
             format!(
                 "to make this node a target of load balancers, set {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match, so \
-                 that ccm finds the server of {}; to let ccm manage the node fully, {}",
+                 that ccm finds the server of {}; for full management by ccm, {}",
                 counted(count, "node"),
                 join_anew(&plan.node)
             )
