@@ -207,7 +207,7 @@ fn foreign_part(
 ) -> Option<String> {
     let foreign_server = |id: u64| {
         let is_foreign = !is_node(InstanceId::Cloud(id));
-        is_foreign.then(|| format!("server {id} is not a node of this cluster"))
+        is_foreign.then(|| format!("server {id} is no node of this cluster"))
     };
     match target {
         ApiTarget::Server { server, .. } => {
@@ -215,7 +215,7 @@ fn foreign_part(
         }
         ApiTarget::Ip { ip, .. } => {
             let ip = ip.ip;
-            let why = || format!("its target {ip} is not an address of a node of this cluster");
+            let why = || format!("its target {ip} is no address of a node of this cluster");
             (!cluster.addresses.contains(&ip)).then(why)
         }
         ApiTarget::LabelSelector { label_selector, targets } => {

@@ -372,7 +372,7 @@ pub(crate) fn why_whole_stays(
     } else if ownership.created.is_some() {
         return None;
     } else if ownership.adopted.is_some() || ownership.adopt.is_some() {
-        "ccm adopted it, but did not create it".to_owned()
+        "it was adopted, and not created by ccm".to_owned()
     } else if ownership.service_uid.is_none() {
         "no label says that it was made for this Service alone".to_owned()
     } else if let Some(label) = foreign_label(&balancer) {
