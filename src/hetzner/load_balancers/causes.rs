@@ -35,7 +35,8 @@ pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
         (_, Some(503)) if health.is_of_kube_proxy => (
             "kube-proxy answers 503, because the node is about to be deleted or kube-proxy is not healthy",
             "do nothing while nodes are being deleted. Otherwise read the logs of kube-proxy or its replacement with \
-             kubectl logs".to_owned(),
+             kubectl logs"
+                .to_owned(),
         ),
         ("layer4_no_connection" | "layer4_timeout", _) | (_, Some(503)) if is_local => {
             kind = CauseKind::NoPod;

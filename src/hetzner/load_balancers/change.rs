@@ -321,8 +321,7 @@ impl BalancerChange {
         };
         let description = &self.description;
         let message = format!(
-            "{description}: ccm does not do this, because {why}. ccm reads the present state and \
-                               plans again"
+            "{description}: ccm does not do this, because {why}. ccm reads the present state and plans again"
         );
         if self.purpose == Purpose::Orphan {
             return Err(ProviderError::new(ErrorKind::Other, message));
@@ -355,8 +354,8 @@ impl BalancerChange {
             Some(WriteAnswer { action: None, load_balancer: None, certificate: None }) => {
                 let name = self.action.name();
                 let why = format!(
-                    "{name}: the answer has neither an action nor the changed object, so perhaps a proxy has \
-                             sent it, and not the API"
+                    "{name}: the answer has neither an action nor the changed object, so perhaps a proxy has sent it, \
+                     and not the API"
                 );
                 return Err(ProviderError::new(ErrorKind::Unavailable, why));
             }

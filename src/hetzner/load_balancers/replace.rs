@@ -234,18 +234,16 @@ impl BalancerSnapshot {
     ) -> Result<Box<dyn provider::Change>, String> {
         let old = match (order, replacing) {
             (ReplaceOrder::Now, Replacing::Both(pair)) => {
-                pair.overlap.serving.ok_or(
-                    "the new load balancer does not serve the Service yet, so the old one must \
-                                            stay",
-                )?;
+                pair.overlap
+                    .serving
+                    .ok_or("the new load balancer does not serve the Service yet")?;
                 let now = self.observed.now.ok_or("the API did not tell its time: try again")?;
                 let to = Overlap { ends: Some(now), ..pair.overlap };
                 return Ok(self.mark(&pair, to, Purpose::Usual));
             }
             (_, Replacing::Last) => {
                 return Err(format!(
-                    "load balancer {} has just replaced another one: try again in a \
-                                                        minute",
+                    "load balancer {} has just replaced another one: try again in a minute",
                     there.shown()
                 ));
             }

@@ -739,7 +739,7 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
         pods_of: Vec::new(),
         source: match selector {
             _ if asked.len() > 1 => {
-                Source::Rule("a Service with a port on the load balancer asks for the node")
+                Source::Rule("a Service on the load balancer asks for the node")
             }
             Some(selector) => selector.source,
             None => Source::Rule("a node of the cluster"),

@@ -202,7 +202,7 @@ impl AskedIp {
         if one.blocked {
             refuse(
                 "is blocked by Hetzner. Ask Hetzner's support for the reason, or name another Primary IP in the \
-                    annotation",
+                 annotation",
             );
         }
         if let Some(public) = whole.public.as_ref().filter(|public| !public.value) {

@@ -83,10 +83,7 @@ impl DefaultsReader<'_> {
                 let parsed = if set.any(|(_, other)| other.trim() != value) {
                     Err("the namespace has this annotation twice, with different values".to_owned())
                 } else if value.len() > longest {
-                    Err(format!(
-                        "the value has {} bytes, but at most {longest} are allowed",
-                        value.len()
-                    ))
+                    Err(format!("it has {} bytes, but at most {longest} are allowed", value.len()))
                 } else if value.is_empty() {
                     field.take_if(|_| annotation.is_place());
                     return;

@@ -441,7 +441,8 @@ impl<'a> Group<'a> {
         match self.of {
             _ if self.undecided.is_some() => {
                 "another Service decides about the settings of the load balancer. That Service has too many \
-                 annotations, so ccm does not read them".to_owned()
+                 annotations, so ccm does not read them"
+                    .to_owned()
             }
             GroupUse::External(_) => {
                 "the load balancer is external, so ccm does not change its settings. Remove the annotation"
