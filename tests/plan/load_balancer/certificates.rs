@@ -239,7 +239,7 @@ fn an_existing_certificate_is_used_taken_over_or_refused() {
         (Some("front"), ("front", &[GONE, HERE], true, true), TakenOver),
         (Some("front"), ("front", &[GONE, FORMER], true, true), TakenOver),
         (Some("front"), ("front", &[GONE], true, false), TakenOver),
-        (Some("front"), ("front", &[GONE], true, true), Refused("a load balancer uses it")),
+        (Some("front"), ("front", &[GONE], true, true), Refused("a load balancer uses the certificate")),
         (Some("front"), ("front", &[GONE, HERE], false, true), Refused("it is for other.example")),
         (Some("front"), ("front", &[LIVES, HERE], true, true), Refused("another Service (lives)")),
         (Some("front"), ("front", &[ELSEWHERE], true, false), Refused("names another cluster (cluster-2)")),
