@@ -262,7 +262,7 @@ fn a_replacement_is_shown_in_each_state() {
     see(&["lb", "list", "-o", "wide"]);
     see(&["lb", "inspect", "default/web"]);
     contains(&seen(&sandbox, &["status"]), "1 of 1 serving, 1 being replaced");
-    contains(&seen(&sandbox, &["doctor"]), "Both serve until");
+    contains(&seen(&sandbox, &["doctor"]), "Both load balancers serve until");
     see(&["lb", "replace", "default/web", "--abort", "--dry-run"]);
     see(&["lb", "replace", "default/web", "--now", "--yes"]);
     see(&["lb", "sync"]);

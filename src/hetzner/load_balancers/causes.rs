@@ -23,25 +23,28 @@ pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
             (
                 "port 10256 of kube-proxy does not answer, perhaps because of k3s, Cilium or a firewall",
                 format!(
-                    "annotation {} \"kube-proxy\" makes the load balancer check that port. k3s binds the port to the \
-                     loopback, so run k3s with --kube-proxy-arg=healthz-bind-address=0.0.0.0. Cilium needs \
-                     kubeProxyReplacementHealthzBindAddr=0.0.0.0:10256. If the targets are public, the firewall must \
-                     let the load balancer reach the port",
+                    "annotation {} \"kube-proxy\" makes the load balancer check port 10256 of the nodes. k3s opens \
+                     this port only on the loopback interface, so run k3s with \
+                     --kube-proxy-arg=healthz-bind-address=0.0.0.0. With Cilium, set \
+                     kubeProxyReplacementHealthzBindAddr=0.0.0.0:10256. If the load balancer uses public addresses, \
+                     the firewall must let it reach the port",
                     HEALTH_CHECK.key()
                 ),
             )
         }
         (_, Some(503)) if health.is_of_kube_proxy => (
-            "kube-proxy answers 503: the node is about to be deleted, or kube-proxy is not healthy",
-            "nothing while nodes are being deleted; otherwise see kubectl logs of kube-proxy, or of its replacement".to_owned(),
+            "kube-proxy answers 503, because the node is about to be deleted or kube-proxy is not healthy",
+            "do nothing while nodes are being deleted. Otherwise read the logs of kube-proxy or its replacement with \
+             kubectl logs"
+                .to_owned(),
         ),
         ("layer4_no_connection" | "layer4_timeout", _) | (_, Some(503)) if is_local => {
             kind = CauseKind::NoPod;
             (
-                "no pod on this node (externalTrafficPolicy: Local)",
+                "no ready pod of the Service on this node (externalTrafficPolicy: Local)",
                 format!(
-                    "let pods of the Service run on the nodes that are targets ({}), or set externalTrafficPolicy: \
-                     Cluster",
+                    "let pods of the Service run on the nodes that are targets ({} shows the pods), or set \
+                     externalTrafficPolicy: Cluster",
                     endpoints(service)
                 ),
             )
@@ -49,8 +52,8 @@ pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
         ("layer4_timeout", _) => (
             "the node port does not answer (layer4_timeout)",
             format!(
-                "let the load balancer reach the node ports: Hetzner firewall (hcloud firewall list), firewall of the \
-                 node, network policies; {} shows each check",
+                "let the load balancer reach the node ports through the Hetzner firewall (hcloud firewall list), the \
+                 firewall of the node and network policies. {} shows each health check",
                 shell_command("ccm lb inspect", &[&service.full_name()])
             ),
         ),

@@ -320,7 +320,9 @@ impl BalancerChange {
             return Ok(None);
         };
         let description = &self.description;
-        let message = format!("{description}: not done, because {why}; reading and planning again");
+        let message = format!(
+            "{description}: ccm does not do this, because {why}. ccm reads the present state and plans again"
+        );
         if self.purpose == Purpose::Orphan {
             return Err(ProviderError::new(ErrorKind::Other, message));
         }
@@ -351,8 +353,10 @@ impl BalancerChange {
             // server, e.g. a proxy, so it is not known whether the write was made.
             Some(WriteAnswer { action: None, load_balancer: None, certificate: None }) => {
                 let name = self.action.name();
-                let why =
-                    format!("{name}: the answer has neither an action nor the changed object");
+                let why = format!(
+                    "{name}: the answer has neither an action nor the changed object, so perhaps a proxy has sent it, \
+                     and not the API"
+                );
                 return Err(ProviderError::new(ErrorKind::Unavailable, why));
             }
             Some(answer) => (answer.action, answer.load_balancer),
@@ -411,7 +415,7 @@ impl BalancerChange {
             | (BalancerAction::AddService, "source_port_already_used")
             | (BalancerAction::Attach, "load_balancer_already_attached")
             | (BalancerAction::RemoveTarget, "load_balancer_target_not_found") => {
-                log::info!("{}; reading again", failed.error);
+                log::info!("{}; ccm reads the present state again", failed.error);
                 Ok(Applied::Overtaken)
             }
             (BalancerAction::Create, _) if self.is_refused_for_a_part(&failed) => {
@@ -490,14 +494,15 @@ impl BalancerChange {
         let (location, kind) = (a::LOCATION.key(), a::TYPE.key());
         Some(match code.as_str() {
             code if code.starts_with("primary_ip_") => format!(
-                "unassign the Primary IP where it is used, or name another in annotation {} or {}",
+                "unassign the Primary IP where it is used, or name another Primary IP in annotation {} or {}",
                 a::PUBLIC_NET_IPV4.key(),
                 a::PUBLIC_NET_IPV6.key()
             ),
             "invalid_input" | "not_found" if is_created && names_place => {
                 let (place, by) = self.place();
                 format!(
-                    "{}: {place:?} may not exist, see hcloud location list; without this annotation, {} decides",
+                    "annotation {}: {place:?} may not exist (hcloud location list shows all locations). Without this \
+                     annotation, the setting {} decides",
                     by.key(),
                     by.variable.map_or("", VariableName::text)
                 )
@@ -506,13 +511,14 @@ impl BalancerChange {
                 if is_created && (code == "resource_unavailable" || names("load_balancer_type")) =>
             {
                 format!(
-                    "type {:?} is not available there: choose another type in annotation {kind}, or another location \
-                     in annotation {location}",
+                    "type {:?} is not available in this location or network zone: choose another type in annotation \
+                     {kind}, or another location in annotation {location}",
                     self.text("load_balancer_type"),
                 )
             }
             "resource_limit_exceeded" if names("network_attached_resources") => {
-                "the Network has reached its limit of servers and load balancers: detach those that do not need it"
+                "the Network has reached its limit of servers and load balancers: detach some that do not need the \
+                 Network"
                     .to_owned()
             }
             // When the load balancer has too many ports, targets or certificates (`names_part`), the limit depends on
@@ -526,7 +532,7 @@ impl BalancerChange {
                 let (network, id) = (self.project.network?, self.id?);
                 let command = "hcloud load-balancer attach-to-network --network";
                 let attach = shell_command(command, &[&network, &id]);
-                format!("attach it to the Network: {attach}")
+                format!("attach the load balancer to the Network: {attach}")
             }
             "no_subnet_available" => {
                 "the Network has no subnet with a free address in the load balancer's network zone: add one, e.g. with \

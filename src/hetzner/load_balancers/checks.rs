@@ -43,17 +43,17 @@ pub(super) fn serves_foreign_node(context: &PlanContext, balancer: Labelled) -> 
     let (node, id) = context.cluster.foreign_nodes.iter().find(|(_, id)| is_target(id))?;
     if other.parse_provider_id(id).ours().is_none() {
         return Some(format!(
-            "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} is not one of ccm's, so the \
-             node is no target for ccm. ccm would remove it, and therefore changes nothing. Set \
-             {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match, with which such nodes stay targets, or let them join again, \
-             one after the other: ccm help migrate",
+            "load balancer {:?} sends traffic to node {node}, but ccm did not set the provider ID {id:?} of this node. \
+             ccm would remove the node from the targets, so ccm does not change the load balancer. Set \
+             {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match to keep such nodes as targets, or let these nodes join the \
+             cluster again one by one (ccm help migrate)",
             balancer.name
         ));
     }
     Some(format!(
-        "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} belongs to profile {}. This ccm \
-         runs with profile {}, in which the node is no target, so ccm changes nothing. Run ccm with \
-         --cloud-provider={}",
+        "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} belongs to --cloud-provider={}. \
+         This ccm runs with --cloud-provider={} and would remove the node from the targets, so ccm does not change the \
+         load balancer. Run ccm with --cloud-provider={}",
         balancer.name,
         other.name(),
         own.name(),
@@ -80,11 +80,12 @@ pub(super) fn report_unknown(
     let whys: BTreeSet<&str> = whys.filter_map(|annotation| context.unknown(annotation)).collect();
     for why in whys {
         if there.is_some() || group.is_external() {
-            let stays = "what the Service does not set itself stays as it is";
+            let stays = "settings of the load balancer that depend on this default stay unchanged";
             let why = format!("{why}. Until this is corrected, {stays}");
             parser.warning(Reason::SyncLoadBalancerFailed, why);
         } else {
-            let instead = "No load balancer is created until this is corrected, or until the Service sets it itself";
+            let instead = "ccm creates no load balancer until this is corrected, or until annotations of the Service \
+                           replace this default";
             parser.problem(format!("{why}. {instead}"));
         }
     }
@@ -122,19 +123,19 @@ pub(super) fn check_services(
         let whose = match others.len() {
             0 => format!("the Service has {own} TCP ports"),
             others => format!(
-                "the Service has {own} TCP ports, and other owners have {others} on the load balancer"
+                "the Service has {own} TCP ports, and other owners have {others} ports on the load balancer"
             ),
         };
         parser.problem(format!(
-            "{whose}, but a load balancer of type {name} takes at most {most}. {larger}, or remove ports from the \
-             Service"
+            "{whose}, but a load balancer of type {name} takes at most {most} ports. {larger}, or remove ports from \
+             the Service"
         ));
     }
     let (certificates, most) = (certificates(desired, there, None), kind.max_assigned_certificates);
     if certificates > most {
         parser.problem(format!(
             "the ports need {certificates} certificates, but a load balancer of type {name} takes at most {most}. \
-             {larger}, or name fewer in {}",
+             {larger}, or name fewer certificates in annotation {}",
             annotations::HTTP_CERTIFICATES.key()
         ));
     }

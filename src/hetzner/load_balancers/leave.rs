@@ -78,8 +78,8 @@ pub(super) fn leave_others(
         leaving.is_any = true;
         let moves = format!(
             "the Service moves from load balancer {} to {}, so the addresses of the Service change. The old load \
-             balancer serves the Service until the Service's status has the new addresses. Change the DNS records of \
-             the Service as soon as they are there",
+             balancer serves the Service until the status of the Service has the new addresses. Change the DNS records \
+             as soon as the status has the new addresses",
             balancer.shown(),
             there.map_or("a new one".to_owned(), |balancer| balancer.shown())
         );
@@ -144,7 +144,7 @@ pub(super) fn leave_unwanted_ports(
     let (wanted, unwanted): (Vec<u16>, Vec<u16>) =
         labels.map(|(number, _)| *number).partition(|number| is_wanted(*number));
     let leaves = if wanted.is_empty() && asked.ownership.external.is_some() {
-        take_off(context, asked, "none of its ports can be used there")
+        take_off(context, asked, "it is external, and the Service can have no port there")
     } else {
         let taken_off = TakenOff {
             context,
@@ -222,8 +222,8 @@ pub(super) fn leave(
     match why_it_stays(balancer, context.service, context.cluster) {
         None if balancer.protection.delete => {
             let why = format!(
-                "load balancer {} is not needed any more, but it has delete protection, so ccm does not delete it; it \
-                 costs money until it is deleted",
+                "load balancer {} is not needed any more, but it has delete protection, so ccm does not delete it. The \
+                 load balancer costs money until it is deleted",
                 balancer.shown()
             );
             let command = "hcloud load-balancer disable-protection";
@@ -410,18 +410,18 @@ impl TakenOff<'_> {
         let shown = balancer.shown();
         let (verb, detail, event) = if self.is_last && balancer.ownership.external.is_none() {
             let event = format!(
-                "Released load balancer {shown}: the ports, targets and labels of this Service were removed, but the \
-                 load balancer was not deleted, because {why}; it costs money until you delete it"
+                "Released load balancer {shown}: ccm removed the ports, targets and labels of this Service, but did \
+                 not delete the load balancer, because {why}. The load balancer costs money until you delete it"
             );
             (
                 WriteVerb::RELEASE,
-                format!("; the load balancer is not deleted, because {why}"),
+                format!("; ccm does not delete the load balancer, because {why}"),
                 event,
             )
         } else {
             let event = format!(
-                "The Service does not use load balancer {shown} any more, and its ports there were removed; the load \
-                 balancer stays, because {why}"
+                "The Service does not use load balancer {shown} any more. ccm removed the ports of the Service there, \
+                 but keeps the load balancer, because {why}"
             );
             (WriteVerb::LEAVE, format!("; the load balancer stays, because {why}"), event)
         };
@@ -464,9 +464,9 @@ pub(super) fn end_management(
 /// the other.
 pub(super) fn left_to_its_cluster(balancer: Labelled, uid: &str) -> Finding {
     let message = format!(
-        "load balancer {} has this Service's UID in a label, but another label of it names another cluster ({uid}), \
-         and its targets do not show that it belongs to this cluster, so ccm does not change it. When no cluster needs \
-         it any more, delete it yourself",
+        "load balancer {} has this Service's UID in a label, but another label names another cluster ({uid}). The \
+         targets do not show that the load balancer belongs to this cluster, so ccm does not change it. If no cluster \
+         needs the load balancer, delete it yourself",
         balancer.shown()
     );
     Finding::warning(Reason::LoadBalancerNotAdopted, message).by_provider()

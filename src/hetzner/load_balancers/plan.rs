@@ -135,8 +135,9 @@ impl BalancerSnapshot {
         };
         let Some(balancer) = self.balancers().with_id(id) else {
             return refuse(format!(
-                "the command names load balancer {id}, but the token's project has none with this ID. Correct the ID \
-                 (hcloud load-balancer list shows all IDs), or set a token of the project that has the load balancer"
+                "the command names load balancer {id}, but the project of the API token has no load balancer with this \
+                 ID. Correct the ID (hcloud load-balancer list shows all IDs), or set a token of the project that has \
+                 the load balancer"
             ));
         };
         if let Some(why) = self.why_replaced(balancer, of.cluster) {
@@ -211,7 +212,8 @@ impl<'a> Settled<'a> {
                 return refused(plan, self.parser, Reason::SyncLoadBalancerFailed);
             }
             Err(Unsettled::Unread | Unsettled::Stays(_)) => {
-                let why = "not everything that the plan depends on was read: read again";
+                let why =
+                    "ccm has not yet read everything that the plan depends on. ccm reads again";
                 return plan.refuse(Finding::warning(Reason::SyncLoadBalancerFailed, why));
             }
         };
@@ -362,7 +364,7 @@ impl<'a> Settled<'a> {
                 // The Service has no port on this external load balancer (one that somebody else made). If the
                 // Service's nodes were targets there, they would get only the traffic of other people's ports. So the
                 // Service is taken off the load balancer.
-                let why = "none of its ports can be used there";
+                let why = "it is external, and the Service can have no port there";
                 (diff.found, take_off(&self.context, *balancer, why))
             }
             (FoundBalancer::Adopted(balancer), _) => {
@@ -396,8 +398,8 @@ fn make_before_break(
 /// again.
 fn released(balancer: Labelled, of: ServiceInput) -> LoadBalancerPlan {
     let message = format!(
-        "ccm does not manage the Service's load balancer {} any more, because its management was ended; the load \
-         balancer stays unchanged. To have it managed again, run: {}",
+        "ccm does not manage the Service's load balancer {} any more, because ccm lb release ended the management. The \
+         load balancer stays unchanged. To have it managed again, run: {}",
         balancer.shown(),
         shell_command("ccm lb adopt", &[&balancer.id, &of.service.full_name()])
     );

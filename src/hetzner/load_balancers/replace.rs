@@ -121,7 +121,7 @@ impl BalancerSnapshot {
         let name = |side| pair.get(side).shown();
         let why = match step {
             ReplacementStep::Mark(Overlap { ends: None, .. }) if is_empty => {
-                "the other load balancer has no address for the status of the Service yet"
+                "the load balancer that takes over has no address for the status of the Service yet"
                     .to_owned()
             }
             ReplacementStep::Mark(to) => {
@@ -142,10 +142,17 @@ impl BalancerSnapshot {
             }
             ReplacementStep::WaitForHealth(side) => {
                 let missing = missing(pair.get(side), pair.get(side.other()), cluster);
-                format!("{} can't take over from {} yet: {missing}", name(side), name(side.other()))
+                format!(
+                    "load balancer {} can't take over from {} yet, because {missing}",
+                    name(side),
+                    name(side.other())
+                )
             }
             ReplacementStep::WaitForStatus(side) => {
-                format!("the status of a Service still shows an address of {}", name(side))
+                format!(
+                    "the status of a Service still shows an address of load balancer {}",
+                    name(side)
+                )
             }
             ReplacementStep::WaitForClock => "the API did not tell its time".to_owned(),
             ReplacementStep::WaitForDuration => seconds.and_then(Result::err).unwrap_or_default(),
@@ -190,7 +197,8 @@ impl BalancerSnapshot {
             return None;
         };
         Some(format!(
-            "load balancer {} replaces {}: wait until this has ended, or abort it with ccm lb replace --abort",
+            "load balancer {} is replacing {}. Wait until the replacement has ended, or abort it with ccm lb replace \
+             --abort",
             pair.new.shown(),
             pair.old.shown()
         ))
@@ -206,7 +214,7 @@ impl BalancerSnapshot {
                 plan.found = Some(status::for_people(there, of.cluster));
                 self.ordered(&mut plan, there, context.replacing, of, order)
             }
-            _ => Err("only a load balancer that ccm already manages for the Service can be replaced; ccm lb inspect \
+            _ => Err("ccm can replace only a load balancer that it already manages for the Service. ccm lb inspect \
                       shows what is missing"
                 .to_owned()),
         };
@@ -226,12 +234,19 @@ impl BalancerSnapshot {
     ) -> Result<Box<dyn provider::Change>, String> {
         let old = match (order, replacing) {
             (ReplaceOrder::Now, Replacing::Both(pair)) => {
-                pair.overlap.serving.ok_or("the new load balancer does not serve yet")?;
+                pair.overlap
+                    .serving
+                    .ok_or("the new load balancer does not serve the Service yet")?;
                 let now = self.observed.now.ok_or("the API did not tell its time: try again")?;
                 let to = Overlap { ends: Some(now), ..pair.overlap };
                 return Ok(self.mark(&pair, to, Purpose::Usual));
             }
-            (_, Replacing::Last) => return Err(format!("{} is itself new", there.shown())),
+            (_, Replacing::Last) => {
+                return Err(format!(
+                    "load balancer {} has just replaced another one: try again in a minute",
+                    there.shown()
+                ));
+            }
             (_, Replacing::Both(pair)) => pair.old,
             (ReplaceOrder::Begin(_), _) | (ReplaceOrder::Abort, Replacing::Asked(_)) => there,
             _ => return Err("the load balancer is not being replaced".to_owned()),
@@ -242,7 +257,7 @@ impl BalancerSnapshot {
             _ => None,
         };
         if to == *old.ownership {
-            return Err("this was already asked for".to_owned());
+            return Err("an earlier command already asked for this".to_owned());
         }
         if let (ReplaceOrder::Begin(seconds), Replacing::No | Replacing::Asked(_)) =
             (order, replacing)
@@ -274,11 +289,12 @@ impl BalancerSnapshot {
             .obstacle()
             .map_or("the new load balancer can't be created now", |why| &why.message);
         let create = create.ok_or(why)?;
-        let short = " The overlap is shorter than ten minutes: clients that cache DNS for longer lose the connection.";
+        let short = " Both load balancers serve for less than ten minutes, so clients that cache DNS for longer lose \
+                     the connection.";
         Ok(format!(
-            "the daemon will {}, {}, so two load balancers are paid until the end. When the new one has as many healthy \
-             targets, the status of the Service names its addresses instead of {}. The old addresses serve for {} more, \
-             and then load balancer {} {}{}.{} To stop this: {}",
+            "the daemon will {}, {}, so you pay for two load balancers until the end. When the new one has as many \
+             healthy targets as the old one, the status of the Service gets the new addresses instead of {}. The old \
+             addresses still work for {}, and then load balancer {} {}{}.{} To stop this, run: {}",
             create.description(),
             self.price(&create.json()),
             addresses(&old),
@@ -317,7 +333,8 @@ impl NextStep {
         let abort = shell_command("ccm lb replace --abort", &[&of.service.full_name()]);
         let finding = if is_long { Finding::warning } else { Finding::info };
         let finding = finding(Reason::LoadBalancerReplacementWaits, text);
-        let finding = Some(finding.with_fix(format!("remove the cause, or end this: {abort}")));
+        let finding =
+            Some(finding.with_fix(format!("remove the cause, or abort the replacement: {abort}")));
         NextStep { finding, ..NextStep::default() }
     }
 
@@ -383,8 +400,8 @@ fn overlap_text(pair: &Pair, of: ServiceInput) -> String {
     let stays = pair.overlap.serving.unwrap_or(Side::Old);
     let (stays, leaves, side) = (pair.get(stays), pair.get(stays.other()), stays.other());
     format!(
-        "the status of the Service names load balancer {} ({}) instead of {} ({}). Both serve until {}, and then {} \
-         {}{}",
+        "the status of the Service has the addresses of load balancer {} ({}) instead of {} ({}). Both load balancers \
+         serve until {}, and then load balancer {} {}{}",
         stays.shown(),
         addresses(&stays),
         leaves.shown(),
@@ -428,6 +445,6 @@ fn missing(stays: Labelled, leaves: Labelled, cluster: &Cluster) -> String {
     };
     match some_of(&lacking(stays, leaves).map(shown).collect::<Vec<_>>()) {
         none if none.is_empty() => "none of its ports has a healthy target".to_owned(),
-        ports => format!("it does not have {ports} with as many healthy targets"),
+        ports => format!("it lacks {ports}, or has fewer healthy targets there"),
     }
 }

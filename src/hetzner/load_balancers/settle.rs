@@ -157,7 +157,7 @@ impl BalancerSnapshot {
             && matches!(replacing, Replacing::Asked(_))
             && serving.private_net.iter().any(|net| net.ip == Some(ip.value))
         {
-            let why = "is the private IP of the load balancer that is replaced";
+            let why = "is the private IP of the load balancer that is being replaced. Choose another address";
             parser.problem(format!("{}: {} {why}", ip.source, ip.value));
         }
         let found = match replacing {
@@ -187,7 +187,7 @@ impl BalancerSnapshot {
 fn name_beside(context: &PlanContext, desired: &Desired, old: Labelled) -> Sourced<String> {
     let name = desired.name().map_or_else(|| default_name(context), |name| name.value.clone());
     let name = with_hash(&name, &old.id.to_string());
-    Sourced::new(name, Source::Rule("the old load balancer exists"))
+    Sourced::new(name, Source::Rule("must differ from the name of the old load balancer"))
 }
 
 /// Removes from `desired` the ports that the Service can't have on the load balancer in `found`, because other Services
@@ -272,7 +272,8 @@ fn stays_meanwhile<'a>(context: &PlanContext<'a>) -> Option<Stays<'a>> {
     let serving =
         owned.find(|balancer| may_stay(balancer) && is_in_status(context.service, *balancer))?;
     let why = format!(
-        "the Service stays on load balancer {}, because it can't use the one that it asks for. {why}",
+        "the Service stays on load balancer {}, because it can't use the load balancer that its annotations ask for: \
+         {why}",
         serving.shown()
     );
     let finding = Finding::warning(Reason::SyncLoadBalancerFailed, why);

@@ -60,7 +60,7 @@ pub(super) fn type_choice<'a>(
     }?;
     if let Some(deprecation) = &choice.kind.deprecation {
         let why = format!(
-            "type {} of the load balancer is deprecated and ends after {}. Choose another type in annotation {}",
+            "load balancer type {} is deprecated, and is not available after {}. Choose another type in annotation {}",
             choice.kind.name,
             deprecation.unavailable_after,
             a::TYPE.key()
@@ -88,12 +88,15 @@ fn named_type<'a>(
     };
     let limited = match limit(parser, context, desired, present) {
         Limit::Type(most, source) if kind.size() > most.size() => {
+            let kept = present.filter(|present| present.size() > most.size());
+            let then = if kept.is_some() { "the load balancer keeps" } else { "ccm chooses" };
+            let limited = kept.unwrap_or(most);
             let why = format!(
-                "{}: type {} is larger than the largest allowed type {} ({source}), so ccm uses type {} instead",
-                named.source, kind.name, most.name, most.name
+                "{}: type {} is larger than the largest allowed type {} ({source}), so {then} type {}",
+                named.source, kind.name, most.name, limited.name
             );
             parser.warning(Reason::AnnotationWithoutEffect, why);
-            present.filter(|present| present.size() > most.size()).unwrap_or(most)
+            limited
         }
         Limit::Unknown => present?,
         _ => kind,
@@ -126,7 +129,7 @@ fn usual<'a>(
     let kind = choose(largest).or_else(any);
     if kind.is_none() && types.is_some() {
         parser.whole_problem(
-            "no load balancer type is offered in the location or network zone that is set"
+            "no allowed load balancer type is offered in the location or network zone that is set"
                 .to_owned(),
         );
         return None;
@@ -134,7 +137,8 @@ fn usual<'a>(
     let price = kind.map(|kind| format!(" ({})", of(None).price_text(kind))).unwrap_or_default();
     let kind = kind.unwrap_or(&USUAL_TYPE);
     let message = format!(
-        "no load balancer type is set, so an {}{price} is created; annotation {} sets another type",
+        "no load balancer type is set, so ccm creates a load balancer of type {}{price}. To get another type, set \
+         annotation {}",
         kind.name,
         a::TYPE.key()
     );
@@ -171,7 +175,7 @@ fn chosen<'a>(
     let Some(kind) = offers.choose(&demand, present) else {
         if types.is_some() {
             let why = format!(
-                "{}: no load balancer type is offered in the location or network zone that is set",
+                "{}: no allowed load balancer type is offered in the location or network zone that is set",
                 auto.source
             );
             parser.whole_problem(why);
@@ -187,7 +191,7 @@ fn chosen<'a>(
         reason: changes.then(|| match present {
             None => format!("type {} for {text}, {}", kind.name, offers.price_text(kind)),
             Some(present) => format!(
-                "type {} becomes {}, because {} has no room for {text}: {}, before {}",
+                "type {} becomes {}, because {} has no room for {text} (new price: {}, old price: {})",
                 present.name,
                 kind.name,
                 present.name,
@@ -331,7 +335,7 @@ fn report_unread(
     match present {
         None => parser.whole_problem(why),
         Some(_) => {
-            parser.warning(Reason::SyncLoadBalancerFailed, format!("{why}; trying again"));
+            parser.warning(Reason::SyncLoadBalancerFailed, format!("{why}. ccm tries again"));
         }
     }
 }

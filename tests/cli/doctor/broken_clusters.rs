@@ -211,7 +211,8 @@ fn the_causes_of_unhealthy_targets_are_named() {
         ("Cluster", [Some(answers(503)), None], "warn", "worker-1: answers the health check with HTTP status 503"),
         ("Local", [Some(answers(503)), None], "ok", "or has no pod (externalTrafficPolicy: Local)"),
         ("Local", [Some(Health::unhealthy("layer4_no_connection")), Some(answers(503))], "fail",
-            "0 of 2 targets healthy; worker-1, worker-2: no pod on this node (externalTrafficPolicy: Local)"),
+            "0 of 2 targets healthy; worker-1, worker-2: no ready pod of the Service on this node \
+             (externalTrafficPolicy: Local)"),
         ("Local", [Some(answers(500)), None], "warn", "worker-1: answers the health check with HTTP status 500"),
         ("Cluster", [Some(Health::unhealthy("layer4_no_connection")), Some(Health::unhealthy("layer7_timeout"))], "fail",
             "worker-2: accepts the connection, but does not answer in time (layer7_timeout); worker-1: the node port is closed"),
@@ -239,7 +240,7 @@ fn a_kube_proxy_that_does_not_answer_is_named_with_its_likely_causes() {
         (Health::unhealthy("layer4_no_connection"),
             "0 of 2 targets healthy; worker-1, worker-2: port 10256 of kube-proxy does not answer",
             &["healthz-bind-address=0.0.0.0", "kubeProxyReplacementHealthzBindAddr", "firewall"][..]),
-        (answers, "kube-proxy answers 503: the node is about to be deleted", &["kubectl logs"]),
+        (answers, "kube-proxy answers 503, because the node is about to be deleted", &["kubectl logs"]),
     ];
     for (health, message, remedies) in cases {
         let world = World::healthy();

@@ -122,7 +122,10 @@ fn some_of_many_problems_are_reported_and_the_others_counted() {
     let of = |reason| findings.iter().filter(move |one| one.reason == reason);
     assert_eq!(of(Reason::UnknownAnnotation).count(), 6);
     let last = of(Reason::UnknownAnnotation).next_back().unwrap();
-    assert_eq!(last.message, "there are 17 more findings like the 5 that are reported");
+    assert_eq!(
+        last.message,
+        "ccm reports only 5 messages with this reason, and leaves out 17 more"
+    );
     assert_eq!(of(Reason::FieldIgnored).count(), 1);
 }
 

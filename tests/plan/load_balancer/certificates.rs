@@ -239,11 +239,12 @@ fn an_existing_certificate_is_used_taken_over_or_refused() {
         (Some("front"), ("front", &[GONE, HERE], true, true), TakenOver),
         (Some("front"), ("front", &[GONE, FORMER], true, true), TakenOver),
         (Some("front"), ("front", &[GONE], true, false), TakenOver),
-        (Some("front"), ("front", &[GONE], true, true), Refused("a load balancer uses it")),
+        (Some("front"), ("front", &[GONE], true, true), Refused("a load balancer uses the certificate")),
         (Some("front"), ("front", &[GONE, HERE], false, true), Refused("it is for other.example")),
         (Some("front"), ("front", &[LIVES, HERE], true, true), Refused("another Service (lives)")),
         (Some("front"), ("front", &[ELSEWHERE], true, false), Refused("names another cluster (cluster-2)")),
-        (Some("front"), ("front", &[("HC-Use-Staging-CA", "true")], true, false), Refused("the authority's test service")),
+        (Some("front"), ("front", &[("HC-Use-Staging-CA", "true")], true, false), Refused("the test service of Let's \
+                                                                                           Encrypt")),
     ];
     for (at, (name, (there_name, labels, same, used), end)) in cases.iter().enumerate() {
         let mut world = world(Profile::CcmFromScratch);

@@ -456,7 +456,8 @@ fn a_release_removes_what_is_the_service_s_and_the_labels_last() {
         "port 80: removed",
         "target worker-01: removed",
         "target worker-02: removed",
-        "load balancer \"edge\" (1): released; the load balancer is not deleted, because its target server 99 is no node of this cluster",
+        "load balancer \"edge\" (1): released; ccm does not delete the load balancer, because its target server 99 is \
+         no node of this cluster",
     ];
     // Stopped after any write and begun again, the end is the same.
     for stops_after in 0..=expected.len() {

@@ -319,7 +319,7 @@ fn no_load_balancer_is_created_before_primary_ips_were_read() {
     let mut world = world(Profile::CcmFromScratch);
     world.set("public-net-ipv4=kept");
     world.state.primary_ips = None;
-    assert!(world.obstacle().contains("read again"));
+    assert!(world.obstacle().contains("ccm reads again"));
     world.unset("public-net-ipv4");
     assert_eq!(words(&world.converge()), "create");
 }

@@ -233,7 +233,10 @@ fn a_target_with_a_node_of_another_program_stops_all_changes() {
         world.cluster.servers.remove(&InstanceId::Cloud(1));
         world.cluster.foreign_nodes.push(("worker-01".to_owned(), id.to_owned()));
         if stays {
-            assert_says(&world.obstacle(), &["to node worker-01, ", id, "changes nothing"]);
+            assert_says(
+                &world.obstacle(),
+                &["to node worker-01, ", id, "does not change the load balancer"],
+            );
         } else {
             world.converge();
             let targets: Vec<_> = world.balancer().server_targets().collect();

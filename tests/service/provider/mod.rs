@@ -280,13 +280,13 @@ fn a_place_that_does_not_exist_is_refused_with_its_annotation() {
     let not_found = Some((404, "not_found"));
     let sold_out = Some((412, "resource_unavailable"));
     let (nowhere, place) = (("network-zone", "mars"), ("location", "fsn1"));
-    let refused = "/network-zone: \"mars\" may not exist, see hcloud location list";
+    let refused = "/network-zone: \"mars\" may not exist (hcloud location list";
     #[rustfmt::skip] // A case is a line.
     let cases: [Case; 5] = [
         (nowhere, not_found, &[refused]),
         (nowhere, None, &[refused]),
         (place, not_found, &["says the API (not_found"]),
-        (place, sold_out, &["type \"lb11\" is not available there", "/type", "/location", "(resource_unavailable"]),
+        (place, sold_out, &["type \"lb11\" is not available in this location or network zone", "/type", "/location", "(resource_unavailable"]),
         (place, Some((422, "protected")), &["(protected"]),
     ];
     for (annotation, answer, says) in cases {

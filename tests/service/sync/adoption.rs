@@ -188,7 +188,7 @@ fn a_load_balancer_that_terraform_made_before_the_nodes_is_adopted_later_and_rel
         assert_eq!(len(&left["services"]), 0, "{about}");
         assert_eq!(len(&left["targets"]), 1, "{about}");
         assert_eq!(left["targets"][0]["type"], "label_selector", "{about}");
-        world.wait_for_event("web", "LoadBalancerReleased", &["edge", "was not deleted"]);
+        world.wait_for_event("web", "LoadBalancerReleased", &["edge", "did not delete"]);
         assert_eq!(world.event_messages("web", "DeletedLoadBalancer").len(), 0, "{about}");
         // The load balancer is adopted again.
         let again = world.create("web", &annotations, &[80]);

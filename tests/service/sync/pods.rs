@@ -247,7 +247,7 @@ fn on_an_external_load_balancer_each_service_must_ask() {
     world.create_local("plain", &[BY_NAME], &[8]);
     world.create_local("web", &[BY_NAME, PREFER], &[7]);
     wait_until("all targets", || world.has_targets(id, &[]));
-    let why = "another Service with a port on the load balancer does not set it";
+    let why = "another Service with a port on the load balancer does not have it";
     world.wait_for_event("web", "AnnotationWithoutEffect", &[why]);
     assert!(!world.has_targets(id, &[7]));
     world.annotate("plain", PREFER.0, Some("true"));
@@ -261,7 +261,7 @@ fn commands_show_which_nodes_have_pods() {
     pass(&world.sandbox, Duration::from_secs(60));
     let shown = world.ccm(&["lb", "inspect", "default/web"]).with_code(0);
     if !common::needs_simulation(&world.sandbox, "health of targets by pods") {
-        shown.prints("no pod on this node");
+        shown.prints("no ready pod of the Service on this node");
     }
     shown.prints("NODE WITH PODS  PODS   TARGET");
     let findings = shown.stdout.split("\n\n").next().unwrap_or_default();

@@ -77,7 +77,7 @@ fn a_reached_limit_is_reported_with_what_to_do() {
     let limits = [
         (403,
             json!({"code": "resource_limit_exceeded", "message": "no", "details": {"limits": [{"name": "network_attached_resources"}]}}),
-            "detach those"),
+            "detach some"),
         (403,
             json!({"code": "resource_limit_exceeded", "message": "no", "details": {"limits": [{"name": "load_balancer_limit"}]}}),
             "ask for a higher limit"),

@@ -234,7 +234,7 @@ fn what_the_command_refuses_is_explained_and_nothing_is_written() {
     run(&["--overlap=24h", "--dry-run", "default/web"], 0, "for 24h more");
     run(&["--overlap=24h", "--dry-run", "default/web"], 0, "a month without VAT");
     run(&["--overlap=24h", "--dry-run", "default/web"], 0, "ccm lb replace --abort default/web");
-    run(&["--overlap=5m", "--dry-run", "default/web"], 0, "shorter than ten minutes");
+    run(&["--overlap=5m", "--dry-run", "default/web"], 0, "less than ten minutes");
     world.protect(id);
     run(&["--overlap=24h", "--yes", "default/web"], 1, "delete protection");
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
@@ -249,7 +249,7 @@ fn while_the_new_one_is_not_healthy_nothing_moves_and_an_event_says_why() {
     assert!(!world.has_event("web", "LoadBalancerReplacementWaits"));
     assert!(world.names(&world.both(old).0.unwrap()));
     let refused = world.ccm(&["lb", "replace", "--now", "--yes", "default/web"]).with_code(1);
-    refused.prints("does not serve yet");
+    refused.prints("does not serve the Service yet");
     for words in [
         ["lb", "release", "--yes", "default/web"],
         ["lb", "inspect", "default/web", "--own-settings"],

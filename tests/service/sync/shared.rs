@@ -151,7 +151,7 @@ fn services_that_share_are_made_with_one_post_and_the_last_one_deletes_it() {
     world.ticks(2);
     let expected = [removed.as_str(), &labels, status];
     assert_eq!(world.writes(mark), expected, "{}", daemon.log());
-    let says = ["its ports there were removed"];
+    let says = ["ccm removed the ports of the Service there"];
     world.wait_for_event("b", "LoadBalancerReleased", &says);
     // The last Service has the load balancer as if it had never been shared, so that HCCM may take it over.
     world.delete_and_wait("a");

@@ -136,7 +136,8 @@ impl<'a> AnnotationParser<'a> {
             if own.is_some_and(|own| first.is_none() || own != value) {
                 let why = match first.filter(|first| first.namespace == service.namespace) {
                     Some(one) => format!(
-                        "{} sets {} for the load balancer. Remove it from this Service, or change it there",
+                        "{} sets {} for the load balancer. Remove the annotation from this Service, or change it on \
+                         the other Service",
                         first_to_decide(one),
                         text::quoted(value)
                     ),
@@ -282,7 +283,7 @@ impl<'a> AnnotationParser<'a> {
         for (reason, count) in counts {
             if let Some(more @ 1..) = count.checked_sub(FINDINGS_OF_A_REASON) {
                 let message = format!(
-                    "there are {more} more findings like the {FINDINGS_OF_A_REASON} that are reported"
+                    "ccm reports only {FINDINGS_OF_A_REASON} messages with this reason, and leaves out {more} more"
                 );
                 findings.push(Finding::warning(reason, message).by_provider());
             }

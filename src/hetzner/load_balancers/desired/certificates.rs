@@ -96,7 +96,7 @@ fn may_show(context: &PlanContext, found: &Certificate) -> Result<(), String> {
 
 fn refuse(parser: &mut AnnotationParser, wanted: &WantedCertificate, what: &str, why: &str) {
     let (source, ports) = (&wanted.source, shown(&wanted.ports));
-    let why = format!("{source}: port {ports} can't have {what}, because {why}; {PORTS_STAY}");
+    let why = format!("{source}: port {ports} can't have {what}, because {why}. {PORTS_STAY}");
     parser.warning(Reason::CertificateFailed, why);
 }
 
@@ -163,7 +163,8 @@ pub(crate) fn is_managed(
     let text = parser.read(&a::CERTIFICATE_TYPE, Some(port), v::any)?;
     let is_managed = v::is_managed(&text.value).unwrap_or_else(|why| {
         let (source, text) = (&text.source, &text.value);
-        let message = format!("{source}: {text:?} is not valid, and is treated as uploaded: {why}");
+        let message =
+            format!("{source}: {text:?} is not valid, so ccm treats it as \"uploaded\": {why}");
         parser.warning(Reason::AnnotationWithoutEffect, message);
         false
     });
@@ -329,7 +330,7 @@ fn differs(one: &Certificate, wanted: &WantedCertificate) -> Option<String> {
     let other = (domains != wanted.domains).then(|| format!("for {}", text::some_of(&domains)));
     let test = (staging != wanted.is_staging).then(|| {
         let from = if staging { "test" } else { "real" };
-        format!("from the authority's {from} service")
+        format!("from the {from} service of Let's Encrypt")
     });
     let all: Vec<String> = other.into_iter().chain(test).collect();
     (!all.is_empty()).then(|| all.join(" and "))
@@ -385,7 +386,7 @@ pub(crate) fn issued(
     let why = error.as_deref().unwrap_or("the API does not say why");
     let fix = format!(
         "the domains of the certificate must be in DNS zones of this project that are delegated to Hetzner's name \
-         servers. Correct that, then start the next attempt, in the console or with {}",
+         servers. Correct the DNS zones. Then start the next attempt in the Hetzner Console or with {}",
         text::shell_command("hcloud certificate retry", &[&certificate.id])
     );
     let failed = |why| Finding::warning(Reason::CertificateFailed, why).with_fix(fix);

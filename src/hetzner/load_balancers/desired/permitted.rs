@@ -12,8 +12,7 @@ use crate::text;
 
 /// The end of each message that refuses a certificate to a Service. It tells the user that a port which already uses
 /// the certificate does not lose it.
-pub(crate) const PORTS_STAY: &str =
-    "a port that uses this certificate keeps it, and no other port gets it";
+pub(crate) const PORTS_STAY: &str = "Ports that already use this certificate keep it";
 
 /// Checks that the Service is allowed to use this existing certificate. If the certificate's labels say who is allowed
 /// to use it, the labels decide (see [`Certificate::gives`]). Otherwise the certificate must match the selector in

@@ -464,7 +464,7 @@ impl PortReader<'_, '_> {
         };
         if let Err(why) = may_use(context, certificate) {
             let why = format!(
-                "{source}: certificate {} can't be used for port {number} by Services of namespace {}, because {why}; \
+                "{source}: certificate {} can't be used for port {number} by Services of namespace {}, because {why}. \
                  {PORTS_STAY}",
                 text::quoted(name),
                 context.service.namespace
@@ -543,7 +543,7 @@ impl PortReader<'_, '_> {
             let (number, source) = (self.port.port, set.source);
             let why = format!(
                 "{source} has no effect on port {number}, because {other} sets another health check. Remove one of the \
-                 two"
+                 two settings"
             );
             self.parser.warning(Reason::AnnotationWithoutEffect, why);
         }
@@ -554,10 +554,11 @@ impl PortReader<'_, '_> {
     /// the key of an annotation that describes another check. `None` when there is no such reason.
     fn other_check(&self) -> Option<String> {
         if self.context.service.traffic_policy == TrafficPolicy::Local {
-            return Some(LOCAL.to_string());
+            return Some("spec.externalTrafficPolicy: Local".to_owned());
         }
         let mut others = PLACE.into_iter().chain(of_http_checks());
-        others.find(|annotation| self.has(annotation)).map(Annotation::key)
+        let found = others.find(|annotation| self.has(annotation));
+        found.map(|annotation| format!("annotation {}", annotation.key()))
     }
 
     fn has(&self, annotation: &'static Annotation) -> bool {

@@ -87,13 +87,13 @@ pub(crate) fn upload(
         ids.insert(secret, id);
         if let Err(why) = found {
             let then = if id.is_some() {
-                "until this is corrected, the certificate that was uploaded from this Secret earlier stays in use"
+                "Until this is corrected, the certificate that ccm uploaded earlier from this Secret stays in use"
             } else {
-                "until this is corrected, existing ports stay unchanged, and new ports are not added"
+                "Until this is corrected, existing ports keep their certificates, and new ports are not added"
             };
             let (ports, namespace) = (text::some_of(&ports), name.0);
             let why =
-                format!("port {ports}: Secret {namespace}/{secret} can't be used: {why}; {then}");
+                format!("port {ports}: Secret {namespace}/{secret} can't be used: {why}. {then}");
             parser.warning(Reason::CertificateFailed, why);
         }
     }
@@ -182,8 +182,8 @@ fn free_name(context: &PlanContext, secret: &SecretName, pair: &TlsPair) -> Resu
         }
     }
     Err(format!(
-        "other certificates of the project have all the {NAMES_AT_MOST} names that ccm tries for the certificate of \
-         this Secret. Delete certificates that are not needed"
+        "other certificates of the project already have all {NAMES_AT_MOST} names that ccm tries for the certificate \
+         of this Secret. Delete certificates that are not needed"
     ))
 }
 

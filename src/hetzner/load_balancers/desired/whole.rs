@@ -498,7 +498,8 @@ fn way_to_targets(
     if own.value != decided.value && parser.has(&a::USE_PRIVATE_IP, None) {
         let why = if is_possible(own.value) {
             format!(
-                "{} decides how the load balancer reaches new targets. Set it there, too, or remove it here",
+                "{} decides how the load balancer reaches new targets. Set the same value on that Service, or remove \
+                 the annotation from this Service",
                 first_to_decide(first)
             )
         } else if own.value {
@@ -618,7 +619,7 @@ fn departing_delay(parser: &mut AnnotationParser, context: &PlanContext) -> Opti
             if is_set {
                 let why = format!(
                     "annotation {} has no effect, because Service {} has a port on the same load balancer, but does \
-                     not have the annotation. Set it there, too, or remove it here",
+                     not have the annotation. Set the annotation on that Service, too, or remove it from this Service",
                     a::DEPARTING_DELAY.key(),
                     other.full_name()
                 );
@@ -672,7 +673,8 @@ fn pods_of(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<ServiceN
     };
     if is_set && is_without_effect {
         let why = if group.is_external() && !is_on {
-            "another Service with a port on the load balancer does not set it. Set it there, too, or remove it here"
+            "another Service with a port on the load balancer does not have it. Set the annotation on all Services of \
+             the load balancer, or remove it from this Service"
                 .to_owned()
         } else if is_local(&context.service) {
             group.why_it_does_not_decide()
@@ -736,7 +738,9 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
         departing_delay: None,
         pods_of: Vec::new(),
         source: match selector {
-            _ if asked.len() > 1 => Source::Rule("a Service on the load balancer asks for it"),
+            _ if asked.len() > 1 => {
+                Source::Rule("a Service on the load balancer asks for the node")
+            }
             Some(selector) => selector.source,
             None => Source::Rule("a node of the cluster"),
         },

@@ -105,8 +105,8 @@ impl Diff<'_, '_> {
             }
             Some(location) if location.value == AUTO => {
                 self.parser.problem(format!(
-                    "{}: no server that becomes a target is known to be at a location where type {} is offered. Set \
-                     annotation {} to a location, e.g. \"fsn1\"",
+                    "{}: ccm can't choose a location, because it knows no target server at a location where type {} is \
+                     offered. Set annotation {} to a location, e.g. \"fsn1\"",
                     location.source,
                     self.kind.name,
                     annotations::LOCATION.key()

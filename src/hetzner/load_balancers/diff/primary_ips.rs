@@ -71,7 +71,7 @@ pub(crate) fn chosen(
                     "{}: the project has no Primary IP with the ID, name or address {}{}{}",
                     asked.source,
                     quoted(&asked.value),
-                    limited(context, ""),
+                    limited(context),
                     hint
                 ));
             }
@@ -119,14 +119,13 @@ pub(crate) fn report(
         // This message says that the Service does not get the address in `spec.loadBalancerIP`. The text is the same in
         // the plan that creates the load balancer and in all later plans, so that the user gets one event and not two.
         let why = format!(
-            "spec.loadBalancerIP: {} has no effect, because an address can be chosen only when the load balancer is \
-             created, from the Primary IPs of the project that are free then{}. If the project has a free Primary IP \
-             with this address (hcloud primary-ip list shows all), delete the Service and create it again to get it. \
-             This interrupts the traffic, and the present address is lost, unless it is a Primary IP without \
-             auto-delete",
+            "spec.loadBalancerIP: {} has no effect, because ccm can choose an address only when it creates the load \
+             balancer, and only from the free Primary IPs of the project{}. If a free Primary IP has this address \
+             (hcloud primary-ip list shows all), delete the Service and create it again to get the address. This \
+             interrupts the traffic, and the present address is lost, unless it is a Primary IP without auto-delete",
             // The message quotes the text in `spec.loadBalancerIP` when it is not an IP address.
             wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
-            limited(context, " and")
+            limited(context)
         );
         parser.warning(Reason::FieldIgnored, why);
     }
@@ -138,9 +137,9 @@ const KEEPS: &str = "with which it was created. To get another address, delete t
 
 /// Returns a part of a message. It says that Services are allowed to use only the Primary IPs that match a selector,
 /// and names the environment variable with the selector. The text is empty when there is no selector.
-fn limited(context: &PlanContext, conjunction: &str) -> String {
+fn limited(context: &PlanContext) -> String {
     match &context.project.defaults.permitted.primary_ip_selector {
-        Some(selector) => format!("{conjunction} that Services may claim ({})", selector.source),
+        Some(selector) => format!(" that Services may claim ({})", selector.source),
         None => String::new(),
     }
 }
@@ -203,7 +202,7 @@ impl AskedIp {
         if one.blocked {
             refuse(
                 "is blocked by Hetzner. Ask Hetzner's support for the reason, or name another Primary IP in the \
-                    annotation",
+                 annotation",
             );
         }
         if let Some(public) = whole.public.as_ref().filter(|public| !public.value) {

@@ -27,7 +27,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 
-const NO_NODE: Source = Source::Rule("no node that gets traffic has this target");
+const NO_NODE: Source = Source::Rule("the target belongs to no node that gets traffic");
 const DEPARTS: Source = Source::Rule("the node will stop soon");
 const EXCHANGED: Source = Source::Rule("a node with pods takes its place");
 
@@ -234,7 +234,7 @@ impl<'a> Ways<'a> {
             (
                 "public IPv4 address".to_owned(),
                 format!(
-                    "give the server one or use private addresses with annotation {}",
+                    "give the server a public IPv4 address, or use private addresses with annotation {}",
                     a::USE_PRIVATE_IP.key()
                 ),
             )
@@ -477,8 +477,8 @@ impl Diff<'_, '_> {
         let unread = asked.iter().find_map(|service| pods.unread.get(service));
         if let Some(why) = unread {
             let why = format!(
-                "nodes with pods are not preferred (prefer-nodes-with-pods), because it is not known on which \
-                 nodes the pods run: {why}"
+                "ccm can't prefer nodes with pods (prefer-nodes-with-pods), because it does not know on which nodes \
+                 the pods run: {why}"
             );
             self.parser.warning(Reason::EndpointsUnreadable, why);
         }

@@ -229,7 +229,7 @@ impl Diff<'_, '_> {
         }
         let why = format!(
             "{}: another load balancer of the project has the name {:?}, so the Service's load balancer keeps the name \
-             {:?}. Choose another name",
+             {:?}",
             wanted.source,
             wanted.value,
             self.balancer.map_or("", |labelled| &labelled.balancer.name)
@@ -295,8 +295,8 @@ impl Diff<'_, '_> {
             let count = there + others + asked.len();
             if has.is_none() && count >= LABELS_AT_MOST {
                 let why = format!(
-                    "{}: label {label} is not added: the load balancer has {count} labels, and gets no more than \
-                     {LABELS_AT_MOST}; remove those that are not needed",
+                    "{}: ccm does not add label {label}, because the load balancer has {count} labels, and ccm adds \
+                     labels only up to {LABELS_AT_MOST}. Remove labels that are not needed",
                     wanted.source
                 );
                 self.parser.warning(Reason::AnnotationWithoutEffect, why);
@@ -548,7 +548,7 @@ impl Diff<'_, '_> {
         if port.is_put_off(there) {
             let have = there.map(|found| found.protocol().to_owned());
             let (field, source) =
-                (format!("port {number}"), Source::Rule("it waits for its certificate"));
+                (format!("port {number}"), Source::Rule("the port waits for its certificate"));
             self.found.fields.push(Field { field, have, want: None, source });
             return None;
         }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// The text that users see as the source of a field's value when this program leaves the value unchanged, because it
 /// can't read the default of the Namespace.
 pub(crate) const STAYS: Source =
-    Source::Rule("it stays as it is, because the default of the Namespace is not known");
+    Source::Rule("the value stays unchanged, because the default of the Namespace is not known");
 
 /// A pair: the labels for a load balancer, and the keys of labels that were left out. Labels with these keys are left
 /// out because other programs find their own load balancers by them.
@@ -72,16 +72,16 @@ impl DefaultsReader<'_> {
     ) {
         let namespace = self.namespace;
         let parsed = match self.annotations {
-            NamespaceAnnotations::Unknown(why) => {
-                Err(format!("the defaults of namespace {namespace} are not known: {why}"))
-            }
+            NamespaceAnnotations::Unknown(why) => Err(format!(
+                "the load balancer defaults of namespace {namespace} are not known: {why}"
+            )),
             NamespaceAnnotations::Known(all) => {
                 let mut set = all.iter().filter(|(key, _)| annotation.has_key(key));
                 let Some((key, value)) = set.next() else { return };
                 let (value, longest) = (value.trim(), annotation.longest);
                 let source = Source::Namespace(format!("{key} of namespace {namespace}"));
                 let parsed = if set.any(|(_, other)| other.trim() != value) {
-                    Err("it is there twice, with different values".to_owned())
+                    Err("the namespace has this annotation twice, with different values".to_owned())
                 } else if value.len() > longest {
                     Err(format!("it has {} bytes, but at most {longest} are allowed", value.len()))
                 } else if value.is_empty() {

@@ -231,7 +231,9 @@ fn foreign_part(
                     .iter()
                     .find_map(|selected| foreign_server(selected.server.id))
                     .map(|why| {
-                        format!("its label-selector target {selector:?} selects servers, but {why}")
+                        format!(
+                            "its label-selector target {selector:?} selects a foreign server: {why}"
+                        )
                     }),
             }
         }

@@ -85,8 +85,7 @@ fn not_adopted(
         ),
         WhyNot::Other(why) => {
             let remedy = format!(
-                "To let Service {} have this load balancer all the same (its ports and targets are then replaced), \
-                 run: {}",
+                "To let Service {} adopt this load balancer anyway (ccm then replaces its ports and targets), run: {}",
                 service.full_name(),
                 adopt_command(balancer, service)
             );
@@ -97,7 +96,8 @@ fn not_adopted(
         Some(_) => Reason::LoadBalancerNotAdopted,
         None => Reason::SyncLoadBalancerFailed,
     };
-    let choose = named.map(|_| "To get another load balancer, choose another name".to_owned());
+    let choose = named
+        .map(|_| "To get another load balancer, choose another name in the annotation".to_owned());
     let steps: Vec<String> = choose.into_iter().chain(remedy).collect();
     let mut message = named.map(|named| format!("{named}: ")).unwrap_or_default() + &why;
     if !steps.is_empty() {
@@ -171,8 +171,8 @@ fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, U
         }
         Stake::Copy(uid) => {
             let why = WhyNot::Other(format!(
-                "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster ({uid}), and its \
-                 targets do not show that it belongs to this cluster"
+                "it has this Service's UID in a label, but its label {CLUSTER_UID} names another cluster ({uid}), and \
+                 its targets do not show that it belongs to this cluster"
             ));
             Err(not_adopted(service, balancer, None, why))
         }

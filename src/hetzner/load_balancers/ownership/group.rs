@@ -440,7 +440,9 @@ impl<'a> Group<'a> {
     pub(crate) fn why_it_does_not_decide(&self) -> String {
         match self.of {
             _ if self.undecided.is_some() => {
-                "another Service decides about the load balancer's settings, and has more annotations than ccm reads".to_owned()
+                "another Service decides about the settings of the load balancer. That Service has too many \
+                 annotations, so ccm does not read them"
+                    .to_owned()
             }
             GroupUse::External(_) => {
                 "the load balancer is external, so ccm does not change its settings. Remove the annotation"
@@ -454,7 +456,7 @@ impl<'a> Group<'a> {
                 ns = share.namespace
             ),
             GroupUse::Shared(_) | GroupUse::Own => {
-                "the Service no longer asks for the load balancer".to_owned()
+                "the Service no longer asks for this load balancer".to_owned()
             }
         }
     }
@@ -616,8 +618,8 @@ impl<'a> Group<'a> {
                 (Owner::Member | Owner::Gone, _) => {}
                 (Owner::Other, _) => {
                     return Some(format!(
-                        "another owner already has this port on load balancer {shown}: the port belongs to no Service \
-                         that shares the load balancer"
+                        "load balancer {shown} already has this port, and the port belongs to no Service that shares \
+                         the load balancer"
                     ));
                 }
             }
@@ -630,7 +632,7 @@ impl<'a> Group<'a> {
         }
         let older = self.older().find(|service| claims(service, number))?;
         Some(format!(
-            "{} asks for the same port of the load balancer that both share",
+            "{} asks for the same port of the load balancer that both Services share",
             first_to_decide(older)
         ))
     }

@@ -100,7 +100,7 @@ impl Guard {
         let seen = &self.seen;
         let has_more = !now.ports.is_subset(&seen.ports) || !now.targets.is_subset(&seen.targets);
         if is_deletion && now.is_protected {
-            Some("it is protected now")
+            Some("it has delete protection now")
         } else if is_deletion && !now.uses.is_empty() {
             Some("a load balancer uses it now")
         } else if is_deletion && seen.labels != now.labels {
@@ -108,9 +108,9 @@ impl Guard {
         } else if those_of_owners(&seen.labels) != those_of_owners(&now.labels) {
             Some("the labels that name its owner changed meanwhile")
         } else if !self.reasons.is_empty() && self.reasons.is_disjoint(&now.targets) {
-            Some("the targets for which it would stay are gone")
+            Some("the targets that prevented its deletion are gone")
         } else if takes_all && has_more {
-            Some("it got ports or targets meanwhile")
+            Some("it got new ports or targets meanwhile")
         } else {
             None
         }

@@ -322,14 +322,14 @@ fn is_nobodys<'a>(
         (Some(_), None) if has_only_own_targets(balancer, cluster) => return Ok(()),
         (Some(uid), None) => {
             return refused(format!(
-                "its label {SERVICE_UID} names a Service that this cluster does not have, {uid}, and its targets do \
+                "its label {SERVICE_UID} names a Service that this cluster does not have ({uid}), and its targets do \
                  not show that it belongs to this cluster"
             ));
         }
         (None, _) => {}
     }
     match (balancer.services.first(), foreign_target(balancer, cluster)) {
-        (Some(port), _) => refused(format!("it already has ports, e.g. {}", port.listen_port)),
+        (Some(port), _) => refused(format!("it already has ports, e.g. port {}", port.listen_port)),
         (None, Some(why)) => refused(why),
         (None, None) => Ok(()),
     }
@@ -363,7 +363,8 @@ pub(crate) fn why_whole_stays(
     let why = if ownership.external.is_some() {
         "ccm does not own it (it is external)".to_owned()
     } else if is_released_by_another(balancer, &service.uid) {
-        "it still has ports of another Service, for which its management has ended".to_owned()
+        "it still has ports of another Service, for which ccm lb release ended the management"
+            .to_owned()
     } else if is_kept(balancer, service) {
         format!("annotation {} asks for it", a::KEEP.key())
     } else if let Some(target) = target_of_others(balancer, cluster) {
@@ -375,7 +376,7 @@ pub(crate) fn why_whole_stays(
     } else if ownership.service_uid.is_none() {
         "no label says that it was made for this Service alone".to_owned()
     } else if let Some(label) = foreign_label(&balancer) {
-        format!("it has label {label}, which no controller set")
+        format!("it has label {label}, which ccm did not set")
     } else if balancer.targets.iter().any(is_selector) {
         "it has a label-selector target".to_owned()
     } else if balancer.created.zip(service.created).is_some_and(is_older) {
