@@ -74,7 +74,9 @@ fn publish_all(apis: &Apis, of: Subject, mut findings: Vec<&Finding>) {
         publish_if_due(apis, of, finding, false);
     }
     if rest > 0 {
-        let message = format!("{rest} more findings are not reported one by one");
+        let message = format!(
+            "{rest} more problems are reported after the problems that are reported now are solved"
+        );
         let more = Finding::warning(Reason::MoreFindings, message);
         publish_if_due(apis, of, &more, false);
     }

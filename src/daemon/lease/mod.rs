@@ -233,7 +233,7 @@ impl Renewer {
         };
         if is_final {
             let hint = if error.is_forbidden() {
-                "; --leader-elect=false works without a Lease"
+                "; with --leader-elect=false, ccm needs no Lease"
             } else {
                 ""
             };

@@ -282,7 +282,7 @@ fn more_kinds_of_calls_wait_the_fewer_calls_are_left() {
     world.up("web");
     daemon.logs("this refresh can wait");
     joins(3600, "fifth");
-    daemon.logs("lists are refreshed again");
+    daemon.logs("ccm refreshes its lists again");
 }
 
 /// A Service may want hundreds of writes.
