@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// a text for the message about a call that is not sent. The text says which work is delayed.
 fn reserve(urgency: Urgency) -> (u64, &'static str) {
     match urgency {
-        Urgency::CanWait => (10, "this refresh can wait"),
+        Urgency::CanWait => (10, "this refresh waits"),
         Urgency::Changed => (5, "calls for Services and routes wait, but calls for nodes do not"),
         Urgency::Gone => (2, "all calls wait, except those for new nodes"),
         Urgency::Needed | Urgency::Asked => (0, ""),

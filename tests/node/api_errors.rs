@@ -298,8 +298,7 @@ fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
         &[("CCM_TEST_TIME_SCALE", "0.3"), ("HCLOUD_SERVER_CACHE_MAX_AGE", "2s")],
     );
     let ran = ccm(&slow, &["run", "--once"]).with_code(1);
-    let why = "node/worker-1: another program changed the node, so ccm must read the list of servers again before it \
-               plans for the node";
+    let why = "node/worker-1: another program changed the node, and ccm must first read the list of servers again";
     ran.warns(why);
     assert!(!is_initialised(&sandbox.node("worker-1")));
     assert!(is_initialised(&sandbox.node("worker-2")));

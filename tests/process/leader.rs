@@ -307,7 +307,7 @@ fn a_leader_ends_when_its_lease_is_taken_and_repairs_it_otherwise() {
 
     sandbox.edit_lease(|lease| lease["spec"]["holderIdentity"] = json!("intruder"));
     assert_eq!(daemon.ended().code(), Some(1), "{}", daemon.log());
-    daemon.logs("intruder holds it now");
+    daemon.logs("intruder holds the Lease now");
     assert_eq!(spec_of_lease(&sandbox)["holderIdentity"], "intruder");
 }
 

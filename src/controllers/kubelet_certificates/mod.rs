@@ -277,7 +277,7 @@ impl ObservedRequests {
         let is_new = self.servers.as_ref().is_some_and(|servers| servers.satisfy(&needs));
         if !is_new && plan.waits.is_none() {
             (plan.changes, plan.obstacle) = (Vec::new(), None);
-            plan.waits = Some("ccm first reads a new list of servers, which it does soon".into());
+            plan.waits = Some("ccm first reads the list of servers again".into());
         }
         plan
     }

@@ -95,8 +95,7 @@ pub fn asked(request: &SigningRequest, node: &str) -> Asked {
         (spec["username"] == *user, "its user is not the node's kubelet"),
         (
             in_group(NODES_GROUP) && in_group("system:authenticated"),
-            "its user does not belong to the groups of \
-                                                                     kubelets",
+            "its user is not in the groups of kubelets",
         ),
         (is_usual, "its usages are not those of a serving certificate"),
         (content.common_name == user, "its common name differs from its user"),

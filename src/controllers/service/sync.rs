@@ -274,7 +274,7 @@ impl ServiceSync<'_> {
             let why = match &task.overtaken {
                 Some(line) => {
                     format!(
-                        "{line}: {planned} the API answered that another program had changed something"
+                        "{line}: {planned} the API answered that something in the cloud had changed"
                     )
                 }
                 None => format!("{planned} the Service changed"),

@@ -208,7 +208,7 @@ impl Renewer {
                     "" => "no process",
                     holder => holder,
                 };
-                self.lease.lose(&format!("{holder} holds it now"));
+                self.lease.lose(&format!("{holder} holds the Lease now"));
                 false
             }
             LeaseStep::Wait { holder, renewed } => {

@@ -280,7 +280,7 @@ fn more_kinds_of_calls_wait_the_fewer_calls_are_left() {
 
     joins(250, "fourth");
     world.up("web");
-    daemon.logs("this refresh can wait");
+    daemon.logs("this refresh waits");
     joins(3600, "fifth");
     daemon.logs("ccm refreshes its lists again");
 }
