@@ -87,8 +87,8 @@ impl ClusterIdentity {
         {
             let identity = &known.identity;
             log::info!(
-                "the Service default/kubernetes was deleted and has another UID now, {uid}: the identity of the cluster \
-                 stays {identity}, as the Lease remembers it; nothing is to be done"
+                "the Service default/kubernetes was created again and has the new UID {uid}. ccm still identifies the \
+                 cluster by the first UID, {identity}, which is stored in the Lease. You need not do anything"
             );
         }
         Ok(Some(known.clone()).filter(|known| !known.identity.is_empty()))

@@ -285,7 +285,7 @@ impl Apis {
             let gone = || {
                 provider::ProviderError::new(
                     ErrorKind::NotFound,
-                    format!("server {id} is not listed"),
+                    format!("the list of servers does not contain server {id}"),
                 )
             };
             return found.ok_or_else(gone);

@@ -262,7 +262,8 @@ impl<T> Executor<T> {
                 self.abandon(ErrorKind::Refused, "ccm is ending", |_| true);
                 continue;
             }
-            let why = format!("its action still runs after {} s", LONGEST_ACTION.as_secs());
+            let why =
+                format!("its action in the cloud still runs after {} s", LONGEST_ACTION.as_secs());
             self.abandon(ErrorKind::Unavailable, &why, |execution| execution.is_late(now));
             // The executor repeatedly asks the cloud which running actions have ended. It does not ask while its last
             // question is not answered, or while the process is ending. In these cases the time of the next question is
@@ -446,7 +447,7 @@ impl<T> Executor<T> {
             let error = ProviderError::new(kind.clone(), format!("{what}: {why}"));
             for running in std::mem::take(&mut execution.running) {
                 let (object, change) = (&execution.object, running.change.description());
-                log::info!("{object}: {change} (begun; it may still be running)");
+                log::info!("{object}: {change} (begun; the cloud may still be making this change)");
                 execution.count(&*running.change, Err(&error));
             }
             execution.end(End::Failed(error));
@@ -542,7 +543,7 @@ impl<T> Execution<T> {
             // Neither this change nor a later one is made.
             self.queue.clear();
             let why = format!(
-                "{}: not done yet, because the targets that must be added before could not be added",
+                "{}: not done yet, because the targets that must be added first could not be added",
                 change.description()
             );
             self.result.refused.push(ProviderError::new(ErrorKind::Other, why));

@@ -305,7 +305,7 @@ impl<'a> MatchIndex<'a> {
                     .to_owned();
             let addresses = self.addresses_shown(server);
             let fix = format!(
-                "let the kubelet report one of {addresses}, e.g. by node-external-ip of k3s"
+                "let the kubelet report one of the addresses {addresses}, e.g. with the option node-external-ip of k3s"
             );
             (Reason::ForeignNodeNotMatched, why, fix)
         } else {
@@ -314,13 +314,13 @@ impl<'a> MatchIndex<'a> {
             let (other, ip) = second?;
             let (name, id) = (&other.name, other.id);
             let why = format!("the node also reports {ip}, an address of server {name} ({id})");
-            let fix = "correct the addresses that its kubelet reports".to_owned();
+            let fix = "correct the addresses that the node's kubelet reports".to_owned();
             (Reason::InstanceLookupFailed, why, fix)
         };
         let (name, id) = (&server.name, server.id);
         let message = format!(
             "server {name} ({id}) has the node's name, but {why}. So the node does not become a target of load \
-             balancers. Where it is a target already, it stays one"
+             balancers. If it already is a target, it stays a target"
         );
         Some(Finding::warning(reason, message).with_fix(fix))
     }
@@ -366,7 +366,10 @@ impl<'a> MatchIndex<'a> {
             return Err((true, "its node is not initialised yet".to_owned()));
         }
         let Some(server) = server_of(node, self.provider) else {
-            return Err((false, format!("the node's provider ID {id:?} names no server of ours")));
+            return Err((
+                false,
+                format!("the node's provider ID {id:?} does not name a server that ccm looks up"),
+            ));
         };
         match (
             self.claims.other(server, node),
@@ -376,11 +379,12 @@ impl<'a> MatchIndex<'a> {
             (Some(other), ..) => {
                 Err((false, format!("node {:?} has the same provider ID {id:?}", other.name())))
             }
-            (_, Some(error), _) => Err((true, format!("its server is not known: {error}"))),
+            (_, Some(error), _) => Err((true, format!("its server could not be read: {error}"))),
             (_, _, None) => Err((false, format!("server {server} does not exist"))),
-            (_, _, Some(found)) if found.name != node.name() => {
-                Err((false, format!("server {server} has another name, {:?}", found.name)))
-            }
+            (_, _, Some(found)) if found.name != node.name() => Err((
+                false,
+                format!("server {server} has the name {:?} instead of the node's name", found.name),
+            )),
             (_, _, Some(found)) => Ok(found),
         }
     }
@@ -515,7 +519,7 @@ impl<'a> MatchIndex<'a> {
         };
         let looked_through = match self.servers.iter().next() {
             None => {
-                "; the project has no servers at all: does the token belong to another project?"
+                "; the project has no servers at all, so the token may belong to another project"
             }
             // The message mentions the servers of the project only when there are none. The number of servers would
             // change with each new server, and each changed message would be a new event.
@@ -592,12 +596,12 @@ fn not_one(node: &KubeNode, named: &[&Instance]) -> Finding {
     let name = node.name();
     if named.is_empty() {
         let message =
-            format!("no server is named {name:?}, so the node is no target of load balancers");
+            format!("no server is named {name:?}, so the node is not a target of load balancers");
         return Finding::warning(Reason::ForeignNodeNotMatched, message).with_fix(NAME_A_SERVER);
     }
     let message = format!(
-        "several servers are named {name:?}, so the node does not become a target of load balancers. Where it is a \
-         target already, it stays one"
+        "several servers are named {name:?}, so the node does not become a target of load balancers. If it already is \
+         a target, it stays a target"
     );
     Finding::warning(Reason::InstanceLookupFailed, message).with_fix(NAME_ONE_SERVER)
 }
@@ -605,12 +609,12 @@ fn not_one(node: &KubeNode, named: &[&Instance]) -> Finding {
 fn ambiguous(node: &KubeNode, candidates: &[(&Instance, IpAddr)]) -> Finding {
     let list: Vec<String> = candidates
         .iter()
-        .map(|(instance, ip)| format!("{} ({}) by {ip}", instance.name, instance.id))
+        .map(|(instance, ip)| format!("{} ({}) has {ip}", instance.name, instance.id))
         .collect();
     let (name, list) = (node.name(), text::some_of(&list));
     let message = format!(
-        "no server is named {name:?}, and the node's addresses match several servers: {list}. Rename the right server \
-         to the node's name"
+        "no server is named {name:?}, and the node's addresses match several servers: {list}. Rename the server of \
+         this node to the node's name"
     );
     Finding::warning(Reason::InstanceLookupFailed, message)
 }

@@ -312,7 +312,8 @@ fn make<Facts>(
     let mut version = plan.version.clone();
     for change in &plan.changes {
         if let NodeChange::DeleteNode { server } = change {
-            let message = format!("server {server} does not exist any more: the node is deleted");
+            let message =
+                format!("ccm deletes the node, because server {server} does not exist any more");
             let deleting = Finding::info(Reason::DeletingNode, message);
             publish(apis, plan.object.seen_by(controller), &[deleting]);
         }

@@ -74,7 +74,8 @@ fn publish_all(apis: &Apis, of: Subject, mut findings: Vec<&Finding>) {
         publish_if_due(apis, of, finding, false);
     }
     if rest > 0 {
-        let message = format!("{rest} more findings are not reported one by one");
+        let message =
+            format!("solve the reported problems first: ccm then reports {rest} more problems");
         let more = Finding::warning(Reason::MoreFindings, message);
         publish_if_due(apis, of, &more, false);
     }

@@ -94,7 +94,7 @@ impl RunningDaemon {
             clock::sleep(clock::from_machine(Duration::from_millis(5)));
         }
         if is_open() {
-            log::warn!("ccm ends, although an API has not answered yet");
+            log::warn!("ccm exits without waiting longer for the answer of an API");
         }
         // The last events get the time that is left until `deadline` to be written, but at least `EVENTS_AT_LEAST` and
         // at most `EVENTS_AT_MOST`.

@@ -112,12 +112,14 @@ pub fn stop_on_signals(stop: &'static Stop) -> io::Result<()> {
                 if clock::took(first) < SAME_WISH {
                     continue;
                 }
-                log::warn!("second signal: ending at once");
+                log::warn!("second signal received: ccm exits at once");
                 std::process::exit(1);
             }
             first = Some(clock::now());
             let name = signal_name(signal).unwrap_or_default();
-            log::info!("{name}: ending; a second signal ends at once");
+            log::info!(
+                "{name} received: ccm ends its work and exits; a second signal makes it exit at once"
+            );
             stop.set();
         }
     });

@@ -154,7 +154,7 @@ impl Ticks {
         if was_put_off && states.is_empty() {
             log::info!(
                 controller;
-                "{controller}: lists are refreshed again, because enough calls of the project's rate limit remain"
+                "{controller}: ccm refreshes its lists again, because enough calls of the project's rate limit remain"
             );
         } else if before.is_some() && !was_put_off && states.len() == count(PUT_OFF) {
             log::info!(controller; "{controller}: both APIs answer again");

@@ -190,7 +190,7 @@ fn internal_ips(
             }
         };
         let message = format!(
-            "InternalIP {} of the dedicated server is not kept, because {why}. Correct the flag --node-ip of the \
+            "ccm does not keep InternalIP {} of the dedicated server, because {why}. Correct the flag --node-ip of the \
              kubelet, or set {ROBOT_FORWARD_INTERNAL_IPS}=false",
             address.address
         );
@@ -215,13 +215,13 @@ pub(super) fn explain_missing(
     let private_range = matches!(ip, IpAddr::V4(ip) if ip.is_private());
     let message = match (attached, network) {
         _ if instance.id.dedicated().is_some() && !is_public(instance, ip) => format!(
-            "{ip} is no public address of dedicated server {} ({}), and its kubelet reported no such InternalIP, or \
-             {ROBOT_FORWARD_INTERNAL_IPS} is false",
+            "{ip} is no public address of dedicated server {} ({}), and either its kubelet did not report this \
+             InternalIP, or {ROBOT_FORWARD_INTERNAL_IPS} is false",
             instance.name, instance.id
         ),
         (Some(private), Some(network)) if private.network != network => format!(
             "{ip} is the address of server {} ({}) in Network {}, but {HCLOUD_NETWORK} is Network {network}. Correct \
-             one of the two",
+             --node-ip or {HCLOUD_NETWORK}",
             instance.name, instance.id, private.network
         ),
         (Some(private), None) => format!(

@@ -73,7 +73,7 @@ impl Resource for ApiNetwork {
 pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<ApiNetwork, ProviderError> {
     let networks = api.list::<ApiNetwork>("", Urgency::Needed)?;
     let there = match networks.as_slice() {
-        [] => "this project has none".to_owned(),
+        [] => "this project has no Network".to_owned(),
         some => {
             let shown: Vec<String> = some.iter().map(ApiNetwork::shown).collect();
             format!("this project has {}", text::some_of(&shown))
@@ -179,9 +179,9 @@ pub(super) fn check_attached(endpoint: &str, network: &ApiNetwork) -> Result<(),
         Attached::No(there) => there,
         Attached::Unknown(why) => {
             log::warn!(
-                "it was not checked whether this machine is attached to the Network {} ({}): the metadata service at \
+                "ccm could not check whether this machine is attached to the Network {} ({}): the metadata service at \
                  {endpoint} does not answer ({why}). This is normal outside of Hetzner Cloud, and where a network \
-                 policy forbids it; {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true silences this",
+                 policy forbids this call; {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true silences this",
                 network.name,
                 network.id
             );

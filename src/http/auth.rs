@@ -184,7 +184,7 @@ static COMPLAINTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new())
 pub(super) fn raise(what: &str, why: String) {
     let is_news = lock(&COMPLAINTS).get(what) != Some(&why);
     if is_news {
-        log::warn!("{why}; the value that was read before stays in use");
+        log::warn!("{why}; ccm keeps using the value that it read before");
         lock(&COMPLAINTS).insert(what.to_owned(), why);
     }
 }

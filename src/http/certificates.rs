@@ -202,7 +202,7 @@ fn parse_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     // The PEM text of an encrypted key contains `ENCRYPTED PRIVATE KEY` (PKCS#8) or `Proc-Type: 4,ENCRYPTED` (older
     // forms).
     if holds(pem, "ENCRYPTED") {
-        return Err("is encrypted; use a key that is not (openssl pkey -in FILE)".into());
+        return Err("is encrypted; decrypt it (openssl pkey -in FILE)".into());
     }
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
         rustls::pki_types::pem::Error::NoItemsFound if holds(pem, "BEGIN CERTIFICATE-----") => {
@@ -231,7 +231,7 @@ pub fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
         Ok(_) => Ok(bytes),
         Err(error) => Err(match error.kind() {
             ErrorKind::NotFound => "the file does not exist; correct the path".into(),
-            ErrorKind::PermissionDenied => "the file may not be read by this user".into(),
+            ErrorKind::PermissionDenied => "this user may not read the file".into(),
             ErrorKind::IsADirectory => "this is a folder, not a file".into(),
             _ => format!("the file can't be read: {error}"),
         }),

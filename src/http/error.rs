@@ -233,7 +233,7 @@ fn describe_certificate(error: &rustls::CertificateError) -> String {
     };
     match error {
         UnknownIssuer => {
-            "the server's certificate is signed by an authority that is not trusted here".into()
+            "the server's certificate is signed by an authority that ccm does not trust".into()
         }
         ExpiredContext { not_after, .. } => {
             format!("the server's certificate expired{}", at(not_after))

@@ -217,7 +217,9 @@ impl HttpClient {
             let _held = hold_deadline(deadline);
             (write.pass)(&*self.settings.gate, &line).map_err(|why| refused(why.0))?;
             if is_deadline_over() {
-                return Err(refused("this process was paused just before".into()));
+                return Err(refused(
+                    "this process was paused, and now it is too late for this write".into(),
+                ));
             }
             self.try_once(&call, session, deadline, PhantomData)
         };

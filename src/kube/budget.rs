@@ -75,9 +75,9 @@ impl Above {
         };
         let limit = limit >> 20;
         format!(
-            "its annotations for load balancers are not read, because {whose} have more than {limit} MiB of them together, \
-             and older Services come first: its load balancer stays unchanged; remove annotations or Services, or \
-             shorten long lists"
+            "ccm leaves the load balancer of this Service unchanged, because the annotations for load balancers of \
+             {whose} have more than {limit} MiB together, and ccm reads those of older Services first; remove \
+             annotations or Services, or shorten long lists"
         )
     }
 }

@@ -460,7 +460,7 @@ impl KubeClient {
             };
             let end = match read_page(&mut so_far, &path, reading) {
                 Err(error) if error.is_too_long() && page.shrink() => {
-                    log::info!("{error}; reading it in pages of {}", page.items);
+                    log::info!("{error}; ccm reads the list in pages of {} items", page.items);
                     lock(&self.large_lists).insert(kind.to_owned(), page.items);
                     continue;
                 }

@@ -188,8 +188,8 @@ impl Annotations {
     pub fn too_large(&self) -> Option<String> {
         self.is_too_large.then(|| {
             format!(
-                "its annotations for load balancers are too large: ccm reads at most {COUNT_AT_MOST} with \
-                 {BYTES_AT_MOST} bytes together"
+                "its annotations for load balancers are too many or too large: ccm reads at most {COUNT_AT_MOST} \
+                 annotations with {BYTES_AT_MOST} bytes together"
             )
         })
     }

@@ -108,7 +108,9 @@ impl KubeClient {
                 "the annotations of all Namespaces have more than {BYTES_AT_MOST} bytes together: remove some"
             ),
             Ok(Some(read)) if read.has_default => return read.found,
-            Ok(_) => "the list of Namespaces lacks default, which always exists".to_owned(),
+            Ok(_) => {
+                "the list of Namespaces lacks the Namespace default, which always exists".to_owned()
+            }
             Err(error) if error.is_forbidden() => {
                 let apply = "kubectl apply -k manifests/components/namespace-defaults";
                 format!(

@@ -316,7 +316,7 @@ impl Queue {
         let count = self.waiting.len();
         EVENTS.add(&["dropped"], count as f64);
         log::warn!(
-            "{count} events were not written, because there was no time for them before the exit"
+            "ccm has not written {count} events, because it had no time for them before its exit"
         );
         self.waiting.clear();
         self.warnings = 0;
@@ -328,8 +328,8 @@ impl Queue {
         if self.drops_logged.is_none_or(is_due) {
             self.drops_logged = Some(now);
             log::warn!(
-                "too many events to write: some are dropped, first from the namespaces with the most events; \
-                 metric {} counts them",
+                "too many events to write: ccm drops events, first of the namespaces with the most events; metric {} \
+                 counts them",
                 EVENTS.name
             );
         }

@@ -168,8 +168,8 @@ pub fn container(workload: &Value) -> Result<Container, String> {
         (_, several) => {
             let names: Vec<String> = several.iter().map(name).collect();
             return Err(format!(
-                "it is not clear which of its containers is meant: {}; the name of exactly one should begin with \
-                 ccm or {}",
+                "it is not clear which of its containers is the cloud-controller-manager: {}; the name of exactly one \
+                 container should begin with ccm or {}",
                 text::some_of(&names),
                 NAMES[1]
             ));

@@ -473,7 +473,7 @@ impl LeftOutState {
     pub fn text(self) -> String {
         match self {
             LeftOutState::Limit => {
-                "no target: the load balancer's type takes no more targets".to_owned()
+                "no target, because the load balancer's type takes no more targets".to_owned()
             }
             LeftOutState::Departing => "no target, because the node will stop soon".to_owned(),
             LeftOutState::ToBeDeleted => {
@@ -481,20 +481,21 @@ impl LeftOutState {
             }
             LeftOutState::Waits { seconds } => {
                 format!(
-                    "still a target; the node will stop soon, so it is removed in at most {seconds} s, if enough \
-                     healthy targets stay"
+                    "still a target; the node will stop soon, so ccm removes the target in at most {seconds} s, if \
+                     enough healthy targets stay"
                 )
             }
             LeftOutState::Kept(why) => {
                 format!("stays a target, although the node will stop soon, because {}", why.name())
             }
             LeftOutState::Exchanged => {
-                "no target: it runs no pods of the load balancer's Services, and a node with pods takes its place"
+                "no target, because the node runs no pods of the load balancer's Services, and a node with pods takes \
+                 its place"
                     .to_owned()
             }
             LeftOutState::Stays(why) => {
                 format!(
-                    "stays a target, although it runs no pods of the load balancer's Services, because {}",
+                    "stays a target, although the node runs no pods of the load balancer's Services, because {}",
                     why.name()
                 )
             }
@@ -512,8 +513,8 @@ named! {
         Half = "at most half of the targets may be removed",
         Often = "ccm removes the same target at most six times an hour",
         Budget = "few API calls are left in the project",
-        Unknown = "it is not known how long it stays, see the other findings about its Namespace",
-        Recent = "it may have run pods within the last minute",
+        Unknown = "ccm does not know when to remove it, see the other findings about the Service's Namespace",
+        Recent = "the node may have run pods within the last minute",
         Pace = "at most 5 targets of a load balancer, and 10 in all, are exchanged in a minute",
     }
 }
@@ -1099,7 +1100,7 @@ impl TargetCounts {
 impl fmt::Display for TargetCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.total {
-            0 => f.write_str("it has no target"),
+            0 => f.write_str("there is no target"),
             total => write!(f, "{} of {total} targets healthy", self.healthy),
         }
     }

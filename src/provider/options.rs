@@ -173,7 +173,7 @@ impl Labels {
             };
             if Labels::RESERVED.iter().any(|reserved| key.starts_with(reserved)) {
                 return wrong(
-                    "labels of ccm-from-scratch/, hcloud-ccm/ and hetzner.cloud/ are reserved",
+                    "keys that begin with ccm-from-scratch/, hcloud-ccm/ or hetzner.cloud/ are reserved",
                 );
             }
             if !is_label_key(key) || !is_label_value(value) {

@@ -74,8 +74,8 @@ impl NamespaceDefaults {
     /// Returns the message that this annotation of a Namespace has no effect.
     pub fn no_effect((namespace, key): &(String, String)) -> String {
         format!(
-            "annotation {key} of namespace {namespace} has no effect. Only annotations with an environment default, \
-             without a port after a dot, are defaults of a Namespace (ccm help services)"
+            "annotation {key} of Namespace {namespace} has no effect. A Namespace can set only annotations whose \
+             default an environment variable can set, too, and none with a port after a dot (ccm help services)"
         )
     }
 

@@ -297,7 +297,9 @@ pub(super) fn token(candidate: &Candidate) -> Result<Option<SecretSource>, Strin
 pub(super) fn user(candidate: &Candidate) -> Result<Option<SecretSource>, String> {
     secret(candidate, "user", |user| {
         if user.expose().contains(':') {
-            Err("has a colon, but no user of the web service has one; is the password in it too?")
+            Err(
+                "has a colon, but no user name of the Robot web service has one; does it also contain the password?",
+            )
         } else {
             user.check_line()
         }

@@ -253,12 +253,14 @@ fn robot_problem(
     let path = environment.get(file.text()).filter(|path| !path.is_empty());
     Some(match path {
         Some(path) => {
-            let message = format!("missing or empty, but {there} is set; set both, or neither");
+            let message =
+                format!("the file is missing or empty, but {there} is set; set both, or neither");
             Problem::environment(file, message).with_value(path.to_string_lossy())
         }
         None => {
-            let message =
-                format!("not set, but {there} is; set this (or {file}) too, or unset both");
+            let message = format!(
+                "not set, but {there} is set; set this variable (or {file}) too, or unset both"
+            );
             Problem::environment(name, message)
         }
     })
@@ -327,8 +329,8 @@ fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
         format!("must be longer than --leader-elect-renew-deadline ({deadline_s})")
     } else if lease < shortest {
         format!(
-            "must be {shortest_s} or longer: a write may take {write_s} and must end before the Lease expires, \
-             even at the end of a --leader-elect-retry-period ({retry_s})"
+            "must be {shortest_s} or longer: a write may take {write_s} and must end before the Lease expires, even if \
+             it begins at the end of a --leader-elect-retry-period ({retry_s})"
         )
     } else if lease > LONGEST_LEASE {
         "must not be longer than 68 years".to_owned()

@@ -88,7 +88,7 @@ fn wrong_settings_are_explained() {
         (LIST, &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", NO_TOKEN)], 1, "HCLOUD_TOKEN_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token"),
         (LIST, &[("HCLOUD_NETWORK", "sandbix")], 1, "HCLOUD_NETWORK: there is no Network sandbix; this project has sandbox (1000001), other (1000011)"),
         (LIST, &[("HCLOUD_NETWORK", "4711")], 1, "HCLOUD_NETWORK: there is no Network 4711; this project has sandbox (1000001), other (1000011)"),
-        (LIST, &[("HCLOUD_NETWORK", "nets"), ("HCLOUD_TOKEN", &foreign)], 1, "HCLOUD_NETWORK: there is no Network nets; this project has none"),
+        (LIST, &[("HCLOUD_NETWORK", "nets"), ("HCLOUD_TOKEN", &foreign)], 1, "HCLOUD_NETWORK: there is no Network nets; this project has no Network"),
         (LIST, &[("HCLOUD_ENDPOINT", "localhost")], 1, "HCLOUD_ENDPOINT: \"localhost\" can't be used: write a complete URL, e.g. https://api.example.com"),
         (LIST, &[("HCLOUD_ENDPOINT", &root)], 1, "GET HETZNER_ROOT/networks: resource not found (not_found, ID); is HCLOUD_ENDPOINT complete, with /v1 at its end?"),
         (LIST, &[("HCLOUD_ENDPOINT", "http://127.0.0.1:1/v1")], 1, "GET http://127.0.0.1:1/v1/networks: connection refused; does a server run at this address? (the address comes from HCLOUD_ENDPOINT)"),
@@ -190,7 +190,7 @@ fn answers_that_are_not_the_api_s_are_explained() {
         (Half::Hetzner, Effect::html(), "answered 200 with text/html; charset=utf-8 instead of JSON; is this the API's address, or did a proxy answer?"),
         (Half::Hetzner, Effect::proxy_not_found(), "HTTP status 404 without an error of the Hetzner API; is HCLOUD_ENDPOINT correct, or did a proxy answer?"),
         (Half::Hetzner, Effect::gateway_timeout(), "HTTP status 504 without an error of the Hetzner API; is HCLOUD_ENDPOINT correct, or did a proxy answer?"),
-        (Half::Hetzner, Effect::other_json(), "the answer does not have the form of this API: no networks with their page; ccm does nothing when a list is incomplete"),
+        (Half::Hetzner, Effect::other_json(), "the answer does not have the form of this API: it has no networks or no meta.pagination; ccm does nothing when a list is incomplete"),
         (Half::Hetzner, Effect::Malformed, "the answer ended before it was complete (the address comes from HCLOUD_ENDPOINT)"),
         (Half::Hetzner, Effect::Reset, "the connection was reset (the address comes from HCLOUD_ENDPOINT)"),
         (Half::Hetzner, Effect::hetzner_rate_limit(), "limit of 3600 requests per hour reached (rate_limit_exceeded, ID); all tokens of the project share this limit, and it allows one more call each second: wait, or find out who else uses it"),
@@ -306,8 +306,8 @@ fn tokens_that_are_not_the_project_s_are_explained() {
     for found in [
         "node/worker-1: the node's provider ID \"ccm-from-scratch://1000002\" names server 1000002, but this token's \
          project has no server 1000002. Was the server deleted, or does the token belong to another project?",
-        "node/worker-2: no server is named \"worker-2\", and none of the servers without a node has an address that the \
-         node reports (10.0.0.3); the project has no servers at all: does the token belong to another project?",
+        "node/worker-2: no server is named \"worker-2\", and none of the servers without a node has an address that \
+         the node reports (10.0.0.3); the project has no servers at all, so the token may belong to another project",
     ] {
         assert!(log.contains(found), "{log}");
     }

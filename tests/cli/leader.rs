@@ -75,7 +75,9 @@ fn a_role_without_leases_is_reported_and_client_commands_work() {
     let daemon = sandbox.daemon(&[]);
     assert_eq!(daemon.ended().code(), Some(1));
     daemon.logs("lease kube-system/cloud-controller-manager: GET");
-    daemon.logs("give this user a role that allows it; --leader-elect=false works without a Lease");
+    daemon.logs(
+        "give this user a role that allows it; with --leader-elect=false, ccm needs no Lease",
+    );
     let ran = sandbox.ccm(&["node", "list", "--own-settings"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     sandbox.ccm(&["run", "--once", "--leader-elect=false"]).with_code(0);

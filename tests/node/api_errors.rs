@@ -161,14 +161,14 @@ fn refreshes_wait_and_new_nodes_do_not_while_few_calls_are_left() {
 
     sandbox.cloud().set_rate_limit(sandbox.project(), 3600, 3600);
     sandbox.join_node("later");
-    daemon.logs("cloud-node-controller: lists are refreshed again");
+    daemon.logs("cloud-node-controller: ccm refreshes its lists again");
     let log = daemon.log();
     let of_nodes = |text: &str| {
         let lines = log.lines().filter(|line| line.contains("INFO"));
         lines.filter(|line| line.contains("cloud-node-controller: ") && line.contains(text)).count()
     };
     assert_eq!(
-        (of_nodes("postponed"), of_nodes("lists are refreshed again")),
+        (of_nodes("postponed"), of_nodes("ccm refreshes its lists again")),
         (1, 1),
         "each is told once:\n{log}"
     );
@@ -298,7 +298,7 @@ fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
         &[("CCM_TEST_TIME_SCALE", "0.3"), ("HCLOUD_SERVER_CACHE_MAX_AGE", "2s")],
     );
     let ran = ccm(&slow, &["run", "--once"]).with_code(1);
-    let why = "node/worker-1: another program changed the node, and the list of servers is too old to plan again";
+    let why = "node/worker-1: another program changed the node, and ccm must first read the list of servers again";
     ran.warns(why);
     assert!(!is_initialised(&sandbox.node("worker-1")));
     assert!(is_initialised(&sandbox.node("worker-2")));

@@ -30,14 +30,14 @@ fn a_wrong_answer_instead_of_a_table_leads_to_whole_lists_and_back() {
             request.header("accept").is_some_and(|accept| accept.contains("as=Table"))
         };
         let rule = world.sandbox.fault(Rule::new(effect).half(Half::Kubernetes).when(table));
-        world.daemon.logs("can't read the API server's table of nodes");
+        world.daemon.logs("can't read the nodes as a table");
         world.reset_count();
         wait_until("whole lists", || world.whole() > 20);
         let tables = world.reads().len() - world.whole();
         assert!(tables <= 4, "{name}: {:?}", world.reads());
         world.join_node("late");
         world.wait_for_node("late");
-        world.daemon.logged("can't read the API server's table", 1);
+        world.daemon.logged("can't read the nodes as a table", 1);
         world.sandbox.faults().remove(rule);
         world.reset_count();
         world.wait_for_polls(5);
@@ -88,7 +88,7 @@ fn a_failed_read_by_name_is_repeated_and_delays_no_other_node() {
     let servers = world.servers();
     world.sandbox.cloud().set_power(servers[0]["id"].as_u64().unwrap(), false);
     world.set_ready("worker-1", "Unknown");
-    world.daemon.logs("node/worker-1: not read; ccm tries again: GET");
+    world.daemon.logs("node/worker-1: could not be read; ccm tries again: GET");
     world.join_node("late");
     world.wait_for_node("late");
     world.wait_for_polls(5);

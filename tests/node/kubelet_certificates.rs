@@ -277,7 +277,7 @@ fn commands_show_and_do_what_the_daemon_would_do() {
     let inspection = sandbox.ccm(&["node", "inspect", "worker-2", ON]);
     inspection.prints("NEWEST CERTIFICATE REQUEST (= proven, ~ not proven)");
     inspection.prints("= worker-2");
-    inspection.prints("~ 192.0.2.9: the cloud does not state this address");
+    inspection.prints("~ 192.0.2.9: the cloud's API does not list this address");
     inspection.prints("KubeletCertificateNotProven");
     sandbox
         .ccm(&["node", "sync", "worker-1", ON])

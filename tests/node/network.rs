@@ -96,7 +96,9 @@ fn a_daemon_outside_of_hetzner_continues_with_a_warning() {
         let told: Vec<&str> = log
             .lines()
             .filter(|line| {
-                line.contains("not checked whether this machine is attached to the Network sandbox")
+                line.contains(
+                    "ccm could not check whether this machine is attached to the Network sandbox",
+                )
             })
             .collect();
         assert_eq!(told.len(), 1, "{log}");

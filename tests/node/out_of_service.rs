@@ -275,7 +275,7 @@ fn a_server_that_may_be_switched_on_holds_the_taint() {
     switch_off(&sandbox, "worker-1");
     sandbox.edit_server("worker-1", |server| server["locked"] = json!(true));
     pass(&sandbox, 10 * MINUTE);
-    assert!(said("it was locked"), "{}", daemon.log());
+    assert!(said("the server was locked"), "{}", daemon.log());
     assert_eq!(reads_of_actions(&sandbox), 0);
     let error = Effect::hetzner_error(500, "server_error", "no");
     let rule = sandbox.fault(on("/v1/servers/actions", error));

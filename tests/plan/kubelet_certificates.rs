@@ -72,7 +72,7 @@ fn plan_of(asked: Asked, approved: usize, nodes: &[KubeNode], servers: Servers) 
 #[rustfmt::skip] // A case is a line.
 #[test]
 fn each_name_must_be_one_that_the_cloud_states() {
-    let state = "does not state";
+    let state = "does not list";
     let cases: &[(&[&str], &str, &str)] = &[
         (&["n"], "approves", "n (1)"),
         (&["N", "203.0.113.2", "10.0.0.2"], "approves", ""),
@@ -116,13 +116,13 @@ fn the_server_must_have_the_name_and_the_id_of_the_node_alone() {
         (vec![node("n", "memory://1"), node("m", "memory://2")], vec![server()], "approves", ""),
         (vec![changed("n", new)], vec![server()], "approves", ""),
         (vec![changed("n", new_without_id)], vec![server()], "waits", "not initialised"),
-        (vec![changed("n", no_id)], vec![server()], "pending", "names no server of ours"),
+        (vec![changed("n", no_id)], vec![server()], "pending", "does not name a server"),
         (vec![changed("n", deleted)], vec![server()], "waits", "being deleted"),
         (vec![node("m", "memory://1")], vec![server()], "waits", "does not exist"),
         (vec![node("n", "k3s://n")], vec![server()], "pending", "\"k3s://n\""),
-        (vec![node("n", "memory://x")], vec![server()], "pending", "names no server"),
+        (vec![node("n", "memory://x")], vec![server()], "pending", "does not name a server"),
         (vec![node("n", "memory://1"), node("m", "memory://1")], vec![server()], "pending", "node \"m\" has the same"),
-        (vec![node("n", "memory://1")], vec![other()], "pending", "another name, \"other\""),
+        (vec![node("n", "memory://1")], vec![other()], "pending", "the name \"other\""),
         (vec![node("n", "memory://2")], vec![server()], "pending", "server 2 does not exist"),
         (vec![node("n", "memory://1")], vec![], "pending", "does not exist"),
     ];
@@ -187,7 +187,7 @@ fn only_the_form_of_a_kubelets_own_request_is_accepted() {
         ("the name of another", with(&|ask| ask.common_name = "system:node:m".into()), "common name"),
         ("the user of another", edited("/spec/username", json!("system:node:m")), "not the node's kubelet"),
         ("a service account", edited("/spec/username", json!("system:serviceaccount:a:b")), "not the node's kubelet"),
-        ("another group", edited("/spec/groups", json!(["system:authenticated", "system:masters"])), "no kubelet"),
+        ("another group", edited("/spec/groups", json!(["system:authenticated", "system:masters"])), "groups of kubelets"),
         ("another organisation", with(&|ask| ask.organisation = "system:masters".into()), "organisation"),
         ("text before the block", pem(&|pem| format!("hello\n{pem}")), "one PEM block"),
         ("two blocks", pem(&|pem| format!("{pem}{pem}")), "base64"),

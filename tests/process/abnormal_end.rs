@@ -37,7 +37,7 @@ fn a_second_signal_ends_the_daemon_at_once() {
                 wait_until("a call", || hetzner_calls(&sandbox) > 0);
                 daemon.logs("running cloud-node-controller");
                 daemon.signal(first);
-                daemon.logs("a second signal ends at once");
+                daemon.logs("a second signal makes it exit at once");
                 let begun = Instant::now();
                 // Within half a second it is taken for the same wish.
                 common::wait_or(
@@ -45,7 +45,7 @@ fn a_second_signal_ends_the_daemon_at_once() {
                     || daemon.log(),
                     || {
                         daemon.signal(second);
-                        daemon.log().contains("second signal: ending at once")
+                        daemon.log().contains("second signal received: ccm exits at once")
                     },
                 );
                 assert_eq!(daemon.ended().code(), Some(1), "{first} {second}");

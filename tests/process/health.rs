@@ -225,8 +225,8 @@ fn a_long_pause_between_ticks_does_not_fail_liveness() {
 #[test]
 fn a_daemon_is_not_ready_until_both_apis_were_reached() {
     for (half, told) in [
-        (Half::Kubernetes, "the Kubernetes API was not reached yet\n"),
-        (Half::Hetzner, "the cloud API was not reached yet\n"),
+        (Half::Kubernetes, "ccm has not reached the Kubernetes API yet\n"),
+        (Half::Hetzner, "ccm has not reached the cloud API yet\n"),
     ] {
         let sandbox = socket_cluster(1);
         sandbox.stop(half);
@@ -253,7 +253,7 @@ fn an_api_that_refuses_or_talks_nonsense_is_not_reached() {
         sandbox.fault(rule);
         let (daemon, address) = start(&sandbox, 0.02, &[]);
         daemon.logs("WARN");
-        let expected = (503, "the cloud API was not reached yet\n".to_owned());
+        let expected = (503, "ccm has not reached the cloud API yet\n".to_owned());
         assert_eq!(get(address, "/readyz"), expected, "{name}");
     }
 }

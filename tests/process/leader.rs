@@ -219,7 +219,7 @@ fn a_leader_that_was_paused_past_its_lease_writes_nothing_afterwards() {
     first.signal("-CONT");
     assert_eq!(first.ended().code(), Some(1), "{}", first.log());
     assert_eq!(writes(&sandbox, "first", mark), Vec::<String>::new());
-    first.logs("no more writes are started");
+    first.logs("ccm starts no more writes");
     first.logged("ERROR", 1);
     assert!(!is_initialised(&sandbox.node("late")));
 }
@@ -239,7 +239,7 @@ fn a_leader_that_cannot_renew_until_the_deadline_ends() {
                 sandbox.wait_for_nodes();
                 sandbox.fault(Rule::new(effect).path(LEASES));
                 assert_eq!(daemon.ended().code(), Some(1), "{name}: {}", daemon.log());
-                daemon.logs("not renewed for 1 s; no more writes are started, and ccm ends");
+                daemon.logs("not renewed for 1 s; ccm starts no more writes and exits");
                 daemon.logged("released", 0);
             });
         }
@@ -307,7 +307,7 @@ fn a_leader_ends_when_its_lease_is_taken_and_repairs_it_otherwise() {
 
     sandbox.edit_lease(|lease| lease["spec"]["holderIdentity"] = json!("intruder"));
     assert_eq!(daemon.ended().code(), Some(1), "{}", daemon.log());
-    daemon.logs("intruder holds it now");
+    daemon.logs("intruder holds the Lease now");
     assert_eq!(spec_of_lease(&sandbox)["holderIdentity"], "intruder");
 }
 
@@ -336,7 +336,7 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
     daemon.stop();
     let daemon = start();
     wait_until("a second UID", || is_noted(&first, json!([second])));
-    daemon.logs("the identity of the cluster stays");
+    daemon.logs("ccm still identifies the cluster");
     // The only writes are renewals, each with a new time.
     let calls = sandbox.calls().calls();
     let writes = calls.iter().filter(|call| call.method == "PUT" && is_lease(&call.path));

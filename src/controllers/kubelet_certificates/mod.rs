@@ -153,7 +153,9 @@ impl KubeletCertificates {
             plans = observed.plans(apis, self.young());
             for plan in plans.iter_mut().filter(|plan| plan.has_writes()).skip(AT_ONCE) {
                 plan.changes.clear();
-                plan.waits = Some(format!("ccm approves {AT_ONCE} requests at once"));
+                plan.waits = Some(format!(
+                    "ccm approves at most {AT_ONCE} requests at a time, and then the next"
+                ));
             }
         }
         Ok((observed, plans))
@@ -275,7 +277,7 @@ impl ObservedRequests {
         let is_new = self.servers.as_ref().is_some_and(|servers| servers.satisfy(&needs));
         if !is_new && plan.waits.is_none() {
             (plan.changes, plan.obstacle) = (Vec::new(), None);
-            plan.waits = Some("ccm reads a new list of servers for it soon".into());
+            plan.waits = Some("ccm first reads the list of servers again".into());
         }
         plan
     }
@@ -315,7 +317,7 @@ fn approve(
         let Some(change) = plan.changes.first() else {
             return Ok(false);
         };
-        let message = format!("the cloud states all names for server {}", change.server);
+        let message = format!("server {} has all names in this request", change.server);
         let written = apis.kube.approve(request, &message);
         count_write(NAME, change.word(), written.as_ref().map(drop));
         written.map(|()| true)
@@ -332,7 +334,9 @@ fn note(apis: &Apis, report: &mut Report, plan: &RequestPlan, outcome: Result<bo
             let made = plan.description();
             log_change(NAME, &object, &made);
             report.add_changes(&object, &made);
-            let message = format!("{object} is approved: the cloud proves all its names");
+            let message = format!(
+                "ccm has approved {object}: the node's server has all names in this request"
+            );
             let finding = Finding::info(Reason::KubeletCertificateApproved, message);
             recovered(apis, node);
             publish_now(apis, node, &finding, false);

@@ -93,9 +93,12 @@ pub fn asked(request: &SigningRequest, node: &str) -> Asked {
     let rules = [
         (spec["signerName"] == KUBELET_SERVING, "it is for another signer"),
         (spec["username"] == *user, "its user is not the node's kubelet"),
-        (in_group(NODES_GROUP) && in_group("system:authenticated"), "its user is no kubelet"),
+        (
+            in_group(NODES_GROUP) && in_group("system:authenticated"),
+            "its user is not in the groups of kubelets",
+        ),
         (is_usual, "its usages are not those of a serving certificate"),
-        (content.common_name == user, "its common name is not its user"),
+        (content.common_name == user, "its common name differs from its user"),
     ];
     let broken = rules.into_iter().find(|(is_kept, _)| !is_kept);
     broken.map_or(Ok(content), |(_, why)| Err(why.to_owned()))
@@ -128,8 +131,8 @@ pub fn plan(candidate: &PendingRequest, index: &MatchIndex) -> RequestPlan {
             format!("{name}: {why} (server {}, {})", server.name, server.id)
         }
         _ if *approved >= APPROVALS_OF_NODE => format!(
-            "{approved} requests of this node are approved within an hour, and ccm approves {APPROVALS_OF_NODE} at \
-                 most"
+            "{approved} requests of this node were approved within an hour, and ccm approves at most \
+             {APPROVALS_OF_NODE}"
         ),
         (_, Ok(server), None) => {
             let server = format!("{} ({})", server.name, server.id);
@@ -158,7 +161,8 @@ fn why_not(name: &AltName, node: &str, proven: &[IpNet]) -> Option<&'static str>
             let is_host = |net: &IpNet| net.max_prefix_len() == net.prefix_len();
             let has = |net: &IpNet| net.contains(ip) && (is_host(net) || net.network() != *ip);
             let is_proven = proven.iter().any(has);
-            (!is_proven).then_some("the cloud does not state this address for the node's server")
+            (!is_proven)
+                .then_some("the cloud's API does not list this address for the node's server")
         }
     }
 }

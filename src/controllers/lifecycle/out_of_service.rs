@@ -160,7 +160,7 @@ fn rules(node: &KubeNode, server: InstanceId, after: Duration, off: &OffServers)
     let last_read = reads.and_then(|reads| reads.for_taint.as_ref());
     let idle = match last_read.filter(|(at, _)| time(*at) <= LAST_READ_MAX_AGE) {
         _ if reads.is_some() && unlocked < Some(A_MINUTE) => {
-            (Some(false), "it was locked less than a minute ago".into())
+            (Some(false), "the server was locked less than a minute ago".into())
         }
         Some((_, found)) => (Some(found.is_empty()), found.clone()),
         None => (None, String::new()),

@@ -176,8 +176,8 @@ pub(super) fn from_server(
     if count > SERVER_LABELS_AT_MOST || bytes > SERVER_LABELS_BYTES_AT_MOST {
         let message = format!(
             "the node's server has {count} labels with {bytes} bytes, but ccm copies at most {SERVER_LABELS_AT_MOST} \
-             labels with {SERVER_LABELS_BYTES_AT_MOST} bytes; the node's labels stay unchanged until labels are \
-             removed from the server"
+             labels with {SERVER_LABELS_BYTES_AT_MOST} bytes. Remove labels from the server; until then ccm changes no \
+             label of the node"
         );
         found.findings = vec![Finding::warning(Reason::InvalidServerLabel, message)];
         return found;
@@ -256,7 +256,7 @@ fn taint_of(key: String, text: &str) -> Option<Taint> {
 fn invalid_label(key: &str) -> Finding {
     let message = format!(
         "label {} of the server has no effect on the node, because its value is not valid for a label, or for a taint. \
-         For a taint, write NoSchedule, PreferNoSchedule or NoExecute, or, with a value, VALUE_NoSchedule and so on",
+         For a taint, write EFFECT or VALUE_EFFECT; EFFECT is NoSchedule, PreferNoSchedule or NoExecute",
         text::quoted(key)
     );
     Finding::warning(Reason::InvalidServerLabel, message)

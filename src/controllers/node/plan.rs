@@ -108,8 +108,8 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
             plan.would_match = index.foreign(node).obstacle.is_none();
             let (id, ours) = (&node.spec.provider_id, provider.name());
             let message = format!(
-                "another cloud-controller-manager has set provider ID {id:?} (one that ccm has set begins with \
-                 {ours}://), so ccm does not change this node. This is right if the node runs in another cloud"
+                "another cloud-controller-manager has set provider ID {id:?} (ccm sets only provider IDs that begin \
+                 with {ours}://), so ccm does not change this node. This is right if the node runs in another cloud"
             );
             let fix = format!(
                 "if the node runs on a server of this Hetzner Cloud project, {}",
@@ -242,8 +242,8 @@ impl NodePlan {
         let finding = found.obstacle.clone().unwrap_or_else(|| {
             let server = found.named.first().map(|it| format!("{} ({})", it.name, it.id));
             let message = format!(
-                "server {} has the name of this node of another provider and an address that it reports, so the node \
-                 can be a target of load balancers; ccm writes nothing to the node",
+                "another provider manages this node; server {} has its name and one of its addresses, so the node can \
+                 be a target of load balancers. ccm writes nothing to the node",
                 server.unwrap_or_default()
             );
             Finding::info(Reason::ForeignNodeMatched, message)
@@ -308,7 +308,7 @@ impl NodePlan {
         let condition = if is_right_project {
             ""
         } else {
-            "if the token belongs to the right project (which has no other node's server, either), "
+            "if the token belongs to the right project (the project has no server of any other node, either), "
         };
         let delete = shell_command(DELETE_NODE, &[&name]);
         let message = format!(
@@ -462,14 +462,14 @@ impl NodePlan {
         let shared = index.shared_address(&self.node, ips)?;
         let (ip, other) = (shared.ip, shared.other);
         let and_so = if shared.is_kept {
-            "this node keeps the address that it has"
+            "this node keeps the address"
         } else {
             "the node's addresses stay unchanged"
         };
         let message = format!(
-            "the address {ip}, for which this node asks by annotation {INTERNAL_IP} or by the flag --node-ip of its \
-             kubelet, can't be an address of this node, because node {other:?} has the address or asks for it, too. \
-             Correct the address on one of the two nodes. Until then {and_so}"
+            "this node asks for the address {ip}, by annotation {INTERNAL_IP} or by the flag --node-ip of its kubelet, \
+             but node {other:?} has this address or asks for it, too. Correct the address on one of the two nodes. \
+             Until then {and_so}"
         );
         let finding = Finding::warning(Reason::InvalidInternalIP, message);
         if shared.is_kept {

@@ -75,7 +75,7 @@ impl DesiredRoutes {
             let all = inputs.cluster_cidrs.iter().map(IpNet::to_string);
             let all = all.collect::<Vec<_>>().join(",");
             let why = format!(
-                "its pod CIDR {cidr} is not within --cluster-cidr={all}, so ccm makes no route to these pods"
+                "the node's pod CIDR {cidr} is not within --cluster-cidr={all}, so ccm makes no route to these pods"
             );
             let fix = "set --cluster-cidr to the range of all pods, the same as for kube-controller-manager";
             Finding::warning(Reason::ClusterCIDRMisconfigured, why).with_fix(fix)
@@ -374,7 +374,7 @@ impl<'a> Planner<'a> {
                 ". ccm replaces this route as soon as the route of another node exists"
             } else {
                 " and may belong to another cluster. Is the kubeconfig that of another cluster? If not, delete that \
-                 route by hand. Until then the route stays, and packets to this node's pods go there"
+                 route by hand. Until then the route stays, and packets to this node's pods go to that server"
             };
             let server = &server.name;
             let why = format!(
@@ -563,8 +563,8 @@ impl<'a> Planner<'a> {
         let is_any_wanted = self.desired.iter().any(|desired| !desired.cidrs.is_empty());
         if is_any_wanted && !self.is_anchored && !self.is_in_doubt {
             let why = "no node's server is attached to this Network. Does the Network, or the kubeconfig, belong to \
-                       another cluster? Until this is corrected, ccm deletes no route, and sets the condition \
-                       NetworkUnavailable of no node";
+                       another cluster? Until this is corrected, ccm deletes no route, and sets no condition \
+                       NetworkUnavailable";
             let fix = format!("check {HCLOUD_NETWORK} and --context");
             findings.push(Finding::warning(Reason::NoNodeInNetwork, why).with_fix(fix));
         }
@@ -592,11 +592,13 @@ impl<'a> Planner<'a> {
         let range = network.range.filter(|range| !range.contains(cidr));
         let why = match (subnet, range) {
             (Some(subnet), _) => {
-                format!("overlaps the Network's subnet {subnet}, so no route can lead there")
+                format!(
+                    "overlaps the Network's subnet {subnet}, and a route can't lead to addresses in a subnet"
+                )
             }
             (None, Some(range)) => format!(
                 "is not within the Network's range {range}: servers send only packets for that range into the Network, \
-                 so packets to these pods may take another way in spite of its routes"
+                 so packets to these pods may take another way in spite of the Network's routes"
             ),
             (None, None) => return None,
         };

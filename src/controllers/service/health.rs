@@ -128,7 +128,7 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
         format!("{names}: {}{see}", cause.message)
     }));
     if counts.health() == BalancerHealth::Unknown {
-        parts.push("none of their health checks has ended yet".to_owned());
+        parts.push("no health check of the targets has ended yet".to_owned());
     }
     let is_young = is_young(&plan.service, clock::timestamp());
     if is_young {
@@ -254,7 +254,7 @@ impl Look<'_> {
             minutes => format!("{minutes} min ago"),
         };
         let period = shown_duration(self.period.as_secs());
-        format!("as seen {age} (all load balancers are compared every {period})")
+        format!("as ccm saw {age} (ccm checks all load balancers every {period})")
     }
 }
 
@@ -294,10 +294,10 @@ mod tests {
     #[test]
     fn an_outage_says_how_old_the_health_is() {
         for (age_s, says) in [
-            (0, "as seen less than a minute ago"),
-            (59, "as seen less than a minute ago"),
-            (60, "as seen 1 min ago"),
-            (299, "as seen 4 min ago"),
+            (0, "as ccm saw less than a minute ago"),
+            (59, "as ccm saw less than a minute ago"),
+            (60, "as ccm saw 1 min ago"),
+            (299, "as ccm saw 4 min ago"),
         ] {
             let message = said(age_s);
             assert!(message.contains(says), "{age_s} s: {message}");

@@ -28,9 +28,9 @@ const IDENTITY: (&str, &str) = ("default", "kubernetes");
 
 /// The message for the operator when the cluster's identity (a UID) is not known. Without the identity, nothing is
 /// created or deleted.
-pub(super) const NO_IDENTITY: &str = "the Service default/kubernetes, whose UID names this cluster on its load \
-    balancers, does not exist, and no Lease remembers the UID: the API server creates the Service by itself within a \
-    minute of its start";
+pub(super) const NO_IDENTITY: &str = "the Service default/kubernetes does not exist, and no Lease of ccm holds its \
+                                      UID, which marks the load balancers of this cluster. The API server creates this \
+                                      Service within a minute of its start";
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
@@ -535,8 +535,8 @@ pub(super) fn all_services(
         return Ok(all);
     }
     Err(not_known(
-        "the list of all Services lacks default/kubernetes, which exists: the list may lack others, too, so it is not \
-         used; trying again",
+        "the list of all Services lacks the Service default/kubernetes, which exists. The list may lack other \
+         Services, too, so ccm does not use the list and tries again",
     ))
 }
 

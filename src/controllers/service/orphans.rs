@@ -146,7 +146,7 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
     let addresses = balancer.addresses.iter().map(ToString::to_string);
     let (stays, fix) = match &orphan.removal {
         Err(why) => (
-            format!(". ccm does not delete it, because {why}"),
+            format!(". ccm does not delete the load balancer, because {why}"),
             format!(
                 "if the load balancer is not needed, delete it yourself: {} (if it is protected, first run {})",
                 text::shell_command("hcloud load-balancer delete", &[&balancer.id]),
@@ -231,7 +231,7 @@ pub(super) fn delete(
             if came_up {
                 let name = plan.name();
                 log::info!(
-                    "{name}: a Service of the same name was created, so the load balancer is left unchanged"
+                    "{name}: a Service of the same name was created, so ccm does not delete the load balancer"
                 );
                 report.note(name, Progress::Unreached);
                 continue;
@@ -282,7 +282,8 @@ fn make_certain(
     let all = observe::all_services(apis, Duration::ZERO)?;
     if observe::identity_in(&all.value).is_none() {
         return Err(observe::not_known(
-            "the Service default/kubernetes does not exist, so other Services may be missing, too",
+            "the Service default/kubernetes does not exist. Other Services may be missing, too, so ccm deletes no load \
+             balancer",
         ));
     }
     let mut cluster = observe::known_cluster(apis, &all.value, &nodes.value)?;

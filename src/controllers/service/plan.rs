@@ -157,12 +157,11 @@ pub(super) fn plan_for(
 pub(super) fn waiting(service: &KubeService) -> Finding {
     let namespace = &service.metadata.namespace;
     let message = format!(
-        "the change waits until API calls are free again: the Services of namespace {namespace} have used up their \
-         share of the project's calls (900 at once and 900 an hour). Does a program change Services of this namespace \
-         all the time?"
+        "this change waits, because changes of Services in namespace {namespace} have used up their share of the \
+         project's API calls (900 at once and 900 an hour). Does a program change these Services all the time?"
     );
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
-    let fix = format!("if so, stop it; {sync} does not wait");
+    let fix = format!("if so, stop that program; {sync} makes the change without waiting");
     Finding::warning(Reason::CallLimitReached, message).with_fix(fix)
 }
 
@@ -221,14 +220,14 @@ fn refuse_in_wrong_project(observed: &ObservedServices, plans: &mut [ServicePlan
     }
     for plan in plans.iter_mut().filter(|plan| plan.rests_on_project()) {
         let status = &plan.service.status.load_balancer.ingress;
-        let nor = "but the project has no such load balancer, and no server";
+        let nor = "but the project has no load balancer of the Service, and no server";
         let lacks = match (plan.want, status.is_empty()) {
             (Want::Ensure, true) => "the project has no server".to_owned(),
             (_, true) => format!("the Service has the finalizer of ccm, {nor}"),
             (_, false) => format!("the Service's status names {}, {nor}", addresses(status)),
         };
         let message = format!(
-            "{lacks} of the cluster's {count} nodes, so nothing is changed. Does the token belong to another project?"
+            "{lacks} of the cluster's {count} nodes, so ccm changes nothing. Does the token belong to another project?"
         );
         let obstacle = Finding::warning(plan.want.failed(), message);
         plan.refuse(obstacle);
@@ -548,9 +547,9 @@ fn without_identity(cloud: LoadBalancerPlan, want: Want) -> LoadBalancerPlan {
     if cloud.outcome.obstacle().is_some() {
         cloud
     } else if want == Want::Ensure && cloud.carries_uid {
-        cloud.without_identity(held("until then nothing is created or deleted"))
+        cloud.without_identity(held("until then ccm creates and deletes nothing"))
     } else {
-        cloud.refuse(held("until then nothing is done for this Service"))
+        cloud.refuse(held("until then ccm does nothing for this Service"))
     }
 }
 

@@ -317,8 +317,8 @@ impl Exchanged {
 
 fn too_many() -> String {
     format!(
-        "ccm reads the EndpointSlices of at most {SERVICES_WITH_PODS} Services, and those that older Services need come \
-         first. Let fewer Services prefer nodes with pods"
+        "ccm reads the EndpointSlices of at most {SERVICES_WITH_PODS} Services, and older Services come first. Let \
+         fewer Services prefer nodes with pods"
     )
 }
 

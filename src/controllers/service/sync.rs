@@ -270,10 +270,12 @@ impl ServiceSync<'_> {
         let (left, failed): (Vec<_>, Vec<_>) = tasks.into_iter().partition(is_left);
         self.leave(&left);
         for task in failed {
-            let planned = format!("not done in {PLANS_AT_MOST} tries, because each time");
+            let planned = format!("not done in {PLANS_AT_MOST} tries, because in each try");
             let why = match &task.overtaken {
                 Some(line) => {
-                    format!("{line}: {planned} the API answered that something else had changed")
+                    format!(
+                        "{line}: {planned} the API answered that something in the cloud had changed"
+                    )
                 }
                 None => format!("{planned} the Service changed"),
             };
@@ -474,7 +476,7 @@ impl ServiceSync<'_> {
             for change in &mut changes {
                 if let Some(rest) = change.without_parts() {
                     log::warn!(
-                        "{name}: {}: the API refused a part of this, so ccm writes everything else first",
+                        "{name}: {}: the API refused a part of this change, so ccm first makes the rest of the change",
                         rest.description()
                     );
                     *change = rest;

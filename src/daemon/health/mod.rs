@@ -129,7 +129,7 @@ fn ready(is_standby: bool, is_kube_reached: bool, is_cloud_reached: bool) -> Pro
     let mut text = String::new();
     for (name, is_reached) in [("Kubernetes", is_kube_reached), ("cloud", is_cloud_reached)] {
         if !is_reached {
-            text.push_str(&format!("the {name} API was not reached yet\n"));
+            text.push_str(&format!("ccm has not reached the {name} API yet\n"));
         }
     }
     ok_unless(503, text)
@@ -170,8 +170,8 @@ mod tests {
         for (is_standby, kube, cloud, status, text) in [
             (false, true, true, 200, "ok\n"),
             (true, false, false, 200, "ok: standby\n"),
-            (false, false, true, 503, "the Kubernetes API was not reached yet\n"),
-            (false, true, false, 503, "the cloud API was not reached yet\n"),
+            (false, false, true, 503, "ccm has not reached the Kubernetes API yet\n"),
+            (false, true, false, 503, "ccm has not reached the cloud API yet\n"),
         ] {
             let verdict = ready(is_standby, kube, cloud);
             assert_eq!(verdict, ProbeAnswer::new(status, text));

@@ -186,8 +186,10 @@ impl LeaderElection {
     fn pass_now(&self) -> Result<(), Refused> {
         match self.answer() {
             MayWrite::Pass => Ok(()),
-            MayWrite::Wait => Err(Refused("the Lease may expire before the write ends".into())),
-            MayWrite::Never => Err(Refused("this ccm does not lead".into())),
+            MayWrite::Wait => {
+                Err(Refused("the Lease may expire before the write has ended".into()))
+            }
+            MayWrite::Never => Err(Refused("this ccm is not the leader".into())),
         }
     }
 
@@ -238,7 +240,7 @@ impl LeaderElection {
         let before = std::mem::replace(&mut *lock(&self.leadership), Leadership::Lost);
         if before != Leadership::Lost {
             let key = &self.settings.key;
-            log::error!("{key}: {why}; no more writes are started, and ccm ends");
+            log::error!("{key}: {why}; ccm starts no more writes and exits");
             self.stop.set();
         }
     }

@@ -208,7 +208,7 @@ impl Renewer {
                     "" => "no process",
                     holder => holder,
                 };
-                self.lease.lose(&format!("{holder} holds it now"));
+                self.lease.lose(&format!("{holder} holds the Lease now"));
                 false
             }
             LeaseStep::Wait { holder, renewed } => {
@@ -233,7 +233,7 @@ impl Renewer {
         };
         if is_final {
             let hint = if error.is_forbidden() {
-                "; --leader-elect=false works without a Lease"
+                "; with --leader-elect=false, ccm needs no Lease"
             } else {
                 ""
             };

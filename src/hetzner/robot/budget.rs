@@ -115,7 +115,7 @@ impl RobotBudget {
         let ends = clock::timestamp().checked_add(clock::to_machine(pause));
         let ends = ends.unwrap_or_default();
         ROBOT_BLOCKED.set(&["rate_limit"], ends.as_second() as f64);
-        let why = format!("{what}; asking again at {}", whole_second(ends));
+        let why = format!("{what}; ccm tries again at {}", whole_second(ends));
         let mut state = lock(&self.state);
         state.paused = Some((now + pause, why));
         pause

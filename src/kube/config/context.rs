@@ -246,11 +246,11 @@ fn identity(user: &KubeconfigEntry<User>) -> Result<Option<ClientIdentity>, Stri
         (None, None) => Ok(None),
         (Some(_), None) => Err(user.error(
             "client-key",
-            "not set, but client-certificate is; set both or none (client-key-data for inline)",
+            "not set, but client-certificate is set; set both or none (or client-key-data)",
         )),
         (None, Some(_)) => Err(user.error(
             "client-certificate",
-            "not set, but client-key is; set both or none (client-certificate-data for inline)",
+            "not set, but client-key is set; set both or none (or client-certificate-data)",
         )),
         (Some(certificate), Some(key)) => ClientIdentity::from_pem(&certificate, &key)
             .map(Some)
@@ -283,13 +283,15 @@ fn basic(user: &KubeconfigEntry<User>) -> Result<Option<Login>, String> {
     let Some(name) = name else {
         return match password {
             None => Ok(None),
-            Some(_) => Err(user.error("username", "not set, but password is; set both or none")),
+            Some(_) => {
+                Err(user.error("username", "not set, but password is set; set both or none"))
+            }
         };
     };
     if name.contains(':') {
         return Err(user.error(
             "username",
-            "has a colon, which HTTP basic authentication can't send; is the password in it too?",
+            "has a colon, which HTTP basic authentication can't send; does it also contain the password?",
         ));
     }
     let password = Secret::exactly(password.as_deref().unwrap_or_default().to_owned());

@@ -407,7 +407,8 @@ fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
         None if version == V1BETA1 => Ok(()),
         None => Err("not set; write Never or IfAvailable".into()),
         Some("Always") => Err(
-            "is Always, but there is no terminal here; let the program work without one, and write Never or IfAvailable"
+            "is Always, but ccm has no terminal; let the program work without a terminal, and write Never or \
+             IfAvailable"
                 .into(),
         ),
         Some(other) => Err(format!("{} is unknown; write Never or IfAvailable", shown(other))),

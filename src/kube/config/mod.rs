@@ -20,7 +20,7 @@ pub fn load(options: &Options) -> Result<Access, String> {
     let mut access = if !options.kubeconfig.is_empty() {
         context::load(&options.kubeconfig, options)?
     } else if let Some((host, port)) = &options.service {
-        no_context(context, "in a pod its service account is used")?;
+        no_context(context, "in a pod, ccm uses the pod's service account")?;
         in_cluster(Path::new(MOUNT), host, port)?
     } else {
         by_default(options, context)?

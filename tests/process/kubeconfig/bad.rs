@@ -150,8 +150,8 @@ fn a_context_without_a_kubeconfig_is_an_error() {
     let context: &[_] = &["--context", "prod"];
     let with_master: &[_] = &["--context", "prod", "--master", "https://127.0.0.1:1"];
     let cases = [
-        (pod, context, "in a pod its service account is used"),
-        (pod, with_master, "in a pod its service account is used"),
+        (pod, context, "in a pod, ccm uses the pod's service account"),
+        (pod, with_master, "in a pod, ccm uses the pod's service account"),
         (&[], with_master, "~/.kube/config does not exist"),
     ];
     for (variables, flags, why) in cases {
@@ -238,8 +238,8 @@ fn wrong_clusters_are_explained() {
         ("certificate-authority-data", base64(&world.identity.key_pem), "holds a private key instead of a certificate; are the two swapped?"),
         ("certificate-authority-data", base64("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "holds only damaged certificates; copy them again"),
         ("certificate-authority-data", base64("-----BEGIN CERTIFICATE-----\nAAAA\n"), "holds only damaged certificates; copy them again"),
-        ("certificate-authority-data", base64(stranger.certificate_pem()), "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that is not trusted here; compare server and certificate-authority of the kubeconfig"),
-        ("certificate-authority-data", Value::Null, "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that is not trusted here; compare server and certificate-authority of the kubeconfig"),
+        ("certificate-authority-data", base64(stranger.certificate_pem()), "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that ccm does not trust; compare server and certificate-authority of the kubeconfig"),
+        ("certificate-authority-data", Value::Null, "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that ccm does not trust; compare server and certificate-authority of the kubeconfig"),
         ("certificate-authority-data", json!({}), "must be text; put it in quotes"),
         ("insecure-skip-tls-verify", json!("true"), "must be a boolean"),
         ("tls-server-name", json!("https://kubernetes"), "is neither a host name nor an IP address; write a name that the server's certificate has"),
@@ -282,7 +282,7 @@ fn wrong_users_with_a_token_are_explained() {
         ("as", json!("root"), "unknown field; use one of token, tokenFile, client-certificate, client-certificate-data, client-key, client-key-data, username, password, exec, extensions"),
         ("username", json!("me"), "can't be given together with a token; remove one of them"),
         ("username", json!(7), "must be text; put it in quotes"),
-        ("username", json!(format!("me:{}", world.token)), "has a colon, which HTTP basic authentication can't send; is the password in it too?"),
+        ("username", json!(format!("me:{}", world.token)), "has a colon, which HTTP basic authentication can't send; does it also contain the password?"),
         ("password", json!([world.token]), "must be text; put it in quotes"),
         ("tokne", json!(world.token), "unknown field; use one of token, tokenFile, client-certificate, client-certificate-data, client-key, client-key-data, username, password, exec, extensions"),
         ("client-certificate", json!(key), "must be the path of a file; write the PEM itself base64-encoded into client-certificate-data"),
@@ -298,7 +298,7 @@ fn wrong_users_with_a_token_are_explained() {
     #[rustfmt::skip] // A case is a line or two.
     let basic = [
         (json!({"password": world.token}),
-            "kubeconfig \"DIR/bad\": user \"me\": username: not set, but password is; set both or none"),
+            "kubeconfig \"DIR/bad\": user \"me\": username: not set, but password is set; set both or none"),
         (json!({"username": "ccm", "password": world.token}), unauthorized),
         (json!({"username": "ccm"}), unauthorized),
     ];
@@ -331,15 +331,15 @@ fn wrong_users_with_a_certificate_are_explained() {
         ("client-key-data", base64(&world.identity.certificate_pem), "holds a certificate instead of a private key; are the two swapped?"),
         ("client-key-data", base64(&client(Validity::Now).key_pem), "is the key of another certificate"),
         ("client-key-data", damaged("EC PRIVATE KEY"), "is damaged or of a kind that is not supported; use RSA with 2048 bits or more, ECDSA P-256 or P-384, or Ed25519"),
-        ("client-key-data", damaged("ENCRYPTED PRIVATE KEY"), "is encrypted; use a key that is not (openssl pkey -in FILE)"),
+        ("client-key-data", damaged("ENCRYPTED PRIVATE KEY"), "is encrypted; decrypt it (openssl pkey -in FILE)"),
         ("client-certificate-data", base64(key), "holds a private key instead of a certificate; are the two swapped?"),
         ("client-certificate-data", damaged("CERTIFICATE"), "holds a damaged certificate; copy it again"),
     ];
     check(&world, &good, "/users/0/user", cases);
     #[rustfmt::skip] // A case is a line.
     let cases = [
-        ("client-key", "not set, but client-certificate is; set both or none (client-key-data for inline)"),
-        ("client-certificate", "not set, but client-key is; set both or none (client-certificate-data for inline)"),
+        ("client-key", "not set, but client-certificate is set; set both or none (or client-key-data)"),
+        ("client-certificate", "not set, but client-key is set; set both or none (or client-certificate-data)"),
     ];
     for (missing, why) in cases {
         let mut config = good.clone();

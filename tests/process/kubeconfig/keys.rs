@@ -48,7 +48,7 @@ fn keys_of_the_kinds_that_clusters_sign_are_read() {
 fn keys_of_the_kinds_that_people_make_are_read_or_explained() {
     const KIND: &str = "is damaged or of a kind that is not supported; use RSA with 2048 bits or more, \
                         ECDSA P-256 or P-384, or Ed25519";
-    const ENCRYPTED: &str = "is encrypted; use a key that is not (openssl pkey -in FILE)";
+    const ENCRYPTED: &str = "is encrypted; decrypt it (openssl pkey -in FILE)";
     let world = World::new();
     if !openssl(&world, "version") {
         return eprintln!("skipped without openssl: keys of every kind");

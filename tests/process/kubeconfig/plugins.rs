@@ -261,7 +261,7 @@ fn wrong_fields_of_a_plugin_are_explained() {
         ("command", json!("a\0b"), ": there is no program \"a\\0b\" in PATH; install it or write its path"),
         ("command", json!(["./plugin"]), ": must be text; put it in quotes"),
         ("interactiveMode", Value::Null, ": not set; write Never or IfAvailable"),
-        ("interactiveMode", json!("Always"), ": is Always, but there is no terminal here; let the program work without one, and write Never or IfAvailable"),
+        ("interactiveMode", json!("Always"), ": is Always, but ccm has no terminal; let the program work without a terminal, and write Never or IfAvailable"),
         ("interactiveMode", json!("never"), ": \"never\" is unknown; write Never or IfAvailable"),
         ("args", json!("--token"), ": must be a list"),
         ("args", json!(["a", 1]), ": must be text; put it in quotes"),

@@ -33,7 +33,8 @@ fn a_proxy_may_want_tls_itself() {
     // The cluster's own authority has no word on who a proxy is.
     let error = ask(Tls { roots: Roots::Only(authorities), ..Tls::default() });
     let expected = format!(
-        "the proxy https://{front} (proxy-url): TLS: the server's certificate is signed by an authority that is not trusted here"
+        "the proxy https://{front} (proxy-url): TLS: the server's certificate is signed by an authority that ccm does \
+         not trust"
     );
     let text = error.unwrap_err().to_string();
     assert!(text.contains(&expected), "{text}");

@@ -241,7 +241,7 @@ fn an_unusable_token_file_leaves_the_old_token_in_use() {
     let [first, second] = ["first", "second"].map(|name| world.token(name));
     world.write("token", &first);
     world.start(Login::TokenFile("token".into()));
-    let stays = "; the value that was read before stays in use";
+    let stays = "; ccm keeps using the value that it read before";
     for (text, why) in [("", "is empty"), ("two\nlines\n", "holds characters that no token has")] {
         world.write("token", text);
         world.daemon.as_ref().unwrap().logs(why);
@@ -285,7 +285,7 @@ fn a_new_client_certificate_in_the_files_is_used() {
     let warned: Vec<&str> = log.lines().filter(|line| line.contains("WARN")).collect();
     assert!((1..=2).contains(&warned.len()), "one for each client: {log}");
     let why =
-        "tls.key: is the key of another certificate; the value that was read before stays in use";
+        "tls.key: is the key of another certificate; ccm keeps using the value that it read before";
     assert!(warned.iter().all(|line| line.contains(why)), "{log}");
     let calls = world.sandbox.calls().calls_since(mark);
     assert!(calls.iter().all(|call| call.status != Some(401)));
@@ -324,13 +324,13 @@ fn a_new_authority_of_the_server_is_trusted() {
     // Damaged, and then the new one alone.
     world.write("ca.crt", "-----BEGIN CERTIFICATE-----\n");
     world.daemon.as_ref().unwrap().logs(
-        "ca.crt: holds only damaged certificates; copy them again; the value that was read before stays in use",
+        "ca.crt: holds only damaged certificates; copy them again; ccm keeps using the value that it read before",
     );
     world.does_work("three");
     world.write("ca.crt", new.certificate_pem());
     let third = Authority::new("third").unwrap();
     replace(&third.server(SERVER, Validity::Now).unwrap()).unwrap();
-    world.daemon.as_ref().unwrap().logs("signed by an authority that is not trusted here");
+    world.daemon.as_ref().unwrap().logs("signed by an authority that ccm does not trust");
     world.write("ca.crt", third.certificate_pem());
     world.does_work("four");
 }

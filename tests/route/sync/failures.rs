@@ -239,7 +239,7 @@ fn ctrl_c_waits_for_no_action() {
     wait_until("the first route", || world.calls().count(is_sent) >= 1);
     daemon.signal("-TERM");
     assert!(daemon.ended().success(), "{}", daemon.log());
-    daemon.logs("begun; it may still be running");
+    daemon.logs("begun; the cloud may still be making this change");
     assert!(!daemon.log().contains("still goes on"), "{}", daemon.log());
 }
 

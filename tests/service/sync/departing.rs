@@ -283,7 +283,9 @@ fn commands_show_which_nodes_are_left_out_and_which_will_be() {
     let (world, _daemon, id) = world(3, &[("departing-delay", "600s")]);
     world.drain("worker-2");
     let shown = world.ccm(&["lb", "inspect", "default/web"]).with_code(0);
-    shown.prints("still a target; the node will stop soon, so it is removed in at most 600 s");
+    shown.prints(
+        "still a target; the node will stop soon, so ccm removes the target in at most 600 s",
+    );
     world.annotate("web", "departing-delay", Some("0s"));
     world.wait_for_target(id, "worker-2", false);
     let shown = world.ccm(&["lb", "inspect", "default/web"]).with_code(0);

@@ -238,7 +238,7 @@ fn a_changed_service_waits_and_a_new_node_does_not_while_few_calls_are_left() {
     world.join_and_wait("late");
     let mark = world.mark();
     world.create("web", &[], &[80]);
-    daemon.logs("calls an hour remain in the project: Services and routes wait");
+    daemon.logs("calls an hour remain in the project, so calls for Services and routes wait");
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
     cloud.set_rate_limit(project, 3600, 3600);
     world.up("web");
@@ -280,9 +280,9 @@ fn more_kinds_of_calls_wait_the_fewer_calls_are_left() {
 
     joins(250, "fourth");
     world.up("web");
-    daemon.logs("this refresh can wait");
+    daemon.logs("this refresh waits");
     joins(3600, "fifth");
-    daemon.logs("lists are refreshed again");
+    daemon.logs("ccm refreshes its lists again");
 }
 
 /// A Service may want hundreds of writes.

@@ -127,7 +127,7 @@ fn a_cluster_without_an_identity_syncs_and_neither_creates_nor_deletes() {
     world.create("new", &[], &[80]);
     world.delete("old");
     tls_secrets::renew(&world, "web-tls", &tls_secrets::fresh());
-    let unknown = "the Service default/kubernetes, whose UID names this cluster";
+    let unknown = "the Service default/kubernetes does not exist, and no Lease";
     world.wait_for_event("new", "SyncLoadBalancerFailed", &[unknown]);
     world.wait_for_event("old", "DeleteLoadBalancerFailed", &[unknown]);
     world.wait_for_event("web", "SyncLoadBalancerFailed", &[unknown]);

@@ -21,7 +21,9 @@ struct Pause(AtomicBool);
 impl Gate for Pause {
     fn pass(&self, what: &str) -> Result<(), Refused> {
         match what.starts_with("DELETE") && !self.0.swap(true, Ordering::Relaxed) {
-            true => Err(Refused("this process was paused just before".into())),
+            true => Err(Refused(
+                "this process was paused, and now it is too late for this write".into(),
+            )),
             false => Ok(()),
         }
     }

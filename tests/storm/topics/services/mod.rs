@@ -164,8 +164,9 @@ impl Services {
         let object = format!("service/default/{name}");
         let is_given_up = |reports: &[Report]| {
             let mut failures = reports.iter().flat_map(|report| &report.failures);
-            failures
-                .any(|one| one.object == object && one.why.contains("its action still runs after"))
+            failures.any(|one| {
+                one.object == object && one.why.contains("its action in the cloud still runs after")
+            })
         };
         // The action that never ends attaches the load balancer to the Network, which allows one change at a time.
         let waits_for_network = |reports: &[Report]| {
