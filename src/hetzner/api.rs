@@ -336,6 +336,7 @@ pub(super) fn endpoint(path: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -138,6 +138,7 @@ pub fn defaults_of_manifests(
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::kube::labels::ServiceScope;
