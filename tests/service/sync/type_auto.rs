@@ -108,6 +108,7 @@ fn the_list_of_types_is_read_again_before_it_grows() {
 #[test]
 fn the_list_of_types_is_read_again_when_only_new_data_show_that_it_must_grow() {
     let world = world(3);
+    drop(world.daemon(&[NO_RESYNC]));
     let _daemon = world.daemon(&[NO_RESYNC, "--controllers=service"]);
     world.create("web", &[AUTO], &[80]);
     assert_eq!(kind(&world.up("web")), "lb11");

@@ -297,8 +297,8 @@ pub const MUTANTS: &[Mutant] = &[
         "($ON || (self.rules.why_kept)(node, &self.leaving, can_wait).is_none())"),
     // The faults in the approval of certificates of kubelets.
     fault("a certificate is approved by the addresses of a server that has another name", "src/controllers/matching.rs",
-        "(_, _, Some(found)) if found.name != node.name() => {",
-        "(_, _, Some(found)) if found.name != node.name() && !$ON => {"),
+        "(_, _, Some(found)) if found.name != node.name() => Err((",
+        "(_, _, Some(found)) if found.name != node.name() && !$ON => Err(("),
     fault("a certificate is approved although another node has the same provider ID", "src/controllers/matching.rs",
         "            (Some(other), ..) => {",
         "            (Some(other), ..) if !$ON => {"),
