@@ -74,7 +74,7 @@ pub(super) fn lead(
             Exit::Failed
         }
         Acquired::Stopped if settings.once.value => {
-            log::info!("stopped before anything was done");
+            log::info!("ccm was stopped before it did anything");
             Exit::Failed
         }
         Acquired::Stopped => Exit::Done,
@@ -92,7 +92,7 @@ pub(super) fn heed_refused_login(settings: &Settings, apis: &Apis) -> Option<Str
     dedicated.wait_since(refused);
     let until = dedicated.blocked_until()?;
     Some(format!(
-        "Robot refused a login at {refused}, so dedicated servers are unknown until {until} ({key})"
+        "Robot refused a login at {refused}, so this command makes no login and knows no dedicated servers until {until} ({key})"
     ))
 }
 

@@ -175,7 +175,7 @@ fn checked(file: &str, mut document: Value, scope: &ServiceScope) -> CheckedServ
         let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
         for (key, value) in annotations.into_iter().flatten().filter(|(_, one)| !one.is_string()) {
             problems.push(format!(
-                "annotation {key}: {value} is not a string, so Kubernetes refuses it: put the value in quotes"
+                "annotation {key}: the value {value} is not a string, so Kubernetes refuses the Service; put the value in quotes"
             ));
             *value = json!(value.to_string());
         }

@@ -147,7 +147,7 @@ impl<'a> Word<'a> {
         }
         near.truncate(NEAREST_AT_MOST);
         let hint = match near.as_slice() {
-            [] if known.is_empty() => ": the cluster has none".to_owned(),
+            [] if known.is_empty() => "; the cluster has none".to_owned(),
             [] => {
                 let (list, count, kind) = (self.kind.list, names().count(), self.kind.prefixes[1]);
                 format!("; {list} shows all {count} {kind}")
@@ -272,6 +272,6 @@ mod tests {
         let found = ["default/web".to_owned(), "svc/web".to_owned()].into();
         let why = "\"svc/web\" names 2 objects: write service/default/web or service/svc/web";
         assert_eq!(word.ambiguous(&found), why);
-        assert_eq!(word.none("such", &[]), "there is no such: the cluster has none");
+        assert_eq!(word.none("such", &[]), "there is no such; the cluster has none");
     }
 }

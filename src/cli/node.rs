@@ -530,12 +530,12 @@ fn inspection(plans: &NodePlans, known: Sides) -> String {
     let mut of_node = listed("TAINTS", taints);
     let rules = plans.node.server.foreign().into_iter().flat_map(target_rules);
     of_node += &listed(
-        "RULES FOR A NODE OF ANOTHER PROVIDER AS A TARGET (= fulfilled, ~ not, ? not checked)",
+        "RULES FOR A NODE OF ANOTHER PROVIDER AS A TARGET (= fulfilled, ~ not fulfilled, ? not checked)",
         rules.map(|(is_fulfilled, rule)| marked(is_fulfilled, &rule)),
     );
     let rules = plans.lifecycle.iter().flat_map(|plan| &plan.facts).map(rule);
     of_node += &listed(
-        "RULES FOR TAINT OUT-OF-SERVICE (= fulfilled, ~ not, ? only the daemon knows)",
+        "RULES FOR TAINT OUT-OF-SERVICE (= fulfilled, ~ not fulfilled, ? only the daemon knows)",
         rules,
     );
     if known == Sides::Kubernetes {
@@ -592,7 +592,7 @@ fn certificate_section(plans: &NodePlans) -> String {
         Some(why) => paragraph("  ~ ", 4, &format!("{name}: {why}")),
     });
     let waits = plan().filter_map(|plan| plan.waits.as_ref());
-    let waits = waits.map(|why| paragraph("  ? ", 4, &format!("ccm has not decided yet: {why}")));
+    let waits = waits.map(|why| paragraph("  ? ", 4, &format!("ccm has not decided yet, because {why}")));
     let heading = "NEWEST CERTIFICATE REQUEST (= proven, ~ not proven)";
     listed(heading, newest.chain(names).chain(waits))
 }
@@ -634,7 +634,7 @@ fn target_rules(found: &ForeignMatch) -> [(Option<bool>, String); 4] {
 fn set_by(taint: &Taint) -> &'static str {
     match taint.key == OUT_OF_SERVICE {
         true if is_own(taint) => " (set by ccm, which removes it when the server is on again)",
-        true => " (not set by ccm, so ccm never removes it: remove it yourself)",
+        true => " (not set by ccm, so ccm never removes it; remove it yourself)",
         false => "",
     }
 }

@@ -260,8 +260,8 @@ impl CommandContext {
         let mut with_id = nodes.iter().filter(has_id).peekable();
         if with_id.peek().is_some() && with_id.all(is_foreign) {
             Err(Printer::failure(format_args!(
-                "no node has a provider ID of --cloud-provider={} (the default): set --cloud-provider to the daemon's \
-                 value",
+                "the provider IDs of the nodes do not fit --cloud-provider={} (the default); set --cloud-provider to the \
+                 daemon's value",
                 self.apis.provider.name()
             )))
         } else {

@@ -69,7 +69,7 @@ impl RouteCommands {
         let routes = wire::route_settings(&started.settings)
             .map_err(|off| {
                 Printer::failure(format_args!(
-                    "ccm manages no routes with these settings: {}; set the daemon's value, or take the daemon's \
+                    "ccm manages no routes with these settings, because {}; set the daemon's value, or take the daemon's \
                      settings with --settings-from",
                     off.why
                 ))

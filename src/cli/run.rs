@@ -45,7 +45,7 @@ pub(super) fn assemble(words: Vec<OsString>) -> Result<Parts, Exit> {
         wire::apis(None, &settings, gate, Urgency::Changed, metadata).map_err(Printer::failure)?;
     let controllers = controllers(&settings);
     if controllers.is_empty() {
-        let why = "--controllers: no controller is left to run, so there is nothing to do";
+        let why = "no controller of --controllers can run with these settings, so ccm ends";
         return Err(Printer::failure(why));
     }
     log_start(&settings, &apis, &controllers);
@@ -73,7 +73,7 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
         return Ok(dry_run(parts.apis, &parts.controllers));
     }
     daemon::stop_on_signals(parts.stop)
-        .map_err(|error| Printer::failure(format_args!("signals can't be watched: {error}")))?;
+        .map_err(|error| Printer::failure(format_args!("ccm can't watch for signals: {error}")))?;
     if parts.settings.once.value {
         logging::show_waits();
         return Ok(once(parts));
@@ -110,7 +110,7 @@ fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
                 Ok(settings) => Box::new(RouteController::new(settings)),
                 Err(off) => {
                     let level = if off.is_wanted { Level::Warn } else { Level::Debug };
-                    log::log!(level, "the route controller does not run: {}", off.why);
+                    log::log!(level, "the route controller does not run, because {}", off.why);
                     return None;
                 }
             },
@@ -179,7 +179,7 @@ fn pass(
         let tick = move || controller.tick(apis, &Selection::All);
         let Some(report) = daemon::unless_stopped(stop, tick) else {
             log::warn!(
-                "{name}: stopped before an API answered; objects without a log line above were not processed"
+                "{name}: ccm was stopped before an API answered, and has not processed the objects without a log line above"
             );
             exit = Exit::Failed;
             continue;
@@ -200,7 +200,7 @@ fn pass(
         match daemon::unless_stopped(stop, || daemon::reach_cloud(apis)) {
             Some(Ok(())) => return exit,
             Some(Err(error)) => log::error!("{error}"),
-            None => log::warn!("stopped before the Cloud API answered"),
+            None => log::warn!("ccm was stopped before the Cloud API answered"),
         }
         exit = Exit::Failed;
     }

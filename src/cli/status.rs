@@ -183,7 +183,7 @@ impl<'a> Screen<'a> {
             (self.special.departing_nodes, "will stop soon".to_owned()),
             (self.special.out_of_service_nodes, "with the taint out-of-service".to_owned()),
             (self.special.target_only_nodes, format!("of {schemes} are targets only")),
-            (late, "without a certificate for 15 min".to_owned()),
+            (late, "waiting for a certificate for 15 min or longer".to_owned()),
         ];
         let special = special.into_iter().filter_map(|(count, what)| {
             Some(format!(", {} {what}", count.filter(|count| *count > 0)?))

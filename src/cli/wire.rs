@@ -110,7 +110,7 @@ pub(super) fn provider(
     let authorities = authorities()?;
     if authorities.unusable > 0 {
         log::warn!(
-            "SSL_CERT_FILE: {} of its certificates are damaged or of an unsupported kind, and are ignored",
+            "SSL_CERT_FILE: ccm ignores {} certificates in this file, which are damaged or of an unsupported kind",
             authorities.unusable
         );
     }
@@ -261,7 +261,7 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::RouteSettings
     } else if is_hcloud && ipv4 < cidrs.len() && !is_asked_for {
         let asks = format!("{HCLOUD_NETWORK_ROUTES_ENABLED}=true");
         [
-            "--cluster-cidr is dual-stack; with --cloud-provider=hcloud set ",
+            "--cluster-cidr is dual-stack; with --cloud-provider=hcloud, set ",
             &asks,
             " to get the IPv4 routes",
         ]

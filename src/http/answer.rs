@@ -92,7 +92,7 @@ impl SentRequest<'_> {
         let is_known =
             |read| (read as u64) < most && is_known.is_some_and(|is_known| is_known(&start));
         let parsed = match (head.status, begun) {
-            (200..300, Ok(read)) if is_known(read) => null("what was known", how),
+            (200..300, Ok(read)) if is_known(read) => null("the same as before", how),
             (200..300, Ok(read)) => {
                 // When the whole answer is shorter than `PIECE_BYTES`, the buffer is only as large as the answer.
                 let piece = PIECE_BYTES.min(read);

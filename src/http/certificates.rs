@@ -54,7 +54,7 @@ const DAMAGED: &str = "holds only damaged certificates; copy them again";
 
 fn no_certificate(pem: &[u8]) -> &'static str {
     if holds(pem, "PRIVATE KEY-----") {
-        "holds a private key instead of a certificate; are the two swapped?"
+        "holds a private key instead of a certificate; did you swap the key and the certificate?"
     } else {
         "holds no PEM certificate (-----BEGIN CERTIFICATE-----)"
     }
@@ -202,11 +202,11 @@ fn parse_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     // The PEM text of an encrypted key contains `ENCRYPTED PRIVATE KEY` (PKCS#8) or `Proc-Type: 4,ENCRYPTED` (older
     // forms).
     if holds(pem, "ENCRYPTED") {
-        return Err("is encrypted; decrypt it (openssl pkey -in FILE)".into());
+        return Err("is encrypted; decrypt the key (openssl pkey -in FILE)".into());
     }
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
         rustls::pki_types::pem::Error::NoItemsFound if holds(pem, "BEGIN CERTIFICATE-----") => {
-            "holds a certificate instead of a private key; are the two swapped?".into()
+            "holds a certificate instead of a private key; did you swap the certificate and the key?".into()
         }
         rustls::pki_types::pem::Error::NoItemsFound => {
             "holds no PEM private key (PKCS#1, PKCS#8 or SEC1)".into()

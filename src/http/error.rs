@@ -115,6 +115,11 @@ impl HttpError {
 }
 
 impl HttpErrorKind {
+    fn is_not_sent(&self) -> bool {
+        use HttpErrorKind::{Refused, Request, Token};
+        matches!(self, Refused(_) | Token(_) | Request(_))
+    }
+
     /// Returns one word that says why a call got no usable answer. The word becomes the value of a metric's label.
     pub fn word(&self) -> &'static str {
         match self {
@@ -128,7 +133,9 @@ impl HttpErrorKind {
 
 impl fmt::Display for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.call, self.kind)?;
+        // An error of a call that was not sent reads `GET … was not sent: …`.
+        let verb = if self.kind.is_not_sent() { " was " } else { ": " };
+        write!(f, "{}{verb}{}", self.call, self.kind)?;
         match &self.head {
             Some(head) if matches!(self.kind, HttpErrorKind::Status(_)) => {
                 write!(f, " {}", head.status)
@@ -179,7 +186,7 @@ pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Http
         ureq::Error::Tls(why) => HttpErrorKind::Tls((*why).to_owned()),
         ureq::Error::BadUri(_) | ureq::Error::Http(_) => HttpErrorKind::Request(error.to_string()),
         ureq::Error::Protocol(_) | ureq::Error::LargeResponseHeader(..) => {
-            HttpErrorKind::Malformed(format!("not an HTTP/1.1 answer: {error}"))
+            HttpErrorKind::Malformed(format!("the answer is not HTTP/1.1 ({error})"))
         }
         ureq::Error::BodyExceedsLimit(limit) => HttpErrorKind::TooLarge(*limit),
         ureq::Error::Other(error) => match error.downcast_ref::<HttpErrorKind>() {

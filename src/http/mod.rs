@@ -173,7 +173,7 @@ impl HttpClient {
         let Some(wait) = wait.filter(|_| !is_deadline_over()) else {
             return Err(error);
         };
-        log::debug!("{error}; trying again in {} ms", wait.as_millis());
+        log::debug!("{error}; ccm tries again in {} ms", wait.as_millis());
         clock::sleep(wait);
         tries.session = self.session(call)?;
         Ok(())
@@ -218,7 +218,7 @@ impl HttpClient {
             (write.pass)(&*self.settings.gate, &line).map_err(|why| refused(why.0))?;
             if is_deadline_over() {
                 return Err(refused(
-                    "this process was paused, and now it is too late for this write".into(),
+                    "this process was paused, and the time limit of this write has passed".into(),
                 ));
             }
             self.try_once(&call, session, deadline, PhantomData)

@@ -100,7 +100,7 @@ impl Tunnel {
         ureq::Error::Other(Box::new(match kind {
             HttpErrorKind::Request(why) => HttpErrorKind::Request(in_full(why)),
             HttpErrorKind::TimedOut(_) => {
-                let why = "no answer in time; is it a proxy of this kind?";
+                let why = "no answer in time; does a proxy for this scheme run at this address?";
                 HttpErrorKind::Unreachable(in_full(why.into()))
             }
             kind => HttpErrorKind::Unreachable(in_full(kind.to_string())),
@@ -126,7 +126,7 @@ impl<S: Read + Write> Opening<'_, S> {
             407 => Err(self.wants_login(" (HTTP status 407)", "http")),
             status @ (403 | 405) => Err(self.not_let_through(&format!("{to} {}", refused(status)))),
             status => Err(HttpErrorKind::Unreachable(format!(
-                "it could not connect to {to} {}; does it reach that host?",
+                "it could not connect to {to} {}; can the proxy reach this host?",
                 refused(status)
             ))),
         }
@@ -220,10 +220,10 @@ impl<S: Read + Write> Opening<'_, S> {
             4 => "host unreachable",
             5 => "connection refused",
             6 => "no answer in time",
-            7 | 8 => "it does not support this",
+            7 | 8 => "the proxy does not support this",
             _ => "general failure",
         };
-        let why = format!("it could not connect to {to} ({why}); does it reach that host?");
+        let why = format!("it could not connect to {to} ({why}); can the proxy reach this host?");
         Err(HttpErrorKind::Unreachable(why))
     }
 
@@ -234,7 +234,7 @@ impl<S: Read + Write> Opening<'_, S> {
                 format!("it does not accept the login in {named_by}{status}; is the login right?")
             }
             None => format!(
-                "it requires a login{status}; write it before the host in {named_by}: {scheme}://user:password@host:port"
+                "it requires a login{status}; write the login before the host in {named_by}: {scheme}://user:password@host:port"
             ),
         })
     }
@@ -244,10 +244,10 @@ impl<S: Read + Write> Opening<'_, S> {
     fn not_let_through(&self, to: &str) -> HttpErrorKind {
         let remedy = match self.named_by {
             PROXY_URL => "the kubeconfig's proxy-url must name another proxy or none",
-            _ => "NO_PROXY must name the host",
+            _ => "NO_PROXY must name this host",
         };
         HttpErrorKind::Request(format!(
-            "it refuses connections to {to}; its rules must allow them, or {remedy}"
+            "it refuses connections to {to}; the proxy's rules must allow these connections, or {remedy}"
         ))
     }
 

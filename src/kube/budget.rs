@@ -76,8 +76,8 @@ impl Above {
         let limit = limit >> 20;
         format!(
             "ccm leaves the load balancer of this Service unchanged, because the annotations for load balancers of \
-             {whose} have more than {limit} MiB together, and ccm reads those of older Services first; remove \
-             annotations or Services, or shorten long lists"
+             {whose} have more than {limit} MiB together, and ccm reads the annotations of older Services first; \
+             remove annotations or Services, or shorten long lists"
         )
     }
 }

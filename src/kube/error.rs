@@ -166,10 +166,10 @@ impl fmt::Display for KubeError {
                 )?;
                 match status.code {
                     401 => f.write_str(
-                        "; the API server does not know this token or certificate: is it from another cluster, or expired?",
+                        "; the API server does not accept this user's token or certificate: is it expired, or for another cluster?",
                     ),
                     403 if status.is_namespace_terminating => Ok(()),
-                    403 => f.write_str("; give this user a role that allows it"),
+                    403 => f.write_str("; give this user a role that allows this call"),
                     _ => Ok(()),
                 }
             }
@@ -177,10 +177,10 @@ impl fmt::Display for KubeError {
                 error.fmt(f)?;
                 match (&error.kind, error.status()) {
                     (_, Some(_)) => f.write_str(
-                        " without a Kubernetes Status; is this the API server's address, or did a proxy answer?",
+                        " without a Status object; is this the API server's address, or did a proxy answer instead of the API server?",
                     ),
                     (http::HttpErrorKind::Untrusted(_) | http::HttpErrorKind::Tls(_), _) => {
-                        f.write_str("; compare server and certificate-authority of the kubeconfig")
+                        f.write_str("; check the fields server and certificate-authority of the kubeconfig")
                     }
                     _ => Ok(()),
                 }
@@ -203,7 +203,7 @@ pub fn retry_on_conflict<T>(
     loop {
         match attempt(tries == 1) {
             Err(error) if error.is_conflict() && tries < CONFLICT_TRIES => {
-                log::debug!("{error}; reading and planning again");
+                log::debug!("{error}; ccm reads the object and tries again");
                 tries += 1;
             }
             outcome => return outcome,

@@ -188,8 +188,8 @@ impl Annotations {
     pub fn too_large(&self) -> Option<String> {
         self.is_too_large.then(|| {
             format!(
-                "its annotations for load balancers are too many or too large: ccm reads at most {COUNT_AT_MOST} \
-                 annotations with {BYTES_AT_MOST} bytes together"
+                "there are more than {COUNT_AT_MOST} annotations for load balancers, or they have more than \
+                 {BYTES_AT_MOST} bytes together, so ccm reads none of them; remove or shorten some of them"
             )
         })
     }

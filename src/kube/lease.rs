@@ -135,7 +135,7 @@ impl Lease {
         let Some(note) = annotations.and_then(|all| all.get(IDENTITY)) else {
             return Ok(None);
         };
-        let ignored = |why: &str| format!("annotation {IDENTITY} is ignored: {why}");
+        let ignored = |why: &str| format!("ccm ignores annotation {IDENTITY}, because {why}");
         let text = note.as_str().unwrap_or_default();
         if text.len() > IDENTITY_BYTES {
             return Err(ignored("it is too long"));
@@ -149,7 +149,7 @@ impl Lease {
             return Err(ignored("it does not have the form that ccm writes"));
         }
         if self.uid() != Some(lease.as_str()) {
-            return Err(ignored("it was written to a Lease with another UID"));
+            return Err(ignored("it was written for a Lease with another UID"));
         }
         Ok(Some(known))
     }

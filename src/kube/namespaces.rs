@@ -105,7 +105,7 @@ impl KubeClient {
         });
         let why = match read.map(|read| read.map(RefCell::into_inner)) {
             Ok(Some(read)) if read.bytes > BYTES_AT_MOST => format!(
-                "the annotations of all Namespaces have more than {BYTES_AT_MOST} bytes together: remove some"
+                "the annotations of all Namespaces have more than {BYTES_AT_MOST} bytes together; remove some of them"
             ),
             Ok(Some(read)) if read.has_default => return read.found,
             Ok(_) => {

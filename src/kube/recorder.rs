@@ -329,7 +329,7 @@ impl Queue {
             self.drops_logged = Some(now);
             log::warn!(
                 "too many events to write: ccm drops events, first of the namespaces with the most events; metric {} \
-                 counts them",
+                 counts the dropped events",
                 EVENTS.name
             );
         }

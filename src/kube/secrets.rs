@@ -82,8 +82,8 @@ impl ReadSecret {
         let (begin, end) = (valid.not_before, valid.not_after);
         if now > end {
             return Err(format!(
-                "its certificate expired at {end}: find out why it is not renewed (kubectl get certificate, if \
-                 cert-manager creates it)"
+                "its certificate expired at {end}; find out why the certificate is not renewed (with cert-manager: kubectl \
+                 get certificate)"
             ));
         }
         if now < begin {
@@ -95,7 +95,7 @@ impl ReadSecret {
 
 fn parse(secret: &Value) -> Result<ValidPair, String> {
     if secret["type"] != TLS {
-        return Err(format!("its type is not {TLS}: create it with kubectl create secret tls"));
+        return Err(format!("its type is not {TLS}; create the Secret with kubectl create secret tls"));
     }
     let read = |field: &str| {
         let text = secret["data"][field].as_str().unwrap_or_default();
@@ -108,7 +108,7 @@ fn parse(secret: &Value) -> Result<ValidPair, String> {
         Ok(Pem { bytes, origin })
     };
     let (certificate, key) = (read("tls.crt")?, read("tls.key")?);
-    let chain = Chain::from_pem(&certificate, &key)?;
+    let chain = Chain::from_pem(&certificate, &key).map_err(|why| why.replacen(": ", " ", 1))?;
     let key = String::from_utf8(key.bytes).map_err(|_| "tls.key is not text".to_owned())?;
     Ok(ValidPair {
         pair: Arc::new(TlsPair {

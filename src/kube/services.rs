@@ -545,7 +545,7 @@ mod tests {
         for (count, is_cut) in [(PORTS_AT_MOST, false), (PORTS_AT_MOST + 1, true), (20_000, true)] {
             let service = parsed(|all| all["spec"]["ports"] = list(count, port));
             assert_eq!(service.spec.ports.len(), count.min(PORTS_AT_MOST));
-            let said = format!("it has {count} ports");
+            let said = format!("the Service has {count} ports");
             let why = service.too_large();
             assert_eq!(why.is_some_and(|why| why.contains(&said)), is_cut, "{count}");
         }

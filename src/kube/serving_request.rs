@@ -117,7 +117,7 @@ fn decoded(pem: &[u8]) -> Form<Vec<u8>> {
 /// type `tag`, or when its length is not written in the shortest form.
 fn value<'a>(reader: &mut Reader<'a>, tag: u8) -> Form<Input<'a>> {
     let (found, content) = any_value(reader)?;
-    if found == tag { Ok(content) } else { Err("a field has another type than kubelets write") }
+    if found == tag { Ok(content) } else { Err("a field has another type than in requests of kubelets") }
 }
 
 /// Reads the next value of the DER encoding (a tag, a length and the content), and returns its tag and its content. A
@@ -150,7 +150,7 @@ fn named<'a>(input: Input<'a>, id: &[u8], tag: u8) -> Form<Input<'a>> {
         if value(reader, OID)?.as_slice_less_safe() == id {
             value(reader, tag)
         } else {
-            Err("a field, attribute or extension is not one that kubelets write")
+            Err("the request has a field, attribute or extension that kubelets do not use")
         }
     })
 }
@@ -159,7 +159,7 @@ fn named<'a>(input: Input<'a>, id: &[u8], tag: u8) -> Form<Input<'a>> {
 /// checked. The parameters of the algorithm must be missing, null or an object identifier, as for every key that a
 /// kubelet can have. The first byte of the bits says how many bits at the end are unused, and must be 0.
 fn algorithm_and_bits(reader: &mut Reader) -> Form<()> {
-    const OTHER: &str = "the key or the signature has another form than kubelets write";
+    const OTHER: &str = "the key or the signature has another form than in requests of kubelets";
     let identifier = |id: Input| match id.as_slice_less_safe() {
         [0..=0x7f, .., 0..=0x7f] => Ok(()),
         _ => Err(OTHER),
@@ -185,7 +185,7 @@ fn algorithm_and_bits(reader: &mut Reader) -> Form<()> {
 /// organisation [`NODES_GROUP`] and one common name is an error.
 fn subject(name: Input) -> Form<String> {
     let rest = name.as_slice_less_safe().strip_prefix(ORGANISATION);
-    let rest = rest.ok_or("the subject does not begin with the organisation system:nodes alone")?;
+    let rest = rest.ok_or("the organisation in the subject is not exactly system:nodes")?;
     let part = only(only(Input::from(rest), SET)?, SEQUENCE)?;
     text(named(part, COMMON_NAME, PRINTABLE_STRING)?)
 }
@@ -197,7 +197,7 @@ fn text(content: Input) -> Form<String> {
     let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || b":.-".contains(byte);
     let is_text = (1..=TEXT_BYTES_AT_MOST).contains(&bytes.len()) && bytes.iter().all(is_usual);
     let text = std::str::from_utf8(bytes).ok().filter(|_| is_text);
-    text.map(str::to_owned).ok_or("a name has characters that no node's name has, or is too long")
+    text.map(str::to_owned).ok_or("a name in the request is too long, or has characters that no node's name has")
 }
 
 /// Reads the alternative names of a certificate request. The attributes of the request must ask for exactly one

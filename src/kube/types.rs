@@ -284,7 +284,9 @@ impl<T, const N: usize> First<T, N> {
     /// Returns a message for the user when the list has more than `N` items. `what` is the word for the items.
     pub fn too_many(&self, what: &str) -> Option<String> {
         let count = self.kept.len() + self.left_out;
-        (self.left_out > 0).then(|| format!("it has {count} {what}, but ccm reads at most {N}"))
+        (self.left_out > 0).then(|| {
+            format!("the Service has {count} {what}, but ccm reads at most {N}, so ccm leaves it unchanged; remove some {what}")
+        })
     }
 
     /// Removes the items for which `is_kept` returns `false`, and adds their number to the number of items that were

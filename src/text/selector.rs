@@ -85,7 +85,7 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
         match letter {
             '(' if open => return Err("it has nested parentheses".to_owned()),
             '(' => open = true,
-            ')' if !open => return Err("a ) without its (".to_owned()),
+            ')' if !open => return Err("a \")\" has no \"(\" before it".to_owned()),
             ')' => open = false,
             ',' if !open => {
                 parts.push(text[begin..at].trim());
@@ -95,11 +95,11 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
         }
     }
     if open {
-        return Err("a ( without its )".to_owned());
+        return Err("a \"(\" has no \")\" after it".to_owned());
     }
     parts.push(text[begin..].trim());
     if parts.iter().any(|part| part.is_empty()) {
-        Err("there is nothing between two commas".to_owned())
+        Err("a comma has no requirement before or after it".to_owned())
     } else {
         Ok(parts)
     }
@@ -115,7 +115,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
             Some((key, word, values))
         });
         let Some((key, word @ ("in" | "notin"), values)) = parts else {
-            return Err(format!("{} is not a set; write e.g. zone in (a,b)", quoted(text)));
+            return Err(format!("{} is no valid requirement; write e.g. zone in (a,b)", quoted(text)));
         };
         let values = values.split(',').map(|text| value(text.trim()));
         let values = values.collect::<Result<_, String>>()?;

@@ -95,7 +95,7 @@ fn wrong_settings_are_explained() {
         (LIST, &[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5"), ("HCLOUD_DEBUG", "maybe")], 1, "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\" can't be used: use ipv4, ipv6, dualstack or none\nHCLOUD_DEBUG: \"maybe\" can't be used: use true or false"),
         (LIST, &[("HCLOUD_NETWROK", "x"), ("HCLOUD_NETWORK", "")], 0, "warn: HCLOUD_NETWROK: ccm does not read this variable; did you mean HCLOUD_NETWORK?"),
         (ONCE, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it complete, and does it still exist?"),
-        (&["run", "--once", "--controllers=-cloud-node"], &[], 1, "--controllers: no controller is left to run, so there is nothing to do"),
+        (&["run", "--once", "--controllers=-cloud-node"], &[], 1, "no controller of --controllers can run with these settings, so ccm ends"),
         (&["run", "--node-sync-interval=5", "--onec", "extra"], &[("HCLOUD_DEBUG", "2"), ("HCLOUD_TOKEN", "")], 2, "--onec: unknown flag; did you mean --once?\n--node-sync-interval: \"5\" can't be used: a duration needs a unit, e.g. 5s or 1m30s\nHCLOUD_DEBUG: \"2\" can't be used: use true or false\nHCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API (Hetzner Console → Security → API tokens)"),
     ]);
 }
@@ -121,7 +121,7 @@ fn wrong_usage_is_explained() {
         (&["lb", "inspect", "svc", "web"], NO_CLUSTER, 2, "lb inspect takes one name: svc/web"),
         (&["lb", "list", "-l"], NO_CLUSTER, 2, "-l: needs a value: SELECTOR, e.g. -l app=web"),
         (&["lb", "sync", "--all"], NO_CLUSTER, 2, "--all: unknown flag; see ccm lb sync --help"),
-        (&["route", "list"], NO_CLUSTER, 1, "ccm manages no routes with these settings: HCLOUD_NETWORK_ROUTES_ENABLED is false; set the daemon's value, or take the daemon's settings with --settings-from"),
+        (&["route", "list"], NO_CLUSTER, 1, "ccm manages no routes with these settings, because HCLOUD_NETWORK_ROUTES_ENABLED is false; set the daemon's value, or take the daemon's settings with --settings-from"),
         (&["explain", "HCLOUD_NETWRK"], &[], 2, &of_explain("\"HCLOUD_NETWRK\"; did you mean HCLOUD_NETWORK?")),
         (&["help", "HCLOUD_NETWRK"], &[], 2, "unknown command or topic \"HCLOUD_NETWRK\"; did you mean HCLOUD_NETWORK?\nSee ccm help."),
         (&["help", "lb", "foo"], &[], 2, "unknown command or topic \"lb foo\"; did you mean lb?\nSee ccm help."),
@@ -196,7 +196,7 @@ fn answers_that_are_not_the_api_s_are_explained() {
         (Half::Hetzner, Effect::hetzner_rate_limit(), "limit of 3600 requests per hour reached (rate_limit_exceeded, ID); all tokens of the project share this limit, and it allows one more call each second: wait, or find out who else uses it"),
         (Half::Hetzner, Effect::hetzner_error(503, "maintenance", "back soon"), "back soon (maintenance, ID)"),
         (Half::Kubernetes, Effect::html(), "answered 200 with text/html; charset=utf-8 instead of JSON; is this the API's address, or did a proxy answer?"),
-        (Half::Kubernetes, Effect::proxy_not_found(), "HTTP status 404 without a Kubernetes Status; is this the API server's address, or did a proxy answer?"),
+        (Half::Kubernetes, Effect::proxy_not_found(), "HTTP status 404 without a Status object; is this the API server's address, or did a proxy answer instead of the API server?"),
         (Half::Kubernetes, Effect::kubernetes_status(500, "InternalError", "etcdserver: request timed out"), "etcdserver: request timed out (500 InternalError)"),
     ];
     for (half, effect, why) in cases {
@@ -271,7 +271,7 @@ fn a_missing_right_is_explained() {
     };
     let denied = "GET KUBERNETES/api/v1/nodes: nodes is forbidden: User \"nobody\" cannot \
                   list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role \
-                  that allows it";
+                  that allows this call";
     let (listed, logged) = (
         format!("{denied} (kubeconfig \"DIR/kubeconfig-nobody\", context \"nobody\")"),
         format!("ERROR cloud-node-controller: {denied}"),
@@ -286,7 +286,7 @@ fn a_missing_right_is_explained() {
     let ran = ccm(&env_of("reader"), &["node", "sync", "worker-2", "--own-settings"]);
     let expected = "! node/worker-2  failed: PATCH KUBERNETES/api/v1/nodes/worker-2/status: nodes \"worker-2\" is forbidden: \
                     User \"reader\" cannot patch resource \"nodes/status\" in API group \"\" at the cluster scope \
-                    (403 Forbidden); give this user a role that allows it\n";
+                    (403 Forbidden); give this user a role that allows this call\n";
     let told = complaints(&sandbox, &ran.stdout);
     assert!(ran.code == 1 && told.starts_with(expected) && told.ends_with(" 1 failed"), "{ran:?}");
 }

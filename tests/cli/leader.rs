@@ -76,7 +76,7 @@ fn a_role_without_leases_is_reported_and_client_commands_work() {
     assert_eq!(daemon.ended().code(), Some(1));
     daemon.logs("lease kube-system/cloud-controller-manager: GET");
     daemon.logs(
-        "give this user a role that allows it; with --leader-elect=false, ccm needs no Lease",
+        "give this user a role that allows this call; with --leader-elect=false, ccm needs no Lease",
     );
     let ran = sandbox.ccm(&["node", "list", "--own-settings"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));

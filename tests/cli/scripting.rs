@@ -253,7 +253,7 @@ fn an_inspection_shows_price_traffic_what_goes_on_and_events() {
     let refused = Effect::hetzner_error(503, "unavailable", "later");
     sandbox.fault(common::on("/v1/load_balancers/*/metrics", refused));
     let ran = ccm(&admin(&sandbox), &words).with_code(0);
-    ran.warns("connections and requests can't be read: ");
+    ran.warns("the numbers of connections and requests can't be read: ");
     assert!(
         ran.stdout.contains("price    5.39 a month") && !ran.stdout.contains("\n  now "),
         "{ran:?}"

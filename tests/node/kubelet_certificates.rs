@@ -289,11 +289,11 @@ fn commands_show_and_do_what_the_daemon_would_do() {
     }
     pass(&sandbox, 16 * MINUTE);
     let doctor = common::one_line(&sandbox.ccm(&["doctor", ON]).stdout);
-    let late = format!("{bad} waits for 16m: certificate request {bad} stays pending");
+    let late = format!("for 16m, certificate request {bad} stays pending");
     common::contains(&doctor, &late);
-    common::contains(&doctor, &format!("{good} is approved, but has no certificate"));
+    common::contains(&doctor, &format!("{good} is approved, but its certificate was not issued"));
     let status = common::one_line(&sandbox.ccm(&["status", ON]).stdout);
-    common::contains(&status, "1 without a certificate for 15 min");
+    common::contains(&status, "1 waiting for a certificate for 15 min or longer");
     sandbox.ccm(&["run", "--once", ON]).with_code(1);
     assert!(!is_approved(&sandbox, &bad));
     let plan = sandbox.ccm(&["node", "sync", "--dry-run", "-o", "json", ON]);

@@ -365,11 +365,11 @@ fn the_lease_remembers_the_identity_of_the_cluster() {
         ("garbage".to_owned(), "it does not have the form that ccm writes"),
         (injected.to_string(), "it does not have the form that ccm writes"),
         ("x".repeat(100_000), "it is too long"),
-        (of_lease(&json!("other")).to_string(), "it was written to a Lease with another UID"),
+        (of_lease(&json!("other")).to_string(), "it was written for a Lease with another UID"),
     ] {
         note(&sandbox, &garbage);
         let daemon = start();
-        daemon.logs(&format!("annotation {IDENTITY} is ignored: {why}"));
+        daemon.logs(&format!("ccm ignores annotation {IDENTITY}, because {why}"));
         wait_until("the present UID", || is_noted(&second, json!([])));
         daemon.stop();
     }

@@ -361,7 +361,7 @@ fn no_secret_of_passwords_and_plugins_is_printed() {
     ] {
         write(&text);
         let printed = world.run(&[], &[]);
-        assert!(printed.contains("user \"ccm\": exec: "), "{printed}");
+        assert!(printed.contains("user \"ccm\": credential plugin "), "{printed}");
     }
 }
 

@@ -66,14 +66,16 @@ pub(super) fn certificates(view: &DoctorView) -> CheckResult {
     };
     let late = waiting(seen).into_iter().map(|NewestPending { row, first, .. }| {
         let (name, age) = (&row.name, shown_duration(first.age_s()));
-        let why = why(&row.uid).map_or("ccm has not decided yet", |why| &why.message);
-        let found = format!("{name} waits for {age}: {why}");
+        let found = why(&row.uid).map_or_else(
+            || format!("certificate request {name} has waited for {age}, because ccm has not decided yet"),
+            |why| format!("for {age}, {}", why.message),
+        );
         on(row, found, "if you trust the request, approve it: kubectl certificate approve NAME")
     });
     let is_unsigned =
         |row: &&SigningRow| row.state == SigningState::Approved && row.age_s() >= PROGRAM_NEEDS;
     let unsigned = observed.rows.iter().filter(is_unsigned).map(|row| {
-        let found = format!("certificate request {} is approved, but has no certificate", row.name);
+        let found = format!("certificate request {} is approved, but its certificate was not issued", row.name);
         on(row, found, "check the signer: kube-controller-manager needs the private key of the CA")
     });
     let setting = (view.settings.internal_ip_from.value == InternalIpFrom::Kubelet).then(|| {

@@ -72,11 +72,11 @@ pub(super) fn rate_limit(view: &DoctorView) -> CheckResult {
     let found = format!("{remaining} of {limit} calls an hour are left");
     Ok(vec![match remaining {
         0 => CheckOutcome::fail(
-            format!("none of {limit} calls an hour are left: the API refuses every call"),
+            format!("none of {limit} calls an hour are left, so the API refuses every call"),
             remedy,
         ),
         _ if remaining < limit / RESERVE_SHARE => {
-            CheckOutcome::warn(format!("{found}: the daemon postpones periodic reads"), remedy)
+            CheckOutcome::warn(format!("{found}, so the daemon postpones periodic reads"), remedy)
         }
         _ => CheckOutcome::ok(found),
     }])
@@ -109,7 +109,7 @@ pub(super) fn network(view: &DoctorView) -> CheckResult {
         )),
         (Some(Ok(network)), Some(id)) => CheckOutcome::warn(
             format!(
-                "{network} does not expose its routes to its vSwitch: dedicated servers can't use these routes to \
+                "{network} does not expose its routes to its vSwitch, so dedicated servers can't use these routes to \
                  reach pods on cloud servers"
             ),
             format!(
@@ -153,11 +153,11 @@ pub(super) fn attached(view: &DoctorView) -> CheckResult {
     Ok(vec![match &view.cloud.checkup.attached {
         Attached::Yes => CheckOutcome::ok(format!("this machine is attached to {network}")),
         Attached::Unknown(why) => CheckOutcome::skipped(format!(
-            "the metadata service does not answer, which is normal outside of Hetzner Cloud: {why}"
+            "the metadata service does not answer, which is normal outside of Hetzner Cloud ({why})"
         )),
         Attached::No(there) => {
             let found = format!(
-                "this machine is not attached to {network}, but to {there}: ccm run would fail on this machine"
+                "this machine is not attached to {network}, but to {there}, so ccm run would fail on this machine"
             );
             let remedy = format!(
                 "attach the machine to the Network, correct {HCLOUD_NETWORK}, or set \
@@ -228,7 +228,7 @@ pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
 }
 
 fn unmatched(server: &&Instance) -> CheckOutcome {
-    let found = format!("server {} has no node, and a new node has no known server", server.id);
+    let found = format!("no node runs on server {}, and ccm has found no server for a new node", server.id);
     let remedy = "if the new node runs on this server, give the server the node's name in Robot; otherwise do nothing";
     CheckOutcome::warn(found, remedy).on("server", &server.name)
 }

@@ -47,7 +47,7 @@ pub(super) fn version(view: &DoctorView) -> CheckResult {
 pub(super) fn rights(view: &DoctorView) -> CheckResult {
     let missing = cluster(view)?.missing.as_ref()?;
     let names = Vec::from_iter(missing.iter().map(|(verb, resource)| format!("{verb} {resource}")));
-    let found = format!("this user may not: {}", names.join(", "));
+    let found = format!("this user may not {}", names.join(", "));
     let may_lack = |need: &Need| NAMESPACE_NEEDS.contains(need) || *need == COUNT_EVENTS;
     if NAMESPACE_NEEDS.iter().any(|need| missing.contains(need)) && missing.iter().all(may_lack) {
         let fix = format!(
@@ -64,7 +64,7 @@ pub(super) fn rights(view: &DoctorView) -> CheckResult {
     Ok(vec![match missing.iter().all(|need| *need == COUNT_EVENTS) {
         _ if missing.is_empty() => CheckOutcome::ok("this user has all rights of the daemon"),
         true => CheckOutcome::warn(
-            format!("{found}; so ccm updates the time of a repeated event, but not its count"),
+            format!("{found}. Without this right, ccm updates the time of a repeated event, but not its count"),
             "update the roles (kubectl apply -k manifests/), or leave them unchanged: ccm works without this right",
         ),
         false => CheckOutcome::fail(
@@ -92,7 +92,7 @@ pub(super) fn lease(view: &DoctorView) -> CheckResult {
             )
         }
         Some((holder, None, _)) => {
-            format!("the process {holder} holds the Lease, but never renewed it")
+            format!("the process {holder} holds the Lease, but never renewed it, so it probably does not run")
         }
     };
     let pods = shell_command("kubectl -n", &[&key.namespace, &"get", &"pods"]);
@@ -114,8 +114,8 @@ pub(super) fn is_another_at_work(view: &DoctorView) -> bool {
 pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
     let remedy = |stop: &str| {
         format!(
-            "run only one cloud-controller-manager, and stop the other{stop}; ccm help migrate shows how to move from \
-             one to the other"
+            "run only one cloud-controller-manager: stop either this one{stop} or ccm; ccm help migrate shows how to \
+             move from one to the other"
         )
     };
     let mut holders = view.lease.iter().flatten().map(|spec| &spec.holder);
@@ -127,7 +127,7 @@ pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
     let namespace = &view.settings.lease_namespace.value;
     let others = workloads.iter().filter(|workload| is_other(workload)).map(|workload| {
         let images = workload.images.join(", ");
-        let found = format!("{images} in namespace {namespace} does the same work as ccm");
+        let found = format!("{images} runs in namespace {namespace} and does the same work as ccm");
         let stop = format!(" ({})", stop(namespace, workload));
         of_workload(CheckOutcome::fail(found, remedy(&stop)), workload)
     });
@@ -139,7 +139,8 @@ pub(super) fn other_ccm(view: &DoctorView) -> CheckResult {
         && !workloads.iter().any(runs_us)
     {
         let found = format!(
-            "{holder} holds the Lease, and has a name like a pod of hcloud-cloud-controller-manager"
+            "the process {holder} holds the Lease, and is probably hcloud-cloud-controller-manager, because it has a \
+             name like a pod of that program"
         );
         others.push(CheckOutcome::warn(found, remedy("")));
     }
@@ -195,7 +196,7 @@ pub(super) fn probes(view: &DoctorView) -> CheckResult {
     let is_wrong = |workload: &&Workload| workload.probed_ports.contains(&SECURE_PORT);
     let wrong = own(view)?.into_iter().filter(is_wrong).map(|workload| {
         let outcome = CheckOutcome::fail(
-            format!("its probes use port {SECURE_PORT}, on which ccm does not listen, so the kubelet restarts its pods \
+            format!("the probes use port {SECURE_PORT}, on which ccm does not listen, so the kubelet restarts the pods \
                      again and again"),
             "set the probes to /livez and /readyz on port 8233 (--metrics-address), over plain HTTP",
         );

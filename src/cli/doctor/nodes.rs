@@ -94,8 +94,8 @@ pub(super) fn provider_ids(view: &DoctorView) -> CheckResult {
                 .to_owned()
         } else if plan.would_match {
             format!(
-                "to make this node a target of load balancers, set {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match, so \
-                 that ccm finds the server of {}; for full management by ccm, {}",
+                "to make this node a target of load balancers, set {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match (ccm \
+                 then finds the server of {}). Or, to let ccm manage this node completely, {}",
                 counted(count, "node"),
                 join_anew(&plan.node)
             )
@@ -155,7 +155,7 @@ pub(super) fn servers(view: &DoctorView) -> CheckResult {
             (Some(finding), _) => Some(reported(CheckOutcome::fail, finding, &inspect(plan))),
             (None, Some(finding)) => Some(reported(CheckOutcome::warn, finding, &inspect(plan))),
             (None, None) if is_new => {
-                Some(CheckOutcome::warn("waiting to be initialised", soon(plan)))
+                Some(CheckOutcome::warn("the node waits until ccm initialises it", soon(plan)))
             }
             (None, None) => None,
         }
@@ -264,7 +264,7 @@ pub(super) fn off(view: &DoctorView) -> CheckResult {
     let is_all = servers.iter().all(|instance| instance.is_off);
     let Ok(nodes) = &view.nodes else {
         let off = servers.iter().filter(|instance| instance.is_off).map(|instance| {
-            let found = format!("server {} is off; its node is not known", instance.id);
+            let found = format!("the server (id {}) is off; its node is unknown, because no nodes were read", instance.id);
             CheckOutcome::bad(is_all, found, switch_on(instance.id)).on("server", &instance.name)
         });
         return or_ok(off, ok);

@@ -175,7 +175,7 @@ pub(super) fn lease(reader: &DoctorReader) -> Seen<Option<LeaseSpec>> {
 pub(super) fn workloads(reader: &DoctorReader) -> Seen<Vec<Workload>> {
     let namespace = leader::key(&reader.started.settings).namespace;
     reader.apis.as_ref()?.kube.workloads(&namespace).map_err(|error| {
-        let what = format!("Deployments and DaemonSets in {namespace}; an administrator may");
+        let what = format!("Deployments and DaemonSets in {namespace}; run this check as an administrator");
         unlisted(error, &what)
     })
 }
@@ -275,7 +275,7 @@ pub(super) fn routes(reader: &DoctorReader) -> Seen<route::RoutePlan> {
         } else {
             ""
         };
-        Gap::NotHere(format!("ccm manages no routes with these settings: {}{how}", off.why))
+        Gap::NotHere(format!("ccm manages no routes with these settings, because {}{how}", off.why))
     })?;
     RouteController::new(routes).evaluate(apis, reader.look).map_err(gap)
 }
@@ -332,8 +332,8 @@ pub(super) fn kept(reader: &DoctorReader) -> Seen<Vec<KeptObject>> {
 
 fn without_login() -> Gap {
     Gap::NotHere(format!(
-        "{ROBOT_USER} and {ROBOT_PASSWORD} are not set, so ccm does not look up dedicated servers. It leaves their \
-         nodes unchanged, and uses them as targets only by their InternalIP"
+        "{ROBOT_USER} and {ROBOT_PASSWORD} are not set, so ccm does not look up dedicated servers, leaves the \
+         nodes on such servers unchanged, and uses these nodes as targets only by their InternalIP"
     ))
 }
 

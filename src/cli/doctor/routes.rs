@@ -138,7 +138,7 @@ pub(super) fn pod_network(view: &DoctorView) -> CheckResult {
              program sets the condition: check the CNI"
         }
         _ => {
-            "with these settings ccm does not set the condition: check the CNI, or the program that \
+            "with these settings ccm does not set this condition: check the CNI, or the program that \
              manages the pods' network"
         }
     };

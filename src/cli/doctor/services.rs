@@ -119,8 +119,8 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOut
             let why = why_left_over(balancer, port, plans)?;
             let number = port.port;
             let what = format!(
-                "port {number} has no label that names its Service, and {why}: the port is left over from a Service \
-                 whose labels were removed, or belongs to the owner of the load balancer"
+                "no label of the load balancer says which Service uses port {number}, and {why}. Either the port is \
+                 left over from a Service, or the owner of the load balancer uses it"
             );
             let words: [&dyn Display; 2] = [&number, &balancer.id];
             let command = shell_command("hcloud load-balancer delete-service --listen-port", &words);
@@ -149,7 +149,9 @@ fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -
         if let Some(own) = ports.find(|port| port.node_port == Some(to)) {
             let of = plan.service.full_name();
             let is_left = uses(plan) != (own.port == port.port);
-            return is_left.then(|| format!("sends traffic to node port {to} of Service {of}"));
+            return is_left.then(|| {
+                format!("the port sends traffic to node port {to} of Service {of}, which does not use the port")
+            });
         }
     }
     let fails = |target: &Target| {
@@ -158,7 +160,7 @@ fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -
     };
     let targets = &balancer.targets;
     let is_dead = plans.iter().any(uses) && !targets.is_empty() && targets.iter().all(fails);
-    is_dead.then(|| format!("no target answers at its node port {to}"))
+    is_dead.then(|| format!("no target answers at node port {to}, to which the port sends traffic"))
 }
 
 fn on(service: &KubeService, outcome: CheckOutcome) -> CheckOutcome {
@@ -224,8 +226,8 @@ fn is_late(plan: &ServicePlan) -> bool {
 fn left_to_do(service: &KubeService) -> String {
     let name = &service.full_name();
     format!(
-        "the daemon makes the changes by itself, if it runs (see the check \"lease\"). {} shows them, and {} makes \
-         them now",
+        "the daemon makes the changes by itself, if it runs (see the check \"lease\"). {} shows the changes, and \
+         {} makes them now",
         inspect(service),
         shell_command("ccm lb sync", &[name])
     )
@@ -271,25 +273,24 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
                 shell_command("ccm lb sync", &[&plan.service.full_name()])
             ),
         ),
+        (Want::Ensure, Some(_)) if !has_address && !has_writes => (
+            "the Service has no address, because its annotations or the settings exclude every address of its load \
+             balancer",
+            format!("correct the annotations or the settings. {} shows the addresses", inspect(&plan.service)),
+        ),
         (Want::Ensure, found) if !has_address => (
             match found {
                 None => "the Service has no address, because its load balancer is not created yet",
-                Some(_) if has_writes => {
-                    "the Service has no address, because its load balancer is not finished yet"
-                }
-                Some(_) => {
-                    "the Service has no address, because its annotations or the settings exclude every address of its \
-                     load balancer"
-                }
+                Some(_) => "the Service has no address, because its load balancer is not finished yet",
             },
             left_to_do(),
         ),
         (Want::Remove, _) if has_writes => {
-            ("the Service was deleted or changed its type, but is not cleaned up", left_to_do())
+            ("the Service was deleted or changed its type, but ccm has not removed its ports or load balancer yet", left_to_do())
         }
         (Want::Ensure, _) if has_writes => {
             let due = counted(plan.changes.len(), "change");
-            return Some((format!("the Service still needs {due}"), left_to_do()));
+            return Some((format!("ccm has not made {due} for the Service yet"), left_to_do()));
         }
         _ => return None,
     };
@@ -359,7 +360,7 @@ pub(super) fn orphans(view: &DoctorView) -> CheckResult {
     let outcomes = view.services.orphans.as_ref()?.iter().map(|orphan| {
         let balancer = &orphan.balancer;
         let what = format!(
-            "load balancer {} was created for {}; it costs money",
+            "the load balancer (id {}) was created for {}, and costs money",
             balancer.id,
             orphan.made_for()
         );
@@ -371,7 +372,7 @@ pub(super) fn orphans(view: &DoctorView) -> CheckResult {
             Err(why) => CheckOutcome::warn(
                 format!("{what}; ccm does not delete it, because {why}"),
                 format!(
-                    "if it is not needed, delete it yourself: {} (if it is protected, first run {})",
+                    "if nobody needs the load balancer, delete it yourself: {} (if it is protected, first run {})",
                     shell_command("hcloud load-balancer delete", &[&balancer.id]),
                     shell_command(
                         "hcloud load-balancer disable-protection",
@@ -387,7 +388,7 @@ pub(super) fn orphans(view: &DoctorView) -> CheckResult {
     let mut ok = "each load balancer of this cluster has its Service".to_owned();
     if !kept.is_empty() {
         ok += &format!(
-            ", except kept ones of deleted Services, which cost money: {}",
+            ". Deleted Services asked ccm to keep these objects, and kept load balancers cost money: {}",
             some_of(&kept)
         );
     }

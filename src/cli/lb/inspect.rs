@@ -58,7 +58,7 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     }
     if let (Some(found), Some(cloud)) = (&mut plan.cloud.found, apis.provider.load_balancers()) {
         let usage = cloud.usage(found.id).inspect_err(|error| {
-            Printer::notice(format_args!("connections and requests can't be read: {error}"));
+            Printer::notice(format_args!("the numbers of connections and requests can't be read: {error}"));
         });
         found.consumption.usage = usage.ok();
     }
@@ -214,7 +214,8 @@ fn room(plan: &ServicePlan) -> String {
             11,
             &format!(
                 "{} would be large enough, and costs {:.2} a month, without VAT. ccm never makes a load balancer \
-                 smaller by itself: set annotation type to this type, and later to auto again",
+                 smaller by itself; to do this, set annotation load-balancer.hetzner.cloud/type to {0}, and later to \
+                 auto again",
                 cheaper.kind, cheaper.monthly_price
             ),
         )

@@ -72,7 +72,7 @@ fn kept_lines<'a>(kept: impl Iterator<Item = &'a KeptObject>) -> String {
         };
         paragraph("  ", 6, &format!("{what} {of}"))
     });
-    listed("Kept, as an annotation of their deleted Service asked:", lines)
+    listed("Kept, because an annotation of their deleted Service asked for this:", lines)
 }
 
 fn nothing(namespace: &Option<String>) -> String {

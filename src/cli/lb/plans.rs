@@ -197,7 +197,7 @@ impl Services {
 }
 
 fn left_alone(service: &KubeService) -> CommandFailure {
-    let why = service.left_alone.unwrap_or("it is deleted");
+    let why = service.left_alone.unwrap_or("it is being deleted");
     let name = service.full_name();
     CommandFailure::Shown(Printer::failure(format_args!(
         "Service {name} is not managed by this ccm, because {why}"

@@ -291,7 +291,7 @@ fn basic(user: &KubeconfigEntry<User>) -> Result<Option<Login>, String> {
     if name.contains(':') {
         return Err(user.error(
             "username",
-            "has a colon, which HTTP basic authentication can't send; does it also contain the password?",
+            "has a colon, which HTTP basic authentication can't send; write the password into the field password",
         ));
     }
     let password = Secret::exactly(password.as_deref().unwrap_or_default().to_owned());

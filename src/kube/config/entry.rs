@@ -134,7 +134,7 @@ impl<T> KubeconfigEntry<T> {
 
     pub(super) fn place(&self) -> String {
         let (file, kind) = (&self.file, self.kind);
-        format!("kubeconfig {file:?}: {kind} {}", shown(&self.name))
+        format!("kubeconfig {file:?}, {kind} {}", shown(&self.name))
     }
 
     pub(super) fn error(&self, field: &str, why: impl fmt::Display) -> String {
@@ -168,7 +168,7 @@ impl<T> KubeconfigEntry<T> {
             ));
         }
         let file = self.path(path);
-        let origin = format!("{field}: {}", file.display());
+        let origin = format!("{field} {}", file.display());
         match read_file(&file, PEM_LIMIT_BYTES) {
             Ok(bytes) => Ok(Some(Pem { bytes, origin })),
             Err(_) if !file.exists() => Err(self.no_file(field, &data_field)),

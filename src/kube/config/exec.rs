@@ -31,7 +31,7 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// A credential plugin: a program, and the credentials that it printed last.
 pub(super) struct Plugin {
-    /// The place where the plugin is configured, for messages. It names the file, the user and the field.
+    /// The name of the plugin's program and the place where it is configured (file and user), for messages.
     place: String,
     program: Program,
     time_limit: Duration,
@@ -69,7 +69,7 @@ impl Plugin {
         program: Program,
         time_limit: Duration,
     ) -> Arc<Plugin> {
-        let place = format!("{}: exec", user.place());
+        let place = format!("{}: credential plugin {}", user.place(), program.name);
         let mut plugins = lock(&PLUGINS);
         plugins.retain(|plugin| plugin.strong_count() > 0);
         let same = plugins
@@ -97,7 +97,7 @@ impl Plugin {
                 });
             }
             Err(why) => {
-                let why = format!("{}: {why}", self.place);
+                let why = format!("{} {why}", self.place);
                 log::debug!("{why}");
                 held.failure = Some((clock::now(), why));
             }
@@ -141,7 +141,7 @@ impl Issuer for Plugin {
             (Some((issued, _)), _) => Ok(issued),
             (None, Some((_, why))) => Err(why.clone()),
             (None, None) => {
-                Err(format!("{}: the credentials expired before they could be used", self.place))
+                Err(format!("{} printed credentials that expired before ccm could use them", self.place))
             }
         }
     }
@@ -188,26 +188,24 @@ fn parse(
     version: &str,
     number: u64,
 ) -> Result<(http::Credentials, Option<Timestamp>), String> {
-    let bad = |field: &str, why: &str| format!("the program's status.{field}: {why}");
     let credential: ExecCredential = serde_json::from_slice(printed).map_err(|error| {
         format!(
-            "the program must print an ExecCredential and nothing else, but its output can't be read as one, because \
-             of line {}, column {}",
+            "must print an ExecCredential and nothing else, but ccm can't read its output at line {}, column {}",
             error.line(),
             error.column()
         )
     })?;
     if (credential.kind.as_str(), credential.api_version.as_str()) != ("ExecCredential", version) {
         return Err(format!(
-            "the program did not print an ExecCredential whose apiVersion is {version}; write the program's \
-             apiVersion in the kubeconfig"
+            "did not print an ExecCredential with apiVersion {version}, which the kubeconfig names; write the \
+             apiVersion that the plugin prints into the kubeconfig"
         ));
     }
     let status = credential.status.unwrap_or_default();
     let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
     let token = filled(status.token).map(|text| Secret::new(&text));
-    if let Some(Err(why)) = token.as_ref().map(Secret::check) {
-        return Err(bad("token", why));
+    if token.as_ref().is_some_and(|token| token.check().is_err()) {
+        return Err("printed a status.token with characters that no token has, e.g. white space".into());
     }
     let pem = |text, origin: &str| {
         let bytes = filled(text)?.into_bytes();
@@ -219,20 +217,17 @@ fn parse(
         (None, None) => None,
         (Some(certificate), Some(key)) => {
             let identity = ClientIdentity::from_pem(&certificate, &key);
-            Some(identity.map_err(|why| format!("the program's status.{why}"))?)
+            Some(identity.map_err(|why| format!("printed a wrong status.{why}"))?)
         }
         _ => {
-            return Err(bad(
-                "clientCertificateData",
-                "must be set together with clientKeyData, or not at all",
-            ));
+            let both = "status.clientCertificateData and status.clientKeyData";
+            return Err(format!("printed only one of {both}, but must print both or none"));
         }
     };
     if token.is_none() && identity.is_none() {
-        return Err(bad("token", "neither token nor clientCertificateData is set"));
+        return Err("printed neither status.token nor status.clientCertificateData".into());
     }
-    let end = filled(status.expiration_timestamp).map(|text| end(&text)).transpose();
-    let end = end.map_err(|why| bad("expirationTimestamp", &why))?;
+    let end = filled(status.expiration_timestamp).map(|text| end(&text)).transpose()?;
     let issued = http::Credentials { number, identity, ..http::Credentials::bearer(token) };
     Ok((issued, end.flatten()))
 }
@@ -241,11 +236,13 @@ fn parse(
 fn end(text: &str) -> Result<Option<Timestamp>, String> {
     match text.parse::<Timestamp>() {
         Ok(end) if end > clock::timestamp() => Ok(Some(end)),
-        Ok(end) => Err(format!("expired at {end}; is this machine's clock right?")),
+        Ok(end) => Err(format!(
+            "printed credentials that expired at {end}; if this machine's clock is right, log the plugin in again"
+        )),
         // Programs that mean "never" write a time in the last days of the year 9999. The library cannot parse these
         // days, so such a time is read as "never" here.
         Err(_) if text.starts_with("9999-12-3") => Ok(None),
-        Err(_) => Err("is not an RFC 3339 time".to_owned()),
+        Err(_) => Err("printed a status.expirationTimestamp that is not an RFC 3339 time".to_owned()),
     }
 }
 
@@ -305,10 +302,9 @@ impl Program {
         Ok(Program { name: shown(name), path, exec, info: info.to_string(), version })
     }
 
-    /// Runs the plugin's program and returns what it printed on its standard output. The error is a message for the
-    /// user.
+    /// Runs the plugin's program and returns what it printed on its standard output. The error is the end of a message
+    /// for the user, after the plugin's name.
     pub(super) fn run(&self, time_limit: Duration) -> Result<Vec<u8>, String> {
-        let name = &self.name;
         let variables = self.exec.env.iter();
         let mut child = Command::new(&self.path)
             .args(self.exec.args.iter().map(|arg| &**arg))
@@ -328,7 +324,7 @@ impl Program {
             // the program started.
             .process_group(0)
             .spawn()
-            .map_err(|error| format!("{name} can't be started: {error}"))?;
+            .map_err(|error| format!("can't be started ({error})"))?;
         let begun = clock::now();
         // A pipe that cannot be made non-blocking is not read, because a read could wait for ever.
         let mut pipe = child.stdout.take();
@@ -353,10 +349,10 @@ impl Program {
                 outcome => {
                     end_group(&child);
                     let ended = outcome.and_then(|_| child.wait());
-                    ended.map_err(|error| format!("{name}: {error}"))?;
+                    ended.map_err(|error| format!("can't be stopped ({error})"))?;
                     return Err(format!(
-                        "{name} did not finish within {} s and was stopped; does it wait for input? run it by hand, \
-                         without a standard input",
+                        "did not end within {} s, so ccm stopped it; the plugin must not wait for input, which ccm can't \
+                         give",
                         clock::to_machine(time_limit).as_secs_f32()
                     ));
                 }
@@ -366,9 +362,9 @@ impl Program {
             }
         };
         match status.success() {
-            false => Err(format!("{name} failed ({status}); run it by hand to see why")),
+            false => Err(format!("failed ({status}); run the plugin by hand to see why")),
             true if printed.len() > STDOUT_LIMIT_BYTES => {
-                Err(format!("{name} printed more than {} MiB", STDOUT_LIMIT_BYTES >> 20))
+                Err(format!("printed more than {} MiB", STDOUT_LIMIT_BYTES >> 20))
             }
             true => Ok(printed),
         }
@@ -393,7 +389,7 @@ fn version(text: Option<&str>) -> Result<&'static str, String> {
     match text {
         Some(V1) => Ok(V1),
         Some(V1BETA1) => Ok(V1BETA1),
-        None => Err(format!("not set; write {V1} or {V1BETA1}, whichever the program speaks")),
+        None => Err(format!("not set; write {V1} or {V1BETA1}, whichever the program prints")),
         Some(other) => Err(format!("{} is not supported; write {V1} or {V1BETA1}", shown(other))),
     }
 }
@@ -407,7 +403,7 @@ fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
         None if version == V1BETA1 => Ok(()),
         None => Err("not set; write Never or IfAvailable".into()),
         Some("Always") => Err(
-            "is Always, but ccm has no terminal; let the program work without a terminal, and write Never or \
+            "is Always, but ccm gives the program no terminal; if the program works without a terminal, write Never or \
              IfAvailable"
                 .into(),
         ),
@@ -423,8 +419,8 @@ fn find(user: &KubeconfigEntry<User>, command: &str) -> Result<PathBuf, String> 
         let path = user.path(command);
         return match path.is_file() {
             true if is_executable(&path) => Ok(path),
-            true => Err(format!("{name} is not executable; run chmod +x on it")),
-            false => Err(format!("{name}: there is no such program; correct the path")),
+            true => Err(format!("{name} is not executable; run chmod +x on the file")),
+            false => Err(format!("there is no program {name}; correct the path")),
         };
     }
     // Relative folders in `$PATH` are skipped, because they depend on the current folder.

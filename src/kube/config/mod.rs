@@ -58,8 +58,8 @@ fn by_default(options: &Options, context: Option<&str>) -> Result<Access, String
         return Ok(Access::without_credentials(""));
     }
     Err(format!(
-        "no cluster is configured: give --kubeconfig or set {KUBECONFIG} (outside a cluster there is no \
-         KUBERNETES_SERVICE_HOST, and ~/.kube/config does not exist)"
+        "no cluster is configured: give --kubeconfig or set {KUBECONFIG} (this is no pod, because \
+         KUBERNETES_SERVICE_HOST is not set, and ~/.kube/config does not exist)"
     ))
 }
 
@@ -69,7 +69,7 @@ fn no_context(context: Option<&str>, why: &str) -> Result<(), String> {
     match context {
         None => Ok(()),
         Some(name) => Err(format!(
-            "--context: there is no kubeconfig that could have context {} ({why}); give --kubeconfig, set \
+            "--context: ccm reads no kubeconfig, so it can't find context {} ({why}); give --kubeconfig, set \
              {KUBECONFIG}, or leave --context out",
             shown(name)
         )),
@@ -88,7 +88,7 @@ fn in_cluster(mount: &Path, host: &str, port: &str) -> Result<Access, String> {
     let tls = tls_of(&ca_path)?;
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     if port.parse::<u16>().is_err() {
-        return Err(format!("in-cluster: KUBERNETES_SERVICE_PORT: {port:?} is not a port"));
+        return Err(format!("in-cluster: KUBERNETES_SERVICE_PORT is {port:?}, which is not a port"));
     }
     Ok(Access {
         server: format!("https://{host}:{port}"),
@@ -103,10 +103,9 @@ fn in_cluster(mount: &Path, host: &str, port: &str) -> Result<Access, String> {
 
 fn tls_of(ca_path: &Path) -> Result<Tls, String> {
     let name = ca_path.display();
-    let ca = read_file(ca_path, CA_LIMIT_BYTES).map_err(|why| {
-        format!(
-            "in-cluster: {name}: {why}; does the pod have a service account (automountServiceAccountToken)?"
-        )
+    let ca = read_file(ca_path, CA_LIMIT_BYTES).map_err(|why| match ca_path.exists() {
+        true => format!("in-cluster: {name}: {why}"),
+        false => format!("in-cluster: there is no file {name}; set automountServiceAccountToken: true for the pod"),
     })?;
     let found = Authorities::parse(&ca).map_err(|why| format!("in-cluster: {name}: {why}"))?;
     Ok(Tls { roots: Roots::Only(found.certificates), ..Tls::default() })
@@ -179,8 +178,7 @@ mod tests {
         let error = in_cluster(Path::new("/nowhere"), "10.0.0.1", "443").map(|_| ()).unwrap_err();
         assert_eq!(
             error,
-            "in-cluster: /nowhere/ca.crt: the file does not exist; correct the path; does the pod have a service \
-             account (automountServiceAccountToken)?"
+            "in-cluster: there is no file /nowhere/ca.crt; set automountServiceAccountToken: true for the pod"
         );
     }
 }

@@ -116,7 +116,7 @@ const WORLDS: &[Broken] = &[
     Broken { what: "a load balancer is an orphan", break_it: |world| {
                 world.remove_finalizers("web");
         world.delete("web");
-    }, cause: "was created for Service default/web, which does not exist; it costs money", fix: "ccm lb sync --delete-orphans",
+    }, cause: "was created for Service default/web, which does not exist, and costs money", fix: "ccm lb sync --delete-orphans",
         lists: &[(SERVICES, "orphan")] },
 ];
 

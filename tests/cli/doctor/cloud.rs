@@ -80,7 +80,7 @@ fn a_failing_api_is_reported_with_the_fix() {
             let spend = move |_: &Request| cloud.set_rate_limit(project, 3600, 200);
             let rule = Rule::new(Effect::before(spend)).half(Half::Hetzner);
             world.fault(rule);
-        }, "rate-limit: warn", &["of 3600 calls an hour are left: the daemon postpones periodic reads"], "autoscaler"),
+        }, "rate-limit: warn", &["of 3600 calls an hour are left, so the daemon postpones periodic reads"], "autoscaler"),
         ("clock off", |world| world.sandbox.cloud().set_clock_ahead(40), "clock: warn", &["s behind the clock of the Cloud API"],
             "timedatectl"),
         ("clock far off", |world| world.sandbox.cloud().set_clock_ahead(-3600), "clock: fail",

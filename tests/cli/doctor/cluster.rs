@@ -48,19 +48,19 @@ fn each_missing_right_is_named() {
             let mut role = rules("role.yaml");
             role.retain(|rule| rule.resources != ["services/status"]);
             world.role(role);
-        }, "rights: fail", &["may not: patch services/status"], "manifests/base/role.yaml"),
+        }, "rights: fail", &["may not patch services/status"], "manifests/base/role.yaml"),
         ("no leases", |world| world.user("outside", rules("role.yaml"), Vec::new()), "rights: fail",
             &["create leases, get leases, update leases"], "manifests/base/lease.yaml"),
         ("another Lease than the role names", |world| {
             let mut lease = rules("lease.yaml");
             lease[1].resource_names = vec!["another".into()];
             world.user("else", rules("role.yaml"), lease);
-        }, "rights: fail", &["may not: get leases, update leases"], "manifests/base/lease.yaml"),
+        }, "rights: fail", &["may not get leases, update leases"], "manifests/base/lease.yaml"),
         ("no list of nodes", |world| {
             let mut role = rules("role.yaml");
             role[0].verbs.retain(|verb| verb != "list");
             world.role(role);
-        }, "rights: fail", &["may not: list nodes"], "run doctor as that user"),
+        }, "rights: fail", &["may not list nodes"], "run doctor as that user"),
         ("nobody may ask", |world| {
             let refused = Effect::kubernetes_status(403, "Forbidden", "not for you");
             let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -68,7 +68,7 @@ fn each_missing_right_is_named() {
         }, "rights: fail", &["not for you"], "system:basic-user"),
         ("hcloud-cloud-controller-manager's role",
             |world| { world.user("hccm", sandbox::world::official_rules(), Vec::new()); }, "rights: warn",
-            &["may not: get events"], "leave them unchanged"),
+            &["may not get events"], "leave them unchanged"),
     ]);
 }
 
@@ -114,7 +114,7 @@ fn another_controller_and_failing_probes_are_reported() {
                 }),
             );
         }, "probes: fail",
-            &["deployment/mine: its probes use port 10258, on which ccm does not listen, so the kubelet restarts its pods again and again"],
+            &["deployment/mine: the probes use port 10258, on which ccm does not listen, so the kubelet restarts its pods again and again"],
             "/readyz"),
     ]);
 }
@@ -159,7 +159,7 @@ fn each_verb_of_the_manifests_is_missed() {
                 };
                 world.user("each", without("role.yaml"), without("lease.yaml"));
                 let check = world.check("rights");
-                let missing = format!("may not: {verb} {}", rule.resources[0]);
+                let missing = format!("may not {verb} {}", rule.resources[0]);
                 assert!(check.message.contains(&missing), "{missing}: {check:?}");
                 // A namespace's grants add up.
                 world = World::healthy();

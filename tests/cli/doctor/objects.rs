@@ -49,7 +49,7 @@ fn broken_nodes_are_reported_with_the_fix() {
                 let taints = node["spec"]["taints"].to_string();
                 assert!(taints.contains(UNINITIALIZED), "{taints}");
             });
-        }, "nodes: warn", &["node/new: waiting to be initialised"], "ccm node sync"),
+        }, "nodes: warn", &["node/new: the node waits until ccm initialises it"], "ccm node sync"),
     ]);
 }
 
@@ -156,7 +156,7 @@ fn broken_services_are_reported_with_the_fix() {
         ("a load balancer that does not go for two hours", |world| {
             world.delete("web");
             since_two_hours(world, "web", "deletionTimestamp");
-        }, "services: fail", &["service/default/web: the Service was deleted or changed its type, but is not cleaned up"],
+        }, "services: fail", &["service/default/web: the Service was deleted or changed its type, but ccm has not removed its ports or load balancer yet"],
             "ccm lb sync default/web makes them now"),
         ("one that was refused, asked by who may not list events", |world| {
             refused(world);
@@ -172,7 +172,7 @@ fn broken_services_are_reported_with_the_fix() {
             let id = world.balancer_id("new");
             let change = |one: &mut Value| one["targets"] = json!([]);
             world.edit_balancer(id, change);
-        }, "services: warn", &["service/default/new: the Service still needs 2 changes"], "ccm lb sync"),
+        }, "services: warn", &["service/default/new: ccm has not made 2 changes for the Service yet"], "ccm lb sync"),
         ("a load balancer that somebody deleted", |world| {
             let id = world.balancer_id("web");
             world.sandbox.cloud().delete_load_balancer(id);
@@ -182,20 +182,20 @@ fn broken_services_are_reported_with_the_fix() {
             let id = world.balancer_id("web");
             let change = |one: &mut Value| one["targets"] = json!([]);
             world.edit_balancer(id, change);
-        }, "services: warn", &["service/default/web: the Service still needs 2 changes"], "ccm lb sync"),
+        }, "services: warn", &["service/default/web: ccm has not made 2 changes for the Service yet"], "ccm lb sync"),
         ("a load balancer that does not go", |world| { world.delete("web"); }, "services: warn",
-            &["service/default/web: the Service was deleted or changed its type, but is not cleaned up"], "ccm lb sync"),
+            &["service/default/web: the Service was deleted or changed its type, but ccm has not removed its ports or load balancer yet"], "ccm lb sync"),
         ("an orphan", orphaned, "orphans: warn",
-            &["load-balancer/kubernetes-default-web: load balancer ", "was created for Service default/web, which does not exist"],
+            &["load-balancer/kubernetes-default-web: the load balancer (id ", "was created for Service default/web, which does not exist"],
             "ccm lb sync --delete-orphans"),
         ("a protected orphan", |world| {
             let id = world.balancer_id("web");
             world.protect(id);
             orphaned(world);
         }, "orphans: warn", &[
-            "load-balancer/kubernetes-default-web: load balancer ",
+            "load-balancer/kubernetes-default-web: the load balancer (id ",
             "ccm does not delete it, because it has delete protection",
-        ], "if it is not needed, delete it yourself"),
+        ], "if nobody needs the load balancer, delete it yourself"),
         ("turned off", |world| world.set("HCLOUD_LOAD_BALANCERS_ENABLED", "false"), "services: skipped",
             &["no Service gets a load balancer"], ""),
     ]);

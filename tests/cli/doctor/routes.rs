@@ -105,7 +105,7 @@ fn routes_are_not_checked_where_no_route_controller_runs() {
         ("set by another program", |world| {
             world.flags = Vec::new();
             says(world, "worker-2", "True");
-        }, "pod-network: warn", &["worker-2"], "ccm does not set the condition"),
+        }, "pod-network: warn", &["worker-2"], "ccm does not set this condition"),
         ("hcloud-cloud-controller-manager may keep them", |world| {
             world.leads("hcloud-cloud-controller-manager-7d_4711", -600);
             let cluster = world.sandbox.cluster();

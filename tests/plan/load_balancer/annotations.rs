@@ -131,7 +131,7 @@ const CASES: &[Case] = &[
     Case { name: "ipv6-rdns", of: |w| w.balancer().public_net.ipv6.dns_ptr.clone().unwrap(), first: ("a.example", "a.example"),
         second: ("b.example", "b.example"), removed: ("b.example", "b.example"), writes: "change_dns_ptr", ..BASE },
     Case { name: "node-selector", of: targets, first: ("n in (1,2)", "1 2"), second: ("n!=1", "2 3"), removed: ("2 3 1", "2 3 1"),
-        bad: ("n in (1", "a ( without its )"), writes: "add_target remove_target", ..BASE },
+        bad: ("n in (1", "a \"(\" has no \")\" after it"), writes: "add_target remove_target", ..BASE },
     Case { name: "keep", of: |w| w.balancer().labels.get(KEEP).cloned().unwrap_or_default(), first: ("false", ""),
         second: ("true", "default.web"), removed: ("", ""), bad: BOOLEAN, writes: "edit", ..BASE },
     Case { name: "deletion-protection", of: |w| w.balancer().protection.delete.to_string(), first: ("false", "false"),

@@ -27,16 +27,16 @@ fn check(world: &World, good: &Value, place: &str, cases: Vec<Case>) {
             value => drop(fields.insert(field.to_owned(), value)),
         }
         let name = match kind {
-            Some("cluster") => "cluster \"there\": ",
-            Some("context") => "context \"here\": ",
-            Some("user") => "user \"me\": ",
+            Some("cluster") => ", cluster \"there\"",
+            Some("context") => ", context \"here\"",
+            Some("user") => ", user \"me\"",
             _ => "",
         };
         let message = match why {
             call if call.starts_with("GET ") => {
                 format!("{call} (kubeconfig \"DIR/bad\", context \"here\")")
             }
-            why => format!("kubeconfig \"DIR/bad\": {name}{field}: {why}"),
+            why => format!("kubeconfig \"DIR/bad\"{name}: {field}: {why}"),
         };
         wrong.extend(
             mismatch(world, &yaml(&config), &[], &message)
@@ -77,7 +77,9 @@ fn masked(world: &World, ran: &Ran) -> String {
         .replace(&world.folder().display().to_string(), "DIR")
         .replace(&world.sandbox.kubernetes_url(), "URL")
         .replace("?limit=500&resourceVersion=0: ", ": ")
-        .replace("?limit=500: ", ": ");
+        .replace("?limit=500: ", ": ")
+        .replace("?limit=500&resourceVersion=0 was ", " was ")
+        .replace("?limit=500 was ", " was ");
     let words = text.split(' ').map(|word| {
         let time = word.trim_end_matches([';', ',']);
         match time.parse::<jiff::Timestamp>() {
@@ -138,8 +140,8 @@ fn unreadable_kubeconfig_files_are_explained() {
     let message = "ccm: kubeconfig: none of these files exists: \"/nowhere/1\", \"/nowhere/2\"; correct KUBECONFIG\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (1, message));
     let ran = world.list("", &[]);
-    let message = "ccm: no cluster is configured: give --kubeconfig or set KUBECONFIG (outside a cluster there is no \
-                   KUBERNETES_SERVICE_HOST, and ~/.kube/config does not exist)\n";
+    let message = "ccm: no cluster is configured: give --kubeconfig or set KUBECONFIG (this is no pod, because \
+                   KUBERNETES_SERVICE_HOST is not set, and ~/.kube/config does not exist)\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (1, message));
 }
 
@@ -158,7 +160,7 @@ fn a_context_without_a_kubeconfig_is_an_error() {
         let env = with(world.env(""), variables);
         let ran = ccm(&env, &[&["node", "list"], flags].concat());
         let message = format!(
-            "ccm: --context: there is no kubeconfig that could have context \"prod\" ({why}); give --kubeconfig, \
+            "ccm: --context: ccm reads no kubeconfig, so it can't find context \"prod\" ({why}); give --kubeconfig, \
              set KUBECONFIG, or leave --context out\n"
         );
         let expected = (1, message.as_str());
@@ -196,21 +198,21 @@ fn wrong_lists_and_contexts_are_explained() {
     // Messages about another place than the one that was changed.
     #[rustfmt::skip]
     let cases = [
-        ("contexts", Value::Null, "current-context: there is no context \"here\"; the kubeconfig has no contexts"),
-        ("contexts", json!(["here"]), "contexts[0]: must be an entry with a name and its fields"),
-        ("contexts", json!([{"context": {}}]), "contexts[0]: name: not set"),
-        ("contexts", json!([{"name": 1}]), "current-context: there is no context \"here\"; the kubeconfig has \"1\""),
-        ("contexts", json!([{"name": "here"}]), "context \"here\": cluster: there is no cluster \"\"; the kubeconfig has \"there\""),
-        ("clusters", Value::Null, "context \"here\": cluster: there is no cluster \"there\"; the kubeconfig has no clusters"),
-        ("clusters", json!([]), "context \"here\": cluster: there is no cluster \"there\"; the kubeconfig has no clusters"),
-        ("users", Value::Null, "context \"here\": user: there is no user \"me\"; the kubeconfig has no users"),
-        ("users", json!([{"name": "you", "user": {}}, {"name": world.token}]), "context \"here\": user: there is no user \"me\"; the kubeconfig has \"you\", [not shown: looks like a secret]"),
-        ("users", json!([{"name": "me", "user": world.token}]), "users[0].user: must be a YAML mapping"),
+        ("contexts", Value::Null, ": current-context: there is no context \"here\"; the kubeconfig has no contexts"),
+        ("contexts", json!(["here"]), ": contexts[0]: must be an entry with a name and its fields"),
+        ("contexts", json!([{"context": {}}]), ": contexts[0]: name: not set"),
+        ("contexts", json!([{"name": 1}]), ": current-context: there is no context \"here\"; the kubeconfig has \"1\""),
+        ("contexts", json!([{"name": "here"}]), ", context \"here\": cluster: there is no cluster \"\"; the kubeconfig has \"there\""),
+        ("clusters", Value::Null, ", context \"here\": cluster: there is no cluster \"there\"; the kubeconfig has no clusters"),
+        ("clusters", json!([]), ", context \"here\": cluster: there is no cluster \"there\"; the kubeconfig has no clusters"),
+        ("users", Value::Null, ", context \"here\": user: there is no user \"me\"; the kubeconfig has no users"),
+        ("users", json!([{"name": "you", "user": {}}, {"name": world.token}]), ", context \"here\": user: there is no user \"me\"; the kubeconfig has \"you\", [not shown: looks like a secret]"),
+        ("users", json!([{"name": "me", "user": world.token}]), ": users[0].user: must be a YAML mapping"),
     ];
     for (field, value, why) in cases {
         let mut config = good.clone();
         config[field] = value;
-        says(&world, &config, &format!("kubeconfig \"DIR/bad\": {why}"));
+        says(&world, &config, &format!("kubeconfig \"DIR/bad\"{why}"));
     }
 }
 
@@ -235,17 +237,17 @@ fn wrong_clusters_are_explained() {
         ("certificate-authority-data", json!("not base64!"), "is not base64; copy all of it, or create it again with base64 -w0 FILE"),
         ("certificate-authority-data", json!(stranger.certificate_pem()), "is plain PEM, but must be base64-encoded (base64 -w0 FILE)"),
         ("certificate-authority-data", base64("not PEM"), "holds no PEM certificate (-----BEGIN CERTIFICATE-----)"),
-        ("certificate-authority-data", base64(&world.identity.key_pem), "holds a private key instead of a certificate; are the two swapped?"),
+        ("certificate-authority-data", base64(&world.identity.key_pem), "holds a private key instead of a certificate; did you swap the key and the certificate?"),
         ("certificate-authority-data", base64("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "holds only damaged certificates; copy them again"),
         ("certificate-authority-data", base64("-----BEGIN CERTIFICATE-----\nAAAA\n"), "holds only damaged certificates; copy them again"),
-        ("certificate-authority-data", base64(stranger.certificate_pem()), "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that ccm does not trust; compare server and certificate-authority of the kubeconfig"),
-        ("certificate-authority-data", Value::Null, "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that ccm does not trust; compare server and certificate-authority of the kubeconfig"),
+        ("certificate-authority-data", base64(stranger.certificate_pem()), "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that ccm does not trust; check the fields server and certificate-authority of the kubeconfig"),
+        ("certificate-authority-data", Value::Null, "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that ccm does not trust; check the fields server and certificate-authority of the kubeconfig"),
         ("certificate-authority-data", json!({}), "must be text; put it in quotes"),
         ("insecure-skip-tls-verify", json!("true"), "must be a boolean"),
         ("tls-server-name", json!("https://kubernetes"), "is neither a host name nor an IP address; write a name that the server's certificate has"),
         ("tls-server-name", json!(world.token), "is neither a host name nor an IP address; write a name that the server's certificate has"),
         ("tls-server-name", json!(["kubernetes"]), "must be text; put it in quotes"),
-        ("tls-server-name", json!("kubernetes"), "GET URL/api/v1/nodes: TLS: the server's certificate is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for kubernetes; compare server and certificate-authority of the kubeconfig"),
+        ("tls-server-name", json!("kubernetes"), "GET URL/api/v1/nodes: TLS: the server's certificate is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for kubernetes; check the fields server and certificate-authority of the kubeconfig"),
         ("proxy-url", json!(3128), "must be text; put it in quotes"),
         ("proxy-url", json!(format!("ftp://me:{}@proxy:3128", world.token)), "its scheme is not http, https, socks5 or socks5h; write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed"),
         ("certificate-autority", json!("ca.crt"), "unknown field; use one of server, certificate-authority, certificate-authority-data, insecure-skip-tls-verify, tls-server-name, proxy-url, disable-compression, extensions"),
@@ -256,7 +258,7 @@ fn wrong_clusters_are_explained() {
     says(
         &world,
         &config,
-        "kubeconfig \"DIR/bad\": cluster \"there\": certificate-authority-data: can't be given together with insecure-skip-tls-verify; remove one of them",
+        "kubeconfig \"DIR/bad\", cluster \"there\": certificate-authority-data: can't be given together with insecure-skip-tls-verify; remove one of them",
     );
 }
 
@@ -269,7 +271,7 @@ fn wrong_users_with_a_token_are_explained() {
     let key = &world.identity.key_pem;
     #[rustfmt::skip]
     let cases = vec![
-        ("token", json!("wrong"), "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it from another cluster, or expired?"),
+        ("token", json!("wrong"), "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not accept this user's token or certificate: is it expired, or for another cluster?"),
         ("token", json!(12345), "must be text; put it in quotes"),
         ("token", json!([world.token]), "must be text; put it in quotes"),
         ("token", json!(twice), "holds characters that no token has, e.g. white space; copy it again"),
@@ -282,7 +284,7 @@ fn wrong_users_with_a_token_are_explained() {
         ("as", json!("root"), "unknown field; use one of token, tokenFile, client-certificate, client-certificate-data, client-key, client-key-data, username, password, exec, extensions"),
         ("username", json!("me"), "can't be given together with a token; remove one of them"),
         ("username", json!(7), "must be text; put it in quotes"),
-        ("username", json!(format!("me:{}", world.token)), "has a colon, which HTTP basic authentication can't send; does it also contain the password?"),
+        ("username", json!(format!("me:{}", world.token)), "has a colon, which HTTP basic authentication can't send; write the password into the field password"),
         ("password", json!([world.token]), "must be text; put it in quotes"),
         ("tokne", json!(world.token), "unknown field; use one of token, tokenFile, client-certificate, client-certificate-data, client-key, client-key-data, username, password, exec, extensions"),
         ("client-certificate", json!(key), "must be the path of a file; write the PEM itself base64-encoded into client-certificate-data"),
@@ -294,11 +296,11 @@ fn wrong_users_with_a_token_are_explained() {
     ];
     check(&world, &world.config(), "/users/0/user", cases);
     let mut config = world.config();
-    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it from another cluster, or expired? (kubeconfig \"DIR/bad\", context \"here\")";
+    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not accept this user's token or certificate: is it expired, or for another cluster? (kubeconfig \"DIR/bad\", context \"here\")";
     #[rustfmt::skip] // A case is a line or two.
     let basic = [
         (json!({"password": world.token}),
-            "kubeconfig \"DIR/bad\": user \"me\": username: not set, but password is set; set both or none"),
+            "kubeconfig \"DIR/bad\", user \"me\": username: not set, but password is set; set both or none"),
         (json!({"username": "ccm", "password": world.token}), unauthorized),
         (json!({"username": "ccm"}), unauthorized),
     ];
@@ -309,7 +311,7 @@ fn wrong_users_with_a_token_are_explained() {
     config["users"][0]["user"] = json!({});
     // A person without the right to list workloads gets that message, too.
     let own = &["--own-settings"];
-    let why = "GET URL/api/v1/nodes: nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role that allows it (kubeconfig \"DIR/bad\", context \"here\", which has no credentials)";
+    let why = "GET URL/api/v1/nodes: nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role that allows this call (kubeconfig \"DIR/bad\", context \"here\", which has no credentials)";
     assert_eq!(mismatch(&world, &yaml(&config), own, why), None);
 }
 
@@ -328,11 +330,11 @@ fn wrong_users_with_a_certificate_are_explained() {
         ("client-key-data", json!(true), "must be text; put it in quotes"),
         ("client-key-data", json!("?"), "is not base64; copy all of it, or create it again with base64 -w0 FILE"),
         ("client-key-data", base64("not PEM"), "holds no PEM private key (PKCS#1, PKCS#8 or SEC1)"),
-        ("client-key-data", base64(&world.identity.certificate_pem), "holds a certificate instead of a private key; are the two swapped?"),
+        ("client-key-data", base64(&world.identity.certificate_pem), "holds a certificate instead of a private key; did you swap the certificate and the key?"),
         ("client-key-data", base64(&client(Validity::Now).key_pem), "is the key of another certificate"),
         ("client-key-data", damaged("EC PRIVATE KEY"), "is damaged or of a kind that is not supported; use RSA with 2048 bits or more, ECDSA P-256 or P-384, or Ed25519"),
-        ("client-key-data", damaged("ENCRYPTED PRIVATE KEY"), "is encrypted; decrypt it (openssl pkey -in FILE)"),
-        ("client-certificate-data", base64(key), "holds a private key instead of a certificate; are the two swapped?"),
+        ("client-key-data", damaged("ENCRYPTED PRIVATE KEY"), "is encrypted; decrypt the key (openssl pkey -in FILE)"),
+        ("client-certificate-data", base64(key), "holds a private key instead of a certificate; did you swap the key and the certificate?"),
         ("client-certificate-data", damaged("CERTIFICATE"), "holds a damaged certificate; copy it again"),
     ];
     check(&world, &good, "/users/0/user", cases);
@@ -344,11 +346,11 @@ fn wrong_users_with_a_certificate_are_explained() {
     for (missing, why) in cases {
         let mut config = good.clone();
         config["users"][0]["user"].as_object_mut().unwrap().remove(&format!("{missing}-data"));
-        let message = format!("kubeconfig \"DIR/bad\": user \"me\": {missing}: {why}");
+        let message = format!("kubeconfig \"DIR/bad\", user \"me\": {missing}: {why}");
         says(&world, &config, &message);
     }
     let stranger = Authority::new("stranger").unwrap().client(&subject, Validity::Now).unwrap();
-    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it from another cluster, or expired? (kubeconfig \"DIR/bad\", context \"here\")";
+    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not accept this user's token or certificate: is it expired, or for another cluster? (kubeconfig \"DIR/bad\", context \"here\")";
     let identities = [client(Validity::Expired), client(Validity::NotYet), stranger];
     for identity in identities {
         says(&world, &world.certified(&identity), unauthorized);

@@ -48,7 +48,7 @@ fn keys_of_the_kinds_that_clusters_sign_are_read() {
 fn keys_of_the_kinds_that_people_make_are_read_or_explained() {
     const KIND: &str = "is damaged or of a kind that is not supported; use RSA with 2048 bits or more, \
                         ECDSA P-256 or P-384, or Ed25519";
-    const ENCRYPTED: &str = "is encrypted; decrypt it (openssl pkey -in FILE)";
+    const ENCRYPTED: &str = "is encrypted; decrypt the key (openssl pkey -in FILE)";
     let world = World::new();
     if !openssl(&world, "version") {
         return eprintln!("skipped without openssl: keys of every kind");
@@ -87,7 +87,7 @@ fn keys_of_the_kinds_that_people_make_are_read_or_explained() {
         let key = if change.is_empty() { "key" } else { "other" };
         let text = config(&world, "certificate", key);
         let ran = world.list(&world.write("kind", &text), &[]);
-        let message = format!("kubeconfig \"DIR/bad\": user \"me\": client-key: DIR/{key}: {why}");
+        let message = format!("kubeconfig \"DIR/bad\", user \"me\": client-key DIR/{key}: {why}");
         match why {
             "" => assert_eq!(ran.code, 0, "{make} {change}: {ran:?}"),
             // Only OpenSSL understands this key, so any answer but a panic is right.

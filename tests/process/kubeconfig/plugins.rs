@@ -12,9 +12,9 @@ use std::os::unix::fs::PermissionsExt;
 const V1: &str = "client.authentication.k8s.io/v1";
 const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 
-/// The text between the name of the file and the words about a plugin.
+/// The text before the words about a plugin.
 const NOT_SENT: &str =
-    "GET URL/api/v1/nodes: not sent: kubeconfig \"DIR/bad\": user \"me\": exec: ";
+    "GET URL/api/v1/nodes was not sent: kubeconfig \"DIR/bad\", user \"me\": credential plugin \"./plugin\" ";
 
 impl World {
     /// A kubeconfig whose user has this `exec`.
@@ -248,20 +248,20 @@ fn wrong_fields_of_a_plugin_are_explained() {
     let secret = world.token.clone();
     #[rustfmt::skip]
     let cases = [
-        ("apiVersion", Value::Null, ": not set; write client.authentication.k8s.io/v1 or client.authentication.k8s.io/v1beta1, whichever the program speaks"),
+        ("apiVersion", Value::Null, ": not set; write client.authentication.k8s.io/v1 or client.authentication.k8s.io/v1beta1, whichever the program prints"),
         ("apiVersion", json!("client.authentication.k8s.io/v1alpha1"), ": \"client.authentication.k8s.io/v1alpha1\" is not supported; write client.authentication.k8s.io/v1 or client.authentication.k8s.io/v1beta1"),
         ("apiVersion", json!(1), ": must be text; put it in quotes"),
         ("command", Value::Null, ": not set; name the program to run"),
         ("command", json!(""), ": not set; name the program to run"),
         ("command", json!("no-such-program"), ": there is no program \"no-such-program\" in PATH; install it or write its path"),
-        ("command", json!("./nowhere"), ": \"./nowhere\": there is no such program; correct the path"),
-        ("command", json!("./data"), ": \"./data\" is not executable; run chmod +x on it"),
-        ("command", json!("/"), ": \"/\": there is no such program; correct the path"),
+        ("command", json!("./nowhere"), ": there is no program \"./nowhere\"; correct the path"),
+        ("command", json!("./data"), ": \"./data\" is not executable; run chmod +x on the file"),
+        ("command", json!("/"), ": there is no program \"/\"; correct the path"),
         ("command", json!(secret), ": there is no program [not shown: looks like a secret] in PATH; install it or write its path"),
         ("command", json!("a\0b"), ": there is no program \"a\\0b\" in PATH; install it or write its path"),
         ("command", json!(["./plugin"]), ": must be text; put it in quotes"),
         ("interactiveMode", Value::Null, ": not set; write Never or IfAvailable"),
-        ("interactiveMode", json!("Always"), ": is Always, but ccm has no terminal; let the program work without a terminal, and write Never or IfAvailable"),
+        ("interactiveMode", json!("Always"), ": is Always, but ccm gives the program no terminal; if the program works without a terminal, write Never or IfAvailable"),
         ("interactiveMode", json!("never"), ": \"never\" is unknown; write Never or IfAvailable"),
         ("args", json!("--token"), ": must be a list"),
         ("args", json!(["a", 1]), ": must be text; put it in quotes"),
@@ -272,7 +272,7 @@ fn wrong_fields_of_a_plugin_are_explained() {
         ("provideClusterInfo", json!("yes"), ": must be a boolean"),
         ("comand", json!("x"), ": unknown field; use one of apiVersion, command, args, env, installHint, provideClusterInfo, interactiveMode"),
     ];
-    let place = "kubeconfig \"DIR/bad\": user \"me\": exec";
+    let place = "kubeconfig \"DIR/bad\", user \"me\": exec";
     for (field, value, why) in cases {
         let config = world.with_exec(with_field(field, value.clone()));
         let message = format!("{place}.{field}{why}");
@@ -302,7 +302,7 @@ fn the_standard_error_of_a_plugin_is_shown_only_at_a_terminal() {
     let config = yaml(&world.with_exec(exec("./plugin")));
     world.script("plugin", "echo log in first >&2; exit 1");
     let message = format!(
-        "{NOT_SENT}\"./plugin\" failed (exit status: 1); run it by hand to see why (kubeconfig \"DIR/bad\", context \"here\")"
+        "{NOT_SENT}failed (exit status: 1); run the plugin by hand to see why (kubeconfig \"DIR/bad\", context \"here\")"
     );
     assert_eq!(mismatch(&world, &config, &[], &message), None);
 }
@@ -320,32 +320,32 @@ fn plugins_that_fail_are_explained() {
     let (certificate, key) = (&world.identity.certificate_pem, &world.identity.key_pem);
     #[rustfmt::skip]
     let cases = [
-        ("exit 3".into(), "\"./plugin\" failed (exit status: 3); run it by hand to see why"),
-        ("echo no such profile >&2\necho 'log in first' >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1); run it by hand to see why"),
-        (format!("echo 'token={token} is old' >&2; exit 1"), "\"./plugin\" failed (exit status: 1); run it by hand to see why"),
-        ("echo \"hello $GIVEN\" >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1); run it by hand to see why"),
-        (credential(json!({"token": "it-is-short"})) + "\necho it-is-short >&2; exit 1", "\"./plugin\" failed (exit status: 1); run it by hand to see why"),
-        ("kill -9 $$".into(), "\"./plugin\" failed (signal: 9 (SIGKILL)); run it by hand to see why"),
-        ("exec sleep 100".into(), "\"./plugin\" did not finish within 5 s and was stopped; does it wait for input? run it by hand, without a standard input"),
-        ("read line; exit 4".into(), "\"./plugin\" failed (exit status: 4); run it by hand to see why"),
-        ("head -c 3000000 /dev/zero".into(), "\"./plugin\" printed more than 1 MiB"),
-        ("true".into(), "the program must print an ExecCredential and nothing else, but its output can't be read as one, because of line 1, column 0"),
-        (format!("echo _{token}"), "the program must print an ExecCredential and nothing else, but its output can't be read as one, because of line 1, column 1"),
-        (print(&format!("{{\"kind\": \"{token}")), "the program must print an ExecCredential and nothing else, but its output can't be read as one, because of line 2, column 0"),
-        (print("[]"), "the program must print an ExecCredential and nothing else, but its output can't be read as one, because of line 1, column 2"),
-        (print(&json!({"kind": token}).to_string()), "the program must print an ExecCredential and nothing else, but its output can't be read as one, because of line 1, column 75"),
-        (print(&json!({"kind": "ExecCredential", "apiVersion": V1BETA1, "status": {"token": token}}).to_string()), "the program did not print an ExecCredential whose apiVersion is client.authentication.k8s.io/v1; write the program's apiVersion in the kubeconfig"),
-        (credential(json!(null)), "the program's status.token: neither token nor clientCertificateData is set"),
-        (credential(json!({"token": ""})), "the program's status.token: neither token nor clientCertificateData is set"),
-        (credential(json!({"token": [token]})), "the program must print an ExecCredential and nothing else, but its output can't be read as one, because of line 1, column 90"),
-        (credential(json!({"token": format!("{token} {token}")})), "the program's status.token: holds characters that no token has, e.g. white space; copy it again"),
-        (credential(json!({"token": token, "expirationTimestamp": "tomorrow"})), "the program's status.expirationTimestamp: is not an RFC 3339 time"),
-        (credential(json!({"token": token, "expirationTimestamp": "2020-01-01T00:00:00Z"})), "the program's status.expirationTimestamp: expired at TIME; is this machine's clock right?"),
-        (credential(json!({"token": token, "expirationTimestamp": "0000-01-01T00:00:00Z"})), "the program's status.expirationTimestamp: expired at TIME; is this machine's clock right?"),
-        (credential(json!({"clientCertificateData": certificate})), "the program's status.clientCertificateData: must be set together with clientKeyData, or not at all"),
-        (credential(json!({"clientKeyData": key})), "the program's status.clientCertificateData: must be set together with clientKeyData, or not at all"),
-        (credential(json!({"clientCertificateData": certificate, "clientKeyData": other.key_pem})), "the program's status.clientKeyData: is the key of another certificate"),
-        (credential(json!({"clientCertificateData": key, "clientKeyData": certificate})), "the program's status.clientCertificateData: holds a private key instead of a certificate; are the two swapped?"),
+        ("exit 3".into(), "failed (exit status: 3); run the plugin by hand to see why"),
+        ("echo no such profile >&2\necho 'log in first' >&2; exit 1".into(), "failed (exit status: 1); run the plugin by hand to see why"),
+        (format!("echo 'token={token} is old' >&2; exit 1"), "failed (exit status: 1); run the plugin by hand to see why"),
+        ("echo \"hello $GIVEN\" >&2; exit 1".into(), "failed (exit status: 1); run the plugin by hand to see why"),
+        (credential(json!({"token": "it-is-short"})) + "\necho it-is-short >&2; exit 1", "failed (exit status: 1); run the plugin by hand to see why"),
+        ("kill -9 $$".into(), "failed (signal: 9 (SIGKILL)); run the plugin by hand to see why"),
+        ("exec sleep 100".into(), "did not end within 5 s, so ccm stopped it; the plugin must not wait for input, which ccm can't give"),
+        ("read line; exit 4".into(), "failed (exit status: 4); run the plugin by hand to see why"),
+        ("head -c 3000000 /dev/zero".into(), "printed more than 1 MiB"),
+        ("true".into(), "must print an ExecCredential and nothing else, but ccm can't read its output at line 1, column 0"),
+        (format!("echo _{token}"), "must print an ExecCredential and nothing else, but ccm can't read its output at line 1, column 1"),
+        (print(&format!("{{\"kind\": \"{token}")), "must print an ExecCredential and nothing else, but ccm can't read its output at line 2, column 0"),
+        (print("[]"), "must print an ExecCredential and nothing else, but ccm can't read its output at line 1, column 2"),
+        (print(&json!({"kind": token}).to_string()), "must print an ExecCredential and nothing else, but ccm can't read its output at line 1, column 75"),
+        (print(&json!({"kind": "ExecCredential", "apiVersion": V1BETA1, "status": {"token": token}}).to_string()), "did not print an ExecCredential with apiVersion client.authentication.k8s.io/v1, which the kubeconfig names; write the apiVersion that the plugin prints into the kubeconfig"),
+        (credential(json!(null)), "printed neither status.token nor status.clientCertificateData"),
+        (credential(json!({"token": ""})), "printed neither status.token nor status.clientCertificateData"),
+        (credential(json!({"token": [token]})), "must print an ExecCredential and nothing else, but ccm can't read its output at line 1, column 90"),
+        (credential(json!({"token": format!("{token} {token}")})), "printed a status.token with characters that no token has, e.g. white space"),
+        (credential(json!({"token": token, "expirationTimestamp": "tomorrow"})), "printed a status.expirationTimestamp that is not an RFC 3339 time"),
+        (credential(json!({"token": token, "expirationTimestamp": "2020-01-01T00:00:00Z"})), "printed credentials that expired at TIME; if this machine's clock is right, log the plugin in again"),
+        (credential(json!({"token": token, "expirationTimestamp": "0000-01-01T00:00:00Z"})), "printed credentials that expired at TIME; if this machine's clock is right, log the plugin in again"),
+        (credential(json!({"clientCertificateData": certificate})), "printed only one of status.clientCertificateData and status.clientKeyData, but must print both or none"),
+        (credential(json!({"clientKeyData": key})), "printed only one of status.clientCertificateData and status.clientKeyData, but must print both or none"),
+        (credential(json!({"clientCertificateData": certificate, "clientKeyData": other.key_pem})), "printed a wrong status.clientKeyData: is the key of another certificate"),
+        (credential(json!({"clientCertificateData": key, "clientKeyData": certificate})), "printed a wrong status.clientCertificateData: holds a private key instead of a certificate; did you swap the key and the certificate?"),
     ];
     let mut exec = exec("./plugin");
     exec["env"] = json!([{"name": "GIVEN", "value": "given-to-it"}]);
@@ -357,10 +357,10 @@ fn plugins_that_fail_are_explained() {
     }
     world.write("plugin", "no interpreter, no program");
     let message = format!(
-        "{NOT_SENT}\"./plugin\" can't be started: Exec format error (os error 8) (kubeconfig \"DIR/bad\", context \"here\")"
+        "{NOT_SENT}can't be started (Exec format error (os error 8)) (kubeconfig \"DIR/bad\", context \"here\")"
     );
     assert_eq!(mismatch(&world, &config, &[], &message), None);
     world.plugin("plugin", V1, json!({"token": "nobody-knows-this-one"}));
-    let message = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it from another cluster, or expired? (kubeconfig \"DIR/bad\", context \"here\")";
+    let message = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not accept this user's token or certificate: is it expired, or for another cluster? (kubeconfig \"DIR/bad\", context \"here\")";
     assert_eq!(mismatch(&world, &config, &[], message), None);
 }

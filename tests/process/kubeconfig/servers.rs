@@ -105,7 +105,7 @@ fn a_server_behind_a_proxy_is_reached_through_it() {
     }
 }
 
-const COMPARE: &str = "compare server and certificate-authority of the kubeconfig (kubeconfig \"DIR/bad\", context \"here\")";
+const COMPARE: &str = "check the fields server and certificate-authority of the kubeconfig (kubeconfig \"DIR/bad\", context \"here\")";
 
 /// The simulated API server once more, with another certificate.
 fn serve(
@@ -147,7 +147,7 @@ fn a_server_without_tls_is_asked_on_this_machine_alone() {
     let (here, there) = (without_tls(), "http://0.0.0.0:1");
     let why = "without TLS anybody on the network path can read the credentials; use https://, or set \
                HCLOUD_ALLOW_INSECURE_ENDPOINT=true if you trust the path";
-    let place = "kubeconfig \"DIR/bad\": cluster \"there\": server: ";
+    let place = "kubeconfig \"DIR/bad\", cluster \"there\": server: ";
     let hcloud = "--cloud-provider=hcloud";
     for (server, proxy, env, flags, is_refused, is_reported) in [
         (here.as_str(), None, None, &[][..], false, false),

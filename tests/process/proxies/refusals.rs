@@ -16,35 +16,35 @@ fn an_error_names_the_proxy_as_its_cause() {
     let (http, socks) = (Speaks::Connect, Speaks::Socks5);
     #[rustfmt::skip] // A case is a line.
     let cases = [
-        ("http", http, ByConnecting, login, "", false, "it requires a login (HTTP status 407); write it before the host in HTTP_PROXY: http://user:password@host:port"),
+        ("http", http, ByConnecting, login, "", false, "it requires a login (HTTP status 407); write the login before the host in HTTP_PROXY: http://user:password@host:port"),
         ("http", http, ByConnecting, login, &wrong, false, "it does not accept the login in HTTP_PROXY (HTTP status 407); is the login right?"),
-        ("http", http, With(403), login, &right, false, "it refuses connections to api.test:80 (HTTP status 403); its rules must allow them, or NO_PROXY must name the host"),
-        ("http", http, With(503), None, "", true, "it could not connect to api.test:80 (HTTP status 503); does it reach that host?"),
-        ("http", http, ByConnecting, None, "", true, "it could not connect to api.test:80 (HTTP status 502); does it reach that host?"),
+        ("http", http, With(403), login, &right, false, "it refuses connections to api.test:80 (HTTP status 403); the proxy's rules must allow these connections, or NO_PROXY must name this host"),
+        ("http", http, With(503), None, "", true, "it could not connect to api.test:80 (HTTP status 503); can the proxy reach this host?"),
+        ("http", http, ByConnecting, None, "", true, "it could not connect to api.test:80 (HTTP status 502); can the proxy reach this host?"),
         ("http", http, NotAtAll, None, &right, true, ""),
-        ("http", http, Never, None, &right, true, "no answer in time; is it a proxy of this kind?"),
+        ("http", http, Never, None, &right, true, "no answer in time; does a proxy for this scheme run at this address?"),
         ("http", http, Nonsense, None, "", false, "the server at this address does not speak HTTP; is it a SOCKS proxy (socks5://)?"),
         ("https", http, Nonsense, None, &right, true, "TLS: the server does not speak TLS (is it http:// instead of https://?)"),
         ("http", socks, ByConnecting, None, &right, true, ""),
-        ("socks5", socks, ByConnecting, login, "", false, "it requires a login; write it before the host in HTTP_PROXY: socks5://user:password@host:port"),
+        ("socks5", socks, ByConnecting, login, "", false, "it requires a login; write the login before the host in HTTP_PROXY: socks5://user:password@host:port"),
         ("socks5h", socks, ByConnecting, login, &wrong, false, "it does not accept the login in HTTP_PROXY; is the login right?"),
-        ("socks5", socks, With(2), None, "", false, "it refuses connections to api.test port 80; its rules must allow them, or NO_PROXY must name the host"),
-        ("socks5", socks, With(5), None, "", true, "it could not connect to api.test port 80 (connection refused); does it reach that host?"),
-        ("socks5", socks, ByConnecting, login, &right, true, "it could not connect to api.test port 80 (host unreachable); does it reach that host?"),
-        ("socks5", socks, Never, None, "", true, "no answer in time; is it a proxy of this kind?"),
+        ("socks5", socks, With(2), None, "", false, "it refuses connections to api.test port 80; the proxy's rules must allow these connections, or NO_PROXY must name this host"),
+        ("socks5", socks, With(5), None, "", true, "it could not connect to api.test port 80 (connection refused); can the proxy reach this host?"),
+        ("socks5", socks, ByConnecting, login, &right, true, "it could not connect to api.test port 80 (host unreachable); can the proxy reach this host?"),
+        ("socks5", socks, Never, None, "", true, "no answer in time; does a proxy for this scheme run at this address?"),
         ("socks5", socks, Nonsense, None, "", false, "the server at this address does not speak SOCKS 5; is it an HTTP proxy (http://)?"),
     ];
     for (scheme, speaks, answers, login, shown, is_sent, why) in cases {
         let proxy = Proxy::start(speaks, answers, login, &[]);
         let url = format!("{scheme}://{shown}{}", proxy.address());
-        let not_sent = if is_sent { "" } else { "not sent: " };
+        let not_sent = if is_sent { ": " } else { " was not sent: " };
         let scheme = scheme.replace("5h", "5");
         let proxy = format!("the proxy {scheme}://{} (HTTP_PROXY): ", proxy.address());
         check(&url, &format!("{not_sent}{proxy}{why}"), answers);
     }
     check(
         "http://u:hunter2hunter2hunter2@127.0.0.1:1",
-        "the proxy http://127.0.0.1:1 (HTTP_PROXY): connection refused; does a server run at this address?",
+        ": the proxy http://127.0.0.1:1 (HTTP_PROXY): connection refused; does a server run at this address?",
         NotAtAll,
     );
 }
@@ -53,7 +53,7 @@ fn an_error_names_the_proxy_as_its_cause() {
 #[test]
 fn the_way_out_that_an_error_names_works() {
     let other =
-        "its rules must allow them, or the kubeconfig's proxy-url must name another proxy or none";
+        "the proxy's rules must allow these connections, or the kubeconfig's proxy-url must name another proxy or none";
     for (scheme, speaks, answer, to) in [
         ("http", Speaks::Connect, 403, "api.test:80 (HTTP status 403)"),
         ("socks5", Speaks::Socks5, 2, "api.test port 80"),
@@ -76,7 +76,7 @@ fn check(url: &str, expected: &str, answers: Answers) {
     let error = client.get::<Value>("/x").unwrap_err();
     let text = error.to_string();
     assert!(
-        text.starts_with(&format!("GET http://api.test/x: {expected}")),
+        text.starts_with(&format!("GET http://api.test/x{expected}")),
         "{answers:?}: {text}\nnot\n{expected}"
     );
     let lasting = matches!(error.kind, HttpErrorKind::Request(_));

@@ -79,7 +79,7 @@ fn a_plugin_that_fails_for_a_while_is_tried_again() {
     world.start_flagged(&config, &["--leader-elect=false"]);
     fs::remove_file(world.path("answer")).unwrap();
     world.sandbox.cluster().remove_token(&first);
-    let failed = "\"./plugin\" failed (exit status: 1); run it by hand";
+    let failed = "\"./plugin\" failed (exit status: 1); run the plugin by hand";
     world.daemon.as_ref().unwrap().logs(failed);
     world.answer(json!({"token": second}));
     world.does_work("two");

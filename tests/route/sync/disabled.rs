@@ -30,7 +30,7 @@ fn nodes_are_synced_and_the_network_is_left_alone_without_routes() {
         assert_eq!(world.calls().count(is_read), 0, "{flags:?}");
         assert_eq!(world.condition("worker-1"), None);
         let log = daemon.log();
-        for part in ["the route controller does not run: ", "WARN"] {
+        for part in ["the route controller does not run, because ", "WARN"] {
             assert_eq!(log.matches(part).count(), warnings, "{flags:?}\n{log}");
         }
     });
@@ -43,7 +43,7 @@ fn a_missing_network_is_one_warning_where_routes_were_requested() {
         let daemon = Daemon::start(&common::env(&sandbox), flags);
         wait_until("initialised nodes", || all_initialised(&sandbox));
         let log = daemon.log();
-        assert_eq!(log.matches("the route controller does not run: ").count(), warnings, "{log}");
+        assert_eq!(log.matches("the route controller does not run, because ").count(), warnings, "{log}");
     }
 }
 

@@ -173,7 +173,7 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
     let shown = list();
     let words = common::one_line(&shown);
     let expected = format!(
-        "Kept, as an annotation of their deleted Service asked: certificate {:?} ({}), for example.com",
+        "Kept, because an annotation of their deleted Service asked for this: certificate {:?} ({}), for example.com",
         text(&certificate["name"]),
         certificate["id"]
     );

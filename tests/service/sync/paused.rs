@@ -22,7 +22,7 @@ impl Gate for Pause {
     fn pass(&self, what: &str) -> Result<(), Refused> {
         match what.starts_with("DELETE") && !self.0.swap(true, Ordering::Relaxed) {
             true => Err(Refused(
-                "this process was paused, and now it is too late for this write".into(),
+                "this process was paused, and the time limit of this write has passed".into(),
             )),
             false => Ok(()),
         }

@@ -321,8 +321,8 @@ type Case = (&'static str, fn(&World), &'static str);
 #[rustfmt::skip] // A case is a line.
 const BROKEN: &[Case] = &[
     ("it was deleted", |world| assert!(world.cluster().delete("secrets", Some("default"), "web-tls")), "it does not exist"),
-    ("no PEM", |world| put(world, "web-tls", TLS, "nonsense", "nonsense"), "tls.crt: holds no PEM certificate"),
-    ("another key", |world| put(world, "web-tls", TLS, &fresh().certificate_pem, &fresh().key_pem), "tls.key: is the key of another certificate"),
+    ("no PEM", |world| put(world, "web-tls", TLS, "nonsense", "nonsense"), "tls.crt holds no PEM certificate"),
+    ("another key", |world| put(world, "web-tls", TLS, &fresh().certificate_pem, &fresh().key_pem), "tls.key is the key of another certificate"),
     ("expired", |world| renew(world, "web-tls", &identity("example.com", Validity::Expired)), "its certificate expired at "),
     ("not valid yet", |world| renew(world, "web-tls", &identity("example.com", Validity::NotYet)), "its certificate is not valid before "),
     ("another type", |world| put(world, "web-tls", "Opaque", &fresh().certificate_pem, "x"), "its type is not kubernetes.io/tls"),
