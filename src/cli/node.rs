@@ -592,7 +592,8 @@ fn certificate_section(plans: &NodePlans) -> String {
         Some(why) => paragraph("  ~ ", 4, &format!("{name}: {why}")),
     });
     let waits = plan().filter_map(|plan| plan.waits.as_ref());
-    let waits = waits.map(|why| paragraph("  ? ", 4, &format!("ccm has not decided yet, because {why}")));
+    let waits =
+        waits.map(|why| paragraph("  ? ", 4, &format!("ccm has not decided yet, because {why}")));
     let heading = "NEWEST CERTIFICATE REQUEST (= proven, ~ not proven)";
     listed(heading, newest.chain(names).chain(waits))
 }

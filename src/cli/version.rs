@@ -49,7 +49,11 @@ pub(super) fn version(words: Vec<OsString>) -> Result<Exit, Exit> {
                     Some("table" | "wide") => Output::Table,
                     Some("json") => Output::Json,
                     Some("yaml" | "yml") => Output::Yaml,
-                    _ => return Err(wrong(&format!("-o: {format:?} can't be used: use table, json or yaml"))),
+                    _ => {
+                        return Err(wrong(&format!(
+                            "-o: {format:?} can't be used: use table, json or yaml"
+                        )));
+                    }
                 };
             }
             _ => return Err(usage("version takes no words, and no flag except -o")),

@@ -110,7 +110,8 @@ pub(super) fn provider(
     let authorities = authorities()?;
     if authorities.unusable > 0 {
         log::warn!(
-            "SSL_CERT_FILE: ccm ignores {} certificates in this file, which are damaged or of an unsupported kind",
+            "SSL_CERT_FILE: certificates in this file are damaged or of an unsupported kind, and ccm ignores them \
+             (number: {})",
             authorities.unusable
         );
     }

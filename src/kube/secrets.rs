@@ -95,7 +95,9 @@ impl ReadSecret {
 
 fn parse(secret: &Value) -> Result<ValidPair, String> {
     if secret["type"] != TLS {
-        return Err(format!("its type is not {TLS}; create the Secret with kubectl create secret tls"));
+        return Err(format!(
+            "its type is not {TLS}; create the Secret with kubectl create secret tls"
+        ));
     }
     let read = |field: &str| {
         let text = secret["data"][field].as_str().unwrap_or_default();

@@ -117,7 +117,11 @@ fn decoded(pem: &[u8]) -> Form<Vec<u8>> {
 /// type `tag`, or when its length is not written in the shortest form.
 fn value<'a>(reader: &mut Reader<'a>, tag: u8) -> Form<Input<'a>> {
     let (found, content) = any_value(reader)?;
-    if found == tag { Ok(content) } else { Err("a field has another type than in requests of kubelets") }
+    if found == tag {
+        Ok(content)
+    } else {
+        Err("a field has another type than in requests of kubelets")
+    }
 }
 
 /// Reads the next value of the DER encoding (a tag, a length and the content), and returns its tag and its content. A
@@ -197,7 +201,8 @@ fn text(content: Input) -> Form<String> {
     let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || b":.-".contains(byte);
     let is_text = (1..=TEXT_BYTES_AT_MOST).contains(&bytes.len()) && bytes.iter().all(is_usual);
     let text = std::str::from_utf8(bytes).ok().filter(|_| is_text);
-    text.map(str::to_owned).ok_or("a name in the request is too long, or has characters that no node's name has")
+    text.map(str::to_owned)
+        .ok_or("a name in the request is too long, or has characters that no node's name has")
 }
 
 /// Reads the alternative names of a certificate request. The attributes of the request must ask for exactly one

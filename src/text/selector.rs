@@ -115,7 +115,10 @@ fn requirement(text: &str) -> Result<Requirement, String> {
             Some((key, word, values))
         });
         let Some((key, word @ ("in" | "notin"), values)) = parts else {
-            return Err(format!("{} is no valid requirement; write e.g. zone in (a,b)", quoted(text)));
+            return Err(format!(
+                "{} is no valid requirement; write e.g. zone in (a,b)",
+                quoted(text)
+            ));
         };
         let values = values.split(',').map(|text| value(text.trim()));
         let values = values.collect::<Result<_, String>>()?;

@@ -159,8 +159,8 @@ fn lint_prints_a_line_for_each_problem_and_its_exit_code_says_whether_there_is_o
              load-balancer.hetzner.cloud/protocol?\n", "ccm: 2 Services, 1 with problems\n"),
         ("apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations: {a: true}\nspec: {type: LoadBalancer}\n".into(),
             1,
-            "-: service/default/web: annotation a: true is not a string, so Kubernetes refuses it: put the value in \
-             quotes\n-: service/default/web: no port of the Service is TCP, so its load balancer serves nothing, but \
+            "-: service/default/web: annotation a: the value true is not a string, so Kubernetes refuses the Service; put \
+             the value in quotes\n-: service/default/web: no port of the Service is TCP, so its load balancer serves nothing, but \
              still costs money. Give the Service a TCP port, or change its type from LoadBalancer to another one\n", "ccm: 1 Service, 1 with problems\n"),
         ("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: 5}\n".into(), 1,
             "-: service/default/web: not a valid Service: invalid type: integer `5`, expected a sequence\n",

@@ -222,7 +222,10 @@ fn a_request_is_not_sent_after_its_deadline() {
     }
     let client = plain(base.clone(), Duration::from_millis(50), Slow);
     let error = post(&client, &json!({})).to_string();
-    contains(&error, "not sent: this process was paused, and the time limit of this write has passed");
+    contains(
+        &error,
+        "not sent: this process was paused, and the time limit of this write has passed",
+    );
     // Our own connection ends the server's waiting.
     let address = base.strip_prefix("http://").unwrap();
     drop(TcpStream::connect(address).unwrap());

@@ -75,7 +75,10 @@ pub(super) fn certificates(view: &DoctorView) -> CheckResult {
     let is_unsigned =
         |row: &&SigningRow| row.state == SigningState::Approved && row.age_s() >= PROGRAM_NEEDS;
     let unsigned = observed.rows.iter().filter(is_unsigned).map(|row| {
-        let found = format!("certificate request {} is approved, but its certificate was not issued", row.name);
+        let found = format!(
+            "certificate request {} is approved, but its certificate was not issued",
+            row.name
+        );
         on(row, found, "check the signer: kube-controller-manager needs the private key of the CA")
     });
     let setting = (view.settings.internal_ip_from.value == InternalIpFrom::Kubelet).then(|| {

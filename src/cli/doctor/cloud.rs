@@ -228,7 +228,8 @@ pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
 }
 
 fn unmatched(server: &&Instance) -> CheckOutcome {
-    let found = format!("no node runs on server {}, and ccm has found no server for a new node", server.id);
+    let found =
+        format!("no node runs on server {}, and ccm has found no server for a new node", server.id);
     let remedy = "if the new node runs on this server, give the server the node's name in Robot; otherwise do nothing";
     CheckOutcome::warn(found, remedy).on("server", &server.name)
 }

@@ -64,7 +64,9 @@ pub(super) fn rights(view: &DoctorView) -> CheckResult {
     Ok(vec![match missing.iter().all(|need| *need == COUNT_EVENTS) {
         _ if missing.is_empty() => CheckOutcome::ok("this user has all rights of the daemon"),
         true => CheckOutcome::warn(
-            format!("{found}. Without this right, ccm updates the time of a repeated event, but not its count"),
+            format!(
+                "{found}. Without this right, ccm updates the time of a repeated event, but not its count"
+            ),
             "update the roles (kubectl apply -k manifests/), or leave them unchanged: ccm works without this right",
         ),
         false => CheckOutcome::fail(
@@ -92,7 +94,9 @@ pub(super) fn lease(view: &DoctorView) -> CheckResult {
             )
         }
         Some((holder, None, _)) => {
-            format!("the process {holder} holds the Lease, but never renewed it, so it probably does not run")
+            format!(
+                "the process {holder} holds the Lease, but never renewed it, so it probably does not run"
+            )
         }
     };
     let pods = shell_command("kubectl -n", &[&key.namespace, &"get", &"pods"]);

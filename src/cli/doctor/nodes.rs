@@ -264,7 +264,10 @@ pub(super) fn off(view: &DoctorView) -> CheckResult {
     let is_all = servers.iter().all(|instance| instance.is_off);
     let Ok(nodes) = &view.nodes else {
         let off = servers.iter().filter(|instance| instance.is_off).map(|instance| {
-            let found = format!("the server (id {}) is off; its node is unknown, because no nodes were read", instance.id);
+            let found = format!(
+                "the server (id {}) is off; its node is unknown, because no nodes were read",
+                instance.id
+            );
             CheckOutcome::bad(is_all, found, switch_on(instance.id)).on("server", &instance.name)
         });
         return or_ok(off, ok);

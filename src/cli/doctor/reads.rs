@@ -175,7 +175,9 @@ pub(super) fn lease(reader: &DoctorReader) -> Seen<Option<LeaseSpec>> {
 pub(super) fn workloads(reader: &DoctorReader) -> Seen<Vec<Workload>> {
     let namespace = leader::key(&reader.started.settings).namespace;
     reader.apis.as_ref()?.kube.workloads(&namespace).map_err(|error| {
-        let what = format!("Deployments and DaemonSets in {namespace}; run this check as an administrator");
+        let what = format!(
+            "Deployments and DaemonSets in {namespace}; run this check as an administrator"
+        );
         unlisted(error, &what)
     })
 }

@@ -276,18 +276,24 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         (Want::Ensure, Some(_)) if !has_address && !has_writes => (
             "the Service has no address, because its annotations or the settings exclude every address of its load \
              balancer",
-            format!("correct the annotations or the settings. {} shows the addresses", inspect(&plan.service)),
+            format!(
+                "correct the annotations or the settings. {} shows the addresses",
+                inspect(&plan.service)
+            ),
         ),
         (Want::Ensure, found) if !has_address => (
             match found {
                 None => "the Service has no address, because its load balancer is not created yet",
-                Some(_) => "the Service has no address, because its load balancer is not finished yet",
+                Some(_) => {
+                    "the Service has no address, because its load balancer is not finished yet"
+                }
             },
             left_to_do(),
         ),
-        (Want::Remove, _) if has_writes => {
-            ("the Service was deleted or changed its type, but ccm has not removed its ports or load balancer yet", left_to_do())
-        }
+        (Want::Remove, _) if has_writes => (
+            "the Service was deleted or changed its type, but ccm has not removed its ports or load balancer yet",
+            left_to_do(),
+        ),
         (Want::Ensure, _) if has_writes => {
             let due = counted(plan.changes.len(), "change");
             return Some((format!("ccm has not made {due} for the Service yet"), left_to_do()));

@@ -58,7 +58,9 @@ fn read_more(apis: &Apis, plan: &mut ServicePlan, known: Sides) {
     }
     if let (Some(found), Some(cloud)) = (&mut plan.cloud.found, apis.provider.load_balancers()) {
         let usage = cloud.usage(found.id).inspect_err(|error| {
-            Printer::notice(format_args!("the numbers of connections and requests can't be read: {error}"));
+            Printer::notice(format_args!(
+                "the numbers of connections and requests can't be read: {error}"
+            ));
         });
         found.consumption.usage = usage.ok();
     }

@@ -140,9 +140,10 @@ impl Issuer for Plugin {
         match (held.good(clock::timestamp()), &held.failure) {
             (Some((issued, _)), _) => Ok(issued),
             (None, Some((_, why))) => Err(why.clone()),
-            (None, None) => {
-                Err(format!("{} printed credentials that expired before ccm could use them", self.place))
-            }
+            (None, None) => Err(format!(
+                "{} printed credentials that expired before ccm could use them",
+                self.place
+            )),
         }
     }
 
@@ -205,7 +206,9 @@ fn parse(
     let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
     let token = filled(status.token).map(|text| Secret::new(&text));
     if token.as_ref().is_some_and(|token| token.check().is_err()) {
-        return Err("printed a status.token with characters that no token has, e.g. white space".into());
+        return Err(
+            "printed a status.token with characters that no token has, e.g. white space".into()
+        );
     }
     let pem = |text, origin: &str| {
         let bytes = filled(text)?.into_bytes();
@@ -242,7 +245,9 @@ fn end(text: &str) -> Result<Option<Timestamp>, String> {
         // Programs that mean "never" write a time in the last days of the year 9999. The library cannot parse these
         // days, so such a time is read as "never" here.
         Err(_) if text.starts_with("9999-12-3") => Ok(None),
-        Err(_) => Err("printed a status.expirationTimestamp that is not an RFC 3339 time".to_owned()),
+        Err(_) => {
+            Err("printed a status.expirationTimestamp that is not an RFC 3339 time".to_owned())
+        }
     }
 }
 

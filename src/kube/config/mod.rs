@@ -88,7 +88,9 @@ fn in_cluster(mount: &Path, host: &str, port: &str) -> Result<Access, String> {
     let tls = tls_of(&ca_path)?;
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     if port.parse::<u16>().is_err() {
-        return Err(format!("in-cluster: KUBERNETES_SERVICE_PORT is {port:?}, which is not a port"));
+        return Err(format!(
+            "in-cluster: KUBERNETES_SERVICE_PORT is {port:?}, which is not a port"
+        ));
     }
     Ok(Access {
         server: format!("https://{host}:{port}"),

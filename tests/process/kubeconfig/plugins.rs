@@ -13,8 +13,7 @@ const V1: &str = "client.authentication.k8s.io/v1";
 const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 
 /// The text before the words about a plugin.
-const NOT_SENT: &str =
-    "GET URL/api/v1/nodes was not sent: kubeconfig \"DIR/bad\", user \"me\": credential plugin \"./plugin\" ";
+const NOT_SENT: &str = "GET URL/api/v1/nodes was not sent: kubeconfig \"DIR/bad\", user \"me\": credential plugin \"./plugin\" ";
 
 impl World {
     /// A kubeconfig whose user has this `exec`.

@@ -52,8 +52,7 @@ fn an_error_names_the_proxy_as_its_cause() {
 /// The environment's exceptions do not count for a proxy of the kubeconfig.
 #[test]
 fn the_way_out_that_an_error_names_works() {
-    let other =
-        "the proxy's rules must allow these connections, or the kubeconfig's proxy-url must name another proxy or none";
+    let other = "the proxy's rules must allow these connections, or the kubeconfig's proxy-url must name another proxy or none";
     for (scheme, speaks, answer, to) in [
         ("http", Speaks::Connect, 403, "api.test:80 (HTTP status 403)"),
         ("socks5", Speaks::Socks5, 2, "api.test port 80"),

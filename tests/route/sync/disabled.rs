@@ -43,7 +43,11 @@ fn a_missing_network_is_one_warning_where_routes_were_requested() {
         let daemon = Daemon::start(&common::env(&sandbox), flags);
         wait_until("initialised nodes", || all_initialised(&sandbox));
         let log = daemon.log();
-        assert_eq!(log.matches("the route controller does not run, because ").count(), warnings, "{log}");
+        assert_eq!(
+            log.matches("the route controller does not run, because ").count(),
+            warnings,
+            "{log}"
+        );
     }
 }
 

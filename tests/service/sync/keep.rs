@@ -60,7 +60,9 @@ fn a_kept_load_balancer_stays_and_is_adopted_again_by_its_name() {
         let line = format!("load balancer \"front\" ({front}), at {}", addresses[0]);
         assert!(list(&world).contains(&line), "{}", list(&world));
         let ran = world.ccm(&["doctor", "-o", "json"]);
-        ran.prints("Deleted Services asked ccm to keep these objects, and kept load balancers cost money");
+        ran.prints(
+            "Deleted Services asked ccm to keep these objects, and kept load balancers cost money",
+        );
 
         let uid = world.create("again", &[("name", "front")], &[443]);
         world.converge(flags);
