@@ -489,7 +489,7 @@ impl KubeClient {
             listed += page.items;
             is_first = false;
         }
-        let why = format!("the list does not end after {at_most} items");
+        let why = format!("the list does not end after {at_most} items, the most that ccm reads");
         Err(self.unreadable(folder, why))
     }
 

@@ -105,11 +105,14 @@ impl<R: RowForm> PageForm for TablePage<R> {
 
     fn add_to(self, items: &mut Vec<R::Item>, _kind: &str) -> Result<String, String> {
         if self.kind != "Table" {
-            return Err(format!("it is a {:?}", self.kind));
+            return Err(format!("the answer is a {:?} instead of a Table", self.kind));
         }
         let columns = self.column_definitions.iter().map(|column| &column.name);
         if !columns.take(R::COLUMNS.len()).eq(R::COLUMNS) {
-            return Err(format!("its first columns are not {}", R::COLUMNS.join(", ")));
+            return Err(format!(
+                "the first columns of the table are not {}",
+                R::COLUMNS.join(", ")
+            ));
         }
         for row in self.rows.unwrap_or_default() {
             items.push(row.read()?);
@@ -124,7 +127,9 @@ impl From<SentRow> for NodeTableRow {
         let mut cells = row.cells.into_iter();
         let (Some(Value::String(name)), Some(Value::String(status))) = (cells.next(), cells.next())
         else {
-            return NodeTableRow(Err("a row has no text in one of its first columns".to_owned()));
+            return NodeTableRow(Err(
+                "a row of the table has no text in one of the first columns".to_owned()
+            ));
         };
         // The status of a cordoned node is `Ready,SchedulingDisabled`. Only the part before the comma says whether the
         // node is ready.
@@ -132,7 +137,9 @@ impl From<SentRow> for NodeTableRow {
         let is_ready = match states.next().unwrap_or_default() {
             "Ready" => true,
             "NotReady" | "Unknown" => false,
-            other => return NodeTableRow(Err(format!("node {name:?} has the status {other:?}"))),
+            other => {
+                return NodeTableRow(Err(format!("node {name:?} has the unknown status {other:?}")));
+            }
         };
         let is_cordoned = states.any(|state| state == "SchedulingDisabled");
         let meta = row.object.map(|object| object.metadata);

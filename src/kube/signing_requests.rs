@@ -91,13 +91,16 @@ impl RowForm for SigningTableRow {
         let (name, _, signer, user, _, condition) = self.cells;
         let metadata = self.object.metadata;
         let state = match condition.split(',').collect::<Vec<_>>()[..] {
-            _ if signer != KUBELET_SERVING => return Err("a row is of another signer".into()),
+            _ if signer != KUBELET_SERVING => {
+                return Err("a row of the table is of another signer".into());
+            }
             ["Pending"] => SigningState::Pending,
             ["Approved", "Issued"] => SigningState::Signed,
             ["Approved", ..] => SigningState::Approved,
             _ => SigningState::Denied,
         };
-        let created = metadata.creation_timestamp.ok_or("a row has no creation time")?;
+        let created =
+            metadata.creation_timestamp.ok_or("a row of the table has no creation time")?;
         let node = user.strip_prefix(NODE_USER).map(str::to_owned);
         Ok(SigningRow { created, name, uid: metadata.uid, node, state })
     }

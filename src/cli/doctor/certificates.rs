@@ -83,7 +83,8 @@ pub(super) fn certificates(view: &DoctorView) -> CheckResult {
     });
     let setting = (view.settings.internal_ip_from.value == InternalIpFrom::Kubelet).then(|| {
         let found = format!(
-            "{HCLOUD_INSTANCES_INTERNAL_IP_FROM}=kubelet: the cloud can't prove an InternalIP that a kubelet chose"
+            "{HCLOUD_INSTANCES_INTERNAL_IP_FROM}=kubelet lets kubelets choose their InternalIP, but ccm does not approve \
+             certificate requests with an address that the cloud does not list for the server"
         );
         CheckOutcome::warn(
             found,

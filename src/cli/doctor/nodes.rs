@@ -58,7 +58,10 @@ pub(super) fn project(view: &DoctorView) -> CheckResult {
              servers were created again with the same names, delete the Node objects, so that each kubelet registers \
              its node again",
         ),
-        _ => CheckOutcome::ok(format!("{matched} of {count} with a server in the token's project")),
+        _ => {
+            let verb = if own == 1 { "has" } else { "have" };
+            CheckOutcome::ok(format!("{matched} of {count} {verb} a server in the token's project"))
+        }
     }])
 }
 

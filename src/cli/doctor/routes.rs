@@ -97,8 +97,8 @@ fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
     plan.rows.iter().filter_map(|row| {
         let state = row.state.name();
         let state = match (&row.have, &row.node) {
-            (Some(route), _) => format!("{state}, via {}", route.gateway),
-            (None, Some(node)) => format!("{state}, for node {node}"),
+            (Some(route), _) => format!("{state}: the route leads to {}", route.gateway),
+            (None, Some(node)) => format!("{state}: the route for node {node}"),
             (None, None) => state.to_owned(),
         };
         let outcome = match (row.step, row.state) {
@@ -109,7 +109,7 @@ fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
             ),
             (RouteStep::Nothing, State::Blackhole | State::Unwanted) => CheckOutcome::warn(
                 format!(
-                    "{state}: ccm leaves the route unchanged, because no node has a route that shows that the Network \
+                    "{state}. ccm leaves the route unchanged, because no node has a route that shows that the Network \
                      belongs to this cluster"
                 ),
                 "once ccm can create the route of a node, the daemon deletes the routes that are not needed",

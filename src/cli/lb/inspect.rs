@@ -216,7 +216,7 @@ fn room(plan: &ServicePlan) -> String {
             11,
             &format!(
                 "{} would be large enough, and costs {:.2} a month, without VAT. ccm never makes a load balancer \
-                 smaller by itself; to do this, set annotation load-balancer.hetzner.cloud/type to {0}, and later to \
+                 smaller by itself; to get {0}, set annotation load-balancer.hetzner.cloud/type to {0}, and later to \
                  auto again",
                 cheaper.kind, cheaper.monthly_price
             ),

@@ -240,7 +240,7 @@ fn end(text: &str) -> Result<Option<Timestamp>, String> {
     match text.parse::<Timestamp>() {
         Ok(end) if end > clock::timestamp() => Ok(Some(end)),
         Ok(end) => Err(format!(
-            "printed credentials that expired at {end}; if this machine's clock is right, log the plugin in again"
+            "printed credentials that expired at {end}; if this machine's clock is right, renew the plugin's own login"
         )),
         // Programs that mean "never" write a time in the last days of the year 9999. The library cannot parse these
         // days, so such a time is read as "never" here.

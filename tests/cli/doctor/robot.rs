@@ -96,7 +96,7 @@ fn a_healthy_cluster_costs_one_login_of_robot() {
         ("robot", "accepts the login, which has access to 2 dedicated servers"),
         ("dedicated", "2 dedicated servers, each with its node"),
         ("nodes", "4 nodes, each with its server"),
-        ("project", "2 of 2 nodes with a server in the token's project"),
+        ("project", "2 of 2 nodes have a server in the token's project"),
     ] {
         find(&said, check).says("ok", &[part]);
     }

@@ -34,11 +34,11 @@ fn routes_that_the_next_pass_repairs_are_warnings() {
         ("one is missing", |world| {
             let destination = pods(world, "worker-2");
             world.delete_route(&destination);
-        }, "routes: warn", &["route/10.244.", "/24: missing, for node worker-2"], "ccm route sync corrects the routes now"),
+        }, "routes: warn", &["route/10.244.", "/24: missing: the route for node worker-2"], "ccm route sync corrects the routes now"),
         ("a blackhole", |world| world.set_route("10.244.9.0/24", NOBODY), "routes: warn",
-            &["route/10.244.9.0/24: blackhole, via 10.0.0.250"], "the daemon corrects this"),
+            &["route/10.244.9.0/24: blackhole: the route leads to 10.0.0.250"], "the daemon corrects this"),
         ("another node's gateway", |world| world.set_route(&pods(world, "worker-2"), NOBODY), "routes: warn",
-            &["route/10.244.", "/24: wrong gateway, via 10.0.0.250"], "see the check \"lease\""),
+            &["route/10.244.", "/24: wrong gateway: the route leads to 10.0.0.250"], "see the check \"lease\""),
         ("a condition of yesterday", |world| says(world, "worker-2", "True"), "pod-network: warn",
             &["node/worker-2: NetworkUnavailable=True, so Kubernetes starts no new pods on the node"],
             "ccm route sync corrects it now"),
