@@ -164,7 +164,7 @@ pub(crate) fn is_managed(
     let is_managed = v::is_managed(&text.value).unwrap_or_else(|why| {
         let (source, text) = (&text.source, &text.value);
         let message =
-            format!("{source}: {text:?} is not valid, so ccm treats it as \"uploaded\": {why}");
+            format!("{source}: {text:?} is not valid ({why}). ccm treats it as \"uploaded\"");
         parser.warning(Reason::AnnotationWithoutEffect, message);
         false
     });
