@@ -648,7 +648,11 @@ impl Diff<'_, '_> {
                 "the public IPv4 address of the dedicated server of node {name} is not known, so {}. If the server has \
                  such an address, set {ROBOT_USER} and {ROBOT_PASSWORD} for ccm. Otherwise set annotation {} to \
                  \"true\"",
-                if is_target { "its target stays unchanged" } else { "the node is no target" },
+                if is_target {
+                    "the target of the server stays unchanged"
+                } else {
+                    "the node is no target"
+                },
                 a::USE_PRIVATE_IP.key()
             );
             self.parser.warning(Reason::ServerNotFound, why);
