@@ -481,21 +481,22 @@ impl LeftOutState {
             }
             LeftOutState::Waits { seconds } => {
                 format!(
-                    "still a target; the node will stop soon, so ccm removes the target in at most {seconds} s, if \
-                     enough healthy targets stay"
+                    "still a target. The node will stop soon, so ccm removes the target in at most {seconds} s, if \
+                     enough other targets are healthy"
                 )
             }
             LeftOutState::Kept(why) => {
                 format!("stays a target, although the node will stop soon, because {}", why.name())
             }
             LeftOutState::Exchanged => {
-                "no target, because the node runs no pods of the load balancer's Services, and a node with pods takes \
-                 its place"
+                "no target, because the node runs no pods of the load balancer's Services, and a node with such pods \
+                 takes the place"
                     .to_owned()
             }
             LeftOutState::Stays(why) => {
                 format!(
-                    "stays a target, although the node runs no pods of the load balancer's Services, because {}",
+                    "stays a target, although the node runs no pods of the load balancer's Services and another node \
+                     does, because {}",
                     why.name()
                 )
             }
@@ -510,12 +511,12 @@ named! {
     #[serde(rename_all = "camelCase")]
     WhyKept {
         Health = "too few healthy targets would be left on other nodes",
-        Half = "at most half of the targets may be removed",
+        Half = "ccm removes at most half of the targets when their nodes will stop soon",
         Often = "ccm removes the same target at most six times an hour",
-        Budget = "few API calls are left in the project",
-        Unknown = "ccm does not know when to remove it, see the other findings about the Service's Namespace",
-        Recent = "the node may have run pods within the last minute",
-        Pace = "at most 5 targets of a load balancer, and 10 in all, are exchanged in a minute",
+        Budget = "few API calls are left under the rate limit of the project",
+        Unknown = "the Namespace's default of annotation departing-delay is not known, as another message explains",
+        Recent = "ccm waits until the node has run no such pods for a minute",
+        Pace = "ccm exchanges at most 5 targets of a load balancer in a minute, and 10 of all load balancers",
     }
 }
 
@@ -1013,11 +1014,11 @@ impl Orphan {
             }
             (BalancerUse::Shared, true) => {
                 format!(
-                    "the Services that share {name}, which are of other types and have no finalizer"
+                    "the Services that share {name}, which are not of type LoadBalancer any more"
                 )
             }
             (_, false) => format!("Service {name}, which does not exist"),
-            (_, true) => format!("Service {name}, which is of another type and has no finalizer"),
+            (_, true) => format!("Service {name}, which is not of type LoadBalancer any more"),
         }
     }
 }
@@ -1100,7 +1101,7 @@ impl TargetCounts {
 impl fmt::Display for TargetCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.total {
-            0 => f.write_str("there is no target"),
+            0 => f.write_str("the load balancer has no target"),
             total => write!(f, "{} of {total} targets healthy", self.healthy),
         }
     }

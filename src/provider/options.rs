@@ -167,22 +167,23 @@ impl Labels {
         let mut labels = BTreeMap::new();
         let items = text.split(',').map(str::trim);
         for item in items.filter(|item| !item.is_empty()) {
-            let wrong = |why: &str| Err(format!("{}: {why}", quoted(item)));
+            let wrong = |why: &str| Err(format!("{} {why}", quoted(item)));
             let Some((key, value)) = item.split_once('=') else {
-                return wrong("write KEY=VALUE");
+                return wrong("is not of the form KEY=VALUE");
             };
             if Labels::RESERVED.iter().any(|reserved| key.starts_with(reserved)) {
                 return wrong(
-                    "keys that begin with ccm-from-scratch/, hcloud-ccm/ or hetzner.cloud/ are reserved",
+                    "can't be set, because keys that begin with ccm-from-scratch/, hcloud-ccm/ or hetzner.cloud/ are \
+                     reserved",
                 );
             }
             if !is_label_key(key) || !is_label_value(value) {
                 return wrong(
-                    "it is not a label; key and value have at most 63 letters, digits, -, _ or ., e.g. team=web",
+                    "is not a label; key and value have at most 63 letters, digits, -, _ or ., e.g. team=web",
                 );
             }
             if labels.insert(key.to_owned(), value.to_owned()).is_some() {
-                return wrong("the key occurs twice");
+                return wrong("has a key that occurs twice");
             }
         }
         match labels.len() {
@@ -212,8 +213,8 @@ impl CertificateDomains {
         match domains.iter().find(|domain| !is_domain(domain)) {
             None if !domains.is_empty() => Ok(CertificateDomains(domains)),
             wrong => Err(format!(
-                "{} is no domain; use the word none, or domains, e.g. example.com,example.org, which include their \
-                 subdomains",
+                "{} is no domain; use domains, e.g. example.com,example.org (each includes its subdomains), or the \
+                 word none",
                 quoted(wrong.map_or(text, String::as_str))
             )),
         }

@@ -23,11 +23,11 @@ pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
             (
                 "port 10256 of kube-proxy does not answer, perhaps because of k3s, Cilium or a firewall",
                 format!(
-                    "annotation {} \"kube-proxy\" makes the load balancer check port 10256 of the nodes. k3s opens \
-                     this port only on the loopback interface, so run k3s with \
+                    "let the load balancer reach port 10256 of the nodes, which it checks because annotation {} is \
+                     \"kube-proxy\". k3s opens this port only on the loopback interface, so run k3s with \
                      --kube-proxy-arg=healthz-bind-address=0.0.0.0. With Cilium, set \
                      kubeProxyReplacementHealthzBindAddr=0.0.0.0:10256. If the load balancer uses public addresses, \
-                     the firewall must let it reach the port",
+                     open the port in the firewall of the nodes",
                     HEALTH_CHECK.key()
                 ),
             )
@@ -69,14 +69,14 @@ pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
             "accepts the connection, but does not answer in time (layer7_timeout)",
             check_pods(service),
         ),
-        (_, None) => ("its health check fails", check_pods(service)),
+        (_, None) => ("the health check fails", check_pods(service)),
     };
     Cause { kind, message: message.into(), remedy }
 }
 
 fn check_pods(service: &Service) -> String {
     format!(
-        "check the pods ({}, kubectl logs), and what the health check expects: annotations {}, {}, {}",
+        "check the pods ({}, kubectl logs), and what the health check expects (annotations {}, {}, {})",
         endpoints(service),
         HEALTH_CHECK_HTTP_PATH.key(),
         HTTP_STATUS_CODES.key(),

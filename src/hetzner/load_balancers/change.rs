@@ -354,8 +354,8 @@ impl BalancerChange {
             Some(WriteAnswer { action: None, load_balancer: None, certificate: None }) => {
                 let name = self.action.name();
                 let why = format!(
-                    "{name}: the answer has neither an action nor the changed object, so perhaps a proxy has sent it, \
-                     and not the API"
+                    "the answer to {name} has neither an action nor the changed object, so perhaps it comes from a \
+                     proxy and not from the API"
                 );
                 return Err(ProviderError::new(ErrorKind::Unavailable, why));
             }
@@ -501,8 +501,8 @@ impl BalancerChange {
             "invalid_input" | "not_found" if is_created && names_place => {
                 let (place, by) = self.place();
                 format!(
-                    "annotation {}: {place:?} may not exist (hcloud location list shows all locations). Without this \
-                     annotation, the setting {} decides",
+                    "location or network zone {place:?} may not exist (hcloud location list shows all). Correct \
+                     annotation {} or, if the Service has no such annotation, the setting {}",
                     by.key(),
                     by.variable.map_or("", VariableName::text)
                 )

@@ -80,12 +80,13 @@ pub(super) fn report_unknown(
     let whys: BTreeSet<&str> = whys.filter_map(|annotation| context.unknown(annotation)).collect();
     for why in whys {
         if there.is_some() || group.is_external() {
-            let stays = "settings of the load balancer that depend on this default stay unchanged";
+            let stays = "ccm does not know the namespace's default, and leaves the settings that depend on it \
+                         unchanged";
             let why = format!("{why}. Until this is corrected, {stays}");
             parser.warning(Reason::SyncLoadBalancerFailed, why);
         } else {
             let instead = "ccm creates no load balancer until this is corrected, or until annotations of the Service \
-                           replace this default";
+                           replace the namespace's default";
             parser.problem(format!("{why}. {instead}"));
         }
     }

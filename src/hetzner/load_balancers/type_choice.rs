@@ -28,6 +28,9 @@ static USUAL_TYPE: LazyLock<BalancerType> = LazyLock::new(|| BalancerType {
     ..BalancerType::default()
 });
 
+const NONE_OFFERED: &str = "the location or network zone that is set offers no load balancer type, or only types \
+                            larger than the limit (type-max). Set another location, network zone or limit";
+
 /// The largest type that a load balancer may get. It is the smallest of the types in the annotation `type-max`, the
 /// default of the Namespace and the environment variable.
 enum Limit<'a> {
@@ -92,7 +95,8 @@ fn named_type<'a>(
             let then = if kept.is_some() { "the load balancer keeps" } else { "ccm chooses" };
             let limited = kept.unwrap_or(most);
             let why = format!(
-                "{}: type {} is larger than the largest allowed type {} ({source}), so {then} type {}",
+                "{}: type {} is larger than the largest allowed type {} ({source}), so {then} type {}. Choose a type \
+                 within the limit, or change the limit",
                 named.source, kind.name, most.name, limited.name
             );
             parser.warning(Reason::AnnotationWithoutEffect, why);
@@ -128,10 +132,7 @@ fn usual<'a>(
     let any = || types?.first().filter(|_| choose(None).is_none());
     let kind = choose(largest).or_else(any);
     if kind.is_none() && types.is_some() {
-        parser.whole_problem(
-            "no allowed load balancer type is offered in the location or network zone that is set"
-                .to_owned(),
-        );
+        parser.whole_problem(NONE_OFFERED.to_owned());
         return None;
     }
     let price = kind.map(|kind| format!(" ({})", of(None).price_text(kind))).unwrap_or_default();
@@ -174,11 +175,7 @@ fn chosen<'a>(
     }
     let Some(kind) = offers.choose(&demand, present) else {
         if types.is_some() {
-            let why = format!(
-                "{}: no allowed load balancer type is offered in the location or network zone that is set",
-                auto.source
-            );
-            parser.whole_problem(why);
+            parser.whole_problem(format!("{}: {NONE_OFFERED}", auto.source));
         }
         return None;
     };
@@ -330,12 +327,16 @@ fn report_unread(
     let Some(error) = &context.observed.types_error else {
         return;
     };
-    let why =
-        format!("no type can be chosen, because the list of types could not be read: {error}");
+    let why = format!(
+        "ccm can't choose a load balancer type, because the list of types could not be read: {error}"
+    );
     match present {
         None => parser.whole_problem(why),
         Some(_) => {
-            parser.warning(Reason::SyncLoadBalancerFailed, format!("{why}. ccm tries again"));
+            parser.warning(
+                Reason::SyncLoadBalancerFailed,
+                format!("{why}. ccm tries again. Until then, the load balancer keeps its type"),
+            );
         }
     }
 }

@@ -139,7 +139,7 @@ const CASES: &[Case] = &[
     Case { name: "deletion-protection", of: |w| w.balancer().protection.delete.to_string(), first: ("true", "true"),
         second: ("false", "false"), removed: ("false", "false"), bad: BOOLEAN, writes: "change_protection", ..BASE },
     Case { name: "labels", of: labels, first: ("team=web, cost=42,", "cost=42 team=web"), second: ("team=", "cost=42 team="),
-        removed: ("cost=42 team=", "cost=42 team="), bad: ("team", "write KEY=VALUE"), writes: "edit", ..BASE },
+        removed: ("cost=42 team=", "cost=42 team="), bad: ("team", "is not of the form KEY=VALUE"), writes: "edit", ..BASE },
     Case { name: "protocol", of: |w| field(w, PortField::Protocol), first: ("HTTP", "http"), second: ("tcp", "tcp"),
         removed: ("tcp", "tcp"), bad: ("udp", "use tcp, http or https"), ..BASE },
     Case { name: "protocol", with: "http-certificates=one", of: |w| field(w, PortField::Protocol),

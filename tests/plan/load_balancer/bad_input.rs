@@ -124,7 +124,7 @@ fn some_of_many_problems_are_reported_and_the_others_counted() {
     let last = of(Reason::UnknownAnnotation).next_back().unwrap();
     assert_eq!(
         last.message,
-        "ccm reports only 5 messages with this reason, and leaves out 17 more"
+        "ccm reports only 5 messages with reason UnknownAnnotation, and leaves out 17 more"
     );
     assert_eq!(of(Reason::FieldIgnored).count(), 1);
 }

@@ -681,10 +681,10 @@ fn the_limit_of_the_type_counts_for_the_group_and_the_youngest_service_is_refuse
     cluster.add("c", 1, &[7], "share=edge");
     cluster.converge();
     let obstacle = cluster.obstacle("b");
-    let says = "3 TCP ports, and other owners have 3 on the load balancer, but a load balancer of type lb11 takes at most 5";
+    let says = "3 TCP ports, and other owners have 3 ports on the load balancer, but a load balancer of type lb11 takes at most 5";
     assert_says(&obstacle, &[says]);
     let obstacle = cluster.obstacle("c");
-    assert_says(&obstacle, &["1 TCP ports, and other owners have 6 on the load balancer"]);
+    assert_says(&obstacle, &["1 TCP ports, and other owners have 6 ports on the load balancer"]);
 }
 
 pub(super) fn listener(number: u16, to: u16) -> Listener {

@@ -9,8 +9,8 @@ fn an_invalid_label_or_one_that_ccm_uses_is_refused() {
     let many: String = (0..33).map(|n| format!("l{n}=1,")).collect();
     let long = format!("{}=1", "k".repeat(64));
     for (value, why) in [
-        ("team", "write KEY=VALUE"),
-        ("team:web", "write KEY=VALUE"),
+        ("team", "is not of the form KEY=VALUE"),
+        ("team:web", "is not of the form KEY=VALUE"),
         ("=web", "is not a label"),
         ("-team=web", "is not a label"),
         ("team=we b", "is not a label"),

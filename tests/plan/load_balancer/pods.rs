@@ -164,7 +164,7 @@ fn the_setting_is_the_default_and_the_message_says_how_many_nodes_with_pods_are_
     assert_eq!(left, [LeftOutState::Limit, LeftOutState::Limit]);
     let full = plan.findings.iter().find(|found| found.reason == Reason::MaxTargetsReached);
     let message = &full.expect("the finding").message;
-    assert!(message.contains("(2 of these nodes run ready pods of its Services)"), "{message}");
+    assert!(message.contains("(ready pods of the Services run on 2 of these nodes)"), "{message}");
     let shown = plan.with_pods.iter().filter(|node| node.is_target).count();
     assert_eq!((plan.with_pods.len(), shown), (5, 3));
 }

@@ -62,7 +62,10 @@ fn it_grows_before_the_port_or_target_is_added() {
     assert_eq!(kind(&world), "lb11");
     set_ports(&mut world, 6);
     let [reason] = announced(&world.plan()).try_into().unwrap();
-    assert_says(&reason, &["lb11 becomes lb21", "6 ports", "16.40 a month", "before 5.39 a month"]);
+    assert_says(
+        &reason,
+        &["lb11 becomes lb21", "6 ports", "16.40 a month", "old price: 5.39 a month"],
+    );
     assert_eq!(words(&world.converge()), "change_type add_service");
     let mut world = auto(25, 1);
     world.converge();

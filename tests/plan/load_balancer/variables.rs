@@ -60,7 +60,7 @@ const CASES: &[(&str, &str, &str, &str)] = &[
     ("LABELS", "team=web,cost=42", "hcloud-ccm/service-uid=1", "are reserved"),
     ("PRIMARY_IP_SELECTOR", "use=services,!reserved", "use in services", "no name of a label"),
     ("CERTIFICATE_SELECTOR", "use=services", "use in services", "no name of a label"),
-    ("CERTIFICATE_DOMAINS", "Example.com, example.org", "*.example.com", "use the word none, or domains, e.g. example.com"),
+    ("CERTIFICATE_DOMAINS", "Example.com, example.org", "*.example.com", "use domains, e.g. example.com"),
 ];
 
 #[test]

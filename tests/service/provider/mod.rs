@@ -280,7 +280,7 @@ fn a_place_that_does_not_exist_is_refused_with_its_annotation() {
     let not_found = Some((404, "not_found"));
     let sold_out = Some((412, "resource_unavailable"));
     let (nowhere, place) = (("network-zone", "mars"), ("location", "fsn1"));
-    let refused = "/network-zone: \"mars\" may not exist (hcloud location list";
+    let refused = "network zone \"mars\" may not exist (hcloud location list";
     #[rustfmt::skip] // A case is a line.
     let cases: [Case; 5] = [
         (nowhere, not_found, &[refused]),

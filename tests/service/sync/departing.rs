@@ -148,7 +148,7 @@ fn at_most_half_of_the_targets_leave_and_the_finding_says_why_others_stay() {
     }
     world.stays(id, "worker-3", true, 60);
     assert_eq!(world.targets(id).len(), 2);
-    let says = "node worker-3 will stop soon, but stays a target, because at most half of the targets may be removed";
+    let says = "node worker-3 will stop soon, but stays a target, because ccm removes at most half of the targets";
     assert!(daemon.log().contains(says), "{}", daemon.log());
     assert_eq!(world.event_messages("web", "DepartingNodeKept"), [""; 0]);
     // The node whose place is free again comes first.
@@ -284,7 +284,7 @@ fn commands_show_which_nodes_are_left_out_and_which_will_be() {
     world.drain("worker-2");
     let shown = world.ccm(&["lb", "inspect", "default/web"]).with_code(0);
     shown.prints(
-        "still a target; the node will stop soon, so ccm removes the target in at most 600 s",
+        "still a target. The node will stop soon, so ccm removes the target in at most 600 s",
     );
     world.annotate("web", "departing-delay", Some("0s"));
     world.wait_for_target(id, "worker-2", false);

@@ -144,7 +144,7 @@ fn many_findings_of_one_service_delay_no_other_service() {
         let written = event_writes(&world, "bad");
         assert!(written <= FINDINGS_AT_MOST + 2, "{count}: {written} events");
         if count == 400 {
-            let rest = format!("with this reason, and leaves out {} more", count - 5);
+            let rest = format!("with reason UnknownAnnotation, and leaves out {} more", count - 5);
             let rests = lines(&daemon, &["service/default/bad", &rest]);
             assert_eq!(rests, 1, "{log}");
         }

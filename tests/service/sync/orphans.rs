@@ -111,7 +111,7 @@ fn a_load_balancer_of_a_service_that_lost_its_finalizer_is_reported_and_stays() 
         ran.stdout.contains("orphan, stays")
     };
     assert!(is_shown());
-    let why = "costs money, but was made for Service default/web, which is of another type and has no finalizer. ccm \
+    let why = "costs money, but was made for Service default/web, which is not of type LoadBalancer any more. ccm \
                does not delete the load balancer, because its Service exists. Fix: if the load balancer is not needed, \
                delete it yourself: hcloud";
     let log = daemon_deletes(&world);

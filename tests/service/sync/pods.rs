@@ -247,7 +247,7 @@ fn on_an_external_load_balancer_each_service_must_ask() {
     world.create_local("plain", &[BY_NAME], &[8]);
     world.create_local("web", &[BY_NAME, PREFER], &[7]);
     wait_until("all targets", || world.has_targets(id, &[]));
-    let why = "another Service with a port on the load balancer does not have it";
+    let why = "another Service with a port on the load balancer does not set it to \"true\"";
     world.wait_for_event("web", "AnnotationWithoutEffect", &[why]);
     assert!(!world.has_targets(id, &[7]));
     world.annotate("plain", PREFER.0, Some("true"));

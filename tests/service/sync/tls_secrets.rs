@@ -345,7 +345,7 @@ fn a_secret_that_cannot_be_used_leaves_everything_as_it_was() {
         create_web(&world);
         let (before, mark) = (world.certificates(), world.mark());
         breaks(&world);
-        let says = ["port 443: Secret default/web-tls can't be used: ", message];
+        let says = ["port 443 can't use Secret default/web-tls: ", message];
         world.wait_for_event("web", "CertificateFailed", &says);
         world.ticks(10);
         assert_eq!(world.certificates(), before, "{what}");

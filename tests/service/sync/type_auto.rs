@@ -53,7 +53,7 @@ fn a_new_service_gets_a_type_that_fits_and_it_grows_with_the_nodes() {
     let writes = world.cloud_writes(mark);
     let place = |part: &str| writes.iter().rposition(|write| write.contains(part));
     assert!(place("change_type") < place("add_target"), "{writes:?}");
-    let parts = ["lb21 becomes lb31", "6 targets", "32.90 a month", "before 16.40"];
+    let parts = ["lb21 becomes lb31", "6 targets", "32.90 a month", "old price: 16.40"];
     world.wait_for_event("web", "EnsuringLoadBalancer", &parts);
     // It stays as large when the nodes are gone.
     let mark = world.mark();

@@ -283,7 +283,8 @@ impl<'a> AnnotationParser<'a> {
         for (reason, count) in counts {
             if let Some(more @ 1..) = count.checked_sub(FINDINGS_OF_A_REASON) {
                 let message = format!(
-                    "ccm reports only {FINDINGS_OF_A_REASON} messages with this reason, and leaves out {more} more"
+                    "ccm reports only {FINDINGS_OF_A_REASON} messages with reason {}, and leaves out {more} more",
+                    reason.name()
                 );
                 findings.push(Finding::warning(reason, message).by_provider());
             }

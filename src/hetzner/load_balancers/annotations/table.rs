@@ -357,7 +357,7 @@ impl Annotation {
 pub fn markdown() -> String {
     let mut text = format!(
         "Each annotation begins with `{PREFIX}`. An annotation with `[.PORT]` applies to all ports. With the name or the \
-         number of a port after a dot, e.g. `protocol.https`, it applies only to that port, and wins there.\n\n\
+         number of a port after a dot, e.g. `protocol.https`, it applies only to that port, and takes precedence.\n\n\
          | annotation | value | environment default | meaning |\n|---|---|---|---|\n"
     );
     for row in TABLE.iter().filter(|row| row.is_read()) {

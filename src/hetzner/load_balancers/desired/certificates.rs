@@ -163,8 +163,9 @@ pub(crate) fn is_managed(
     let text = parser.read(&a::CERTIFICATE_TYPE, Some(port), v::any)?;
     let is_managed = v::is_managed(&text.value).unwrap_or_else(|why| {
         let (source, text) = (&text.source, &text.value);
-        let message =
-            format!("{source}: {text:?} is not valid, so ccm treats it as \"uploaded\": {why}");
+        let message = format!(
+            "{source}: {text:?} is not valid ({why}). ccm treats the value as \"uploaded\""
+        );
         parser.warning(Reason::AnnotationWithoutEffect, message);
         false
     });

@@ -22,10 +22,12 @@ pub(crate) fn may_use(context: &PlanContext, certificate: &Certificate) -> Resul
     let value_of = |key: &str| certificate.labels.get(key).map(String::as_str);
     match (certificate.gives(context.service, context.cluster), selector) {
         (Some(true), _) | (None, None) => Ok(()),
-        (Some(false), _) => Err("it belongs to another namespace or cluster".to_owned()),
+        (Some(false), _) => {
+            Err("the certificate belongs to another namespace or cluster".to_owned())
+        }
         (None, Some(selector)) if selector.value.matches(value_of) => Ok(()),
         (None, Some(selector)) => Err(format!(
-            "it does not match the selector of certificates that Services may use ({})",
+            "the certificate does not match the selector of certificates that Services may use ({})",
             selector.source
         )),
     }
@@ -45,7 +47,7 @@ pub(crate) fn may_have(context: &PlanContext, domains: &[String]) -> Result<(), 
         format!("managed certificates are turned off ({})", limit.source)
     } else {
         format!(
-            "managed certificates are allowed only for {} and their subdomains ({})",
+            "managed certificates are allowed only for {} and subdomains ({})",
             text::some_of(allowed),
             limit.source
         )

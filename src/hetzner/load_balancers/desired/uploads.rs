@@ -92,8 +92,7 @@ pub(crate) fn upload(
                 "Until this is corrected, existing ports keep their certificates, and new ports are not added"
             };
             let (ports, namespace) = (text::some_of(&ports), name.0);
-            let why =
-                format!("port {ports}: Secret {namespace}/{secret} can't be used: {why}. {then}");
+            let why = format!("port {ports} can't use Secret {namespace}/{secret}: {why}. {then}");
             parser.warning(Reason::CertificateFailed, why);
         }
     }
@@ -120,8 +119,8 @@ pub(crate) fn upload(
         // two is allowed.
         if let Some(other) = other.or(managed.map(|managed| managed.ids.source)) {
             parser.problem(format!(
-                "port {}: {} and {other} both ask for certificates of this port, but only one of the two may. Remove \
-                 one of them, or set it to an empty value for this port",
+                "port {}: {} and {other} both ask for certificates of this port, but only one of the two can be \
+                 used. Remove one of the two, or set one to an empty value for this port",
                 port.port, named.source
             ));
         }

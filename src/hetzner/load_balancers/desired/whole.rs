@@ -225,7 +225,7 @@ impl Desired {
             (Replacing::Last, Some(new)) if whole.name.is_none() => {
                 let name = default_name(context);
                 let is_free = context.balancers.named(&name).all(|named| named.id == new.id);
-                let rule = Source::Rule("the replacement has ended");
+                let rule = Source::Rule("the replacement of the load balancer has ended");
                 whole.name = is_free.then(|| Sourced::new(name, rule));
             }
             _ => {}
@@ -377,8 +377,9 @@ fn labels(
         if !left_out.is_empty() {
             let keys: Vec<String> = left_out.iter().map(|key| text::quoted(key)).collect();
             let why = format!(
-                "{source}: labels with these keys are not set, because other programs recognize their load balancers \
-                 by them: {}. Remove these keys from the annotation. Labels that exist already stay unchanged",
+                "{source}: ccm does not set labels with the keys {}, because other programs recognize their load \
+                 balancers by these labels. Remove these keys from the annotation. Labels that exist already stay \
+                 unchanged",
                 text::some_of(&keys)
             );
             parser.warning(Reason::AnnotationWithoutEffect, why);
@@ -450,8 +451,9 @@ fn check_ways_in(parser: &mut AnnotationParser, context: &PlanContext, desired: 
     let off = desired.public().filter(|public| !public.value);
     if let Some(off) = off.filter(|_| !private.value) {
         parser.whole_problem(format!(
-            "{}: with its public interface off, the load balancer can reach the nodes only by their private addresses. \
-             Set {HCLOUD_NETWORK} for ccm, and set annotation {} of the Service to \"true\"",
+            "{}: with its public interface off, the load balancer can reach the nodes only by their private addresses, \
+             but annotation {} is not \"true\". Set this annotation of the Service to \"true\", and set \
+             {HCLOUD_NETWORK} for ccm",
             off.source,
             a::USE_PRIVATE_IP.key()
         ));
@@ -673,8 +675,8 @@ fn pods_of(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<ServiceN
     };
     if is_set && is_without_effect {
         let why = if group.is_external() && !is_on {
-            "another Service with a port on the load balancer does not have it. Set the annotation on all Services of \
-             the load balancer, or remove it from this Service"
+            "another Service with a port on the load balancer does not set it to \"true\". Set the annotation on all \
+             Services of the load balancer, or remove it from this Service"
                 .to_owned()
         } else if is_local(&context.service) {
             group.why_it_does_not_decide()
@@ -726,7 +728,8 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
                 parser.warning(Reason::UnknownProviderIDPrefix, why);
             }
             ProviderId::Unknown(why) | ProviderId::Disabled(why) => {
-                let why = format!("node {} is no target, because {why}", node.name);
+                let why =
+                    format!("node {} is no target, because of its provider ID: {why}", node.name);
                 parser.warning(Reason::TargetIgnored, why);
             }
         }

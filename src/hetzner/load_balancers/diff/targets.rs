@@ -29,7 +29,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const NO_NODE: Source = Source::Rule("the target belongs to no node that gets traffic");
 const DEPARTS: Source = Source::Rule("the node will stop soon");
-const EXCHANGED: Source = Source::Rule("a node with pods takes its place");
+const EXCHANGED: Source = Source::Rule(
+    "the load balancer has no room for more targets, and nodes with pods of its Services come first",
+);
 
 /// Decides for each node whether the load balancer reaches it by its private or by its public address. An existing
 /// target sometimes keeps its present kind of address, so the existing targets are part of the decision. When the plan
@@ -222,16 +224,21 @@ impl<'a> Ways<'a> {
     }
 
     /// Returns a warning about the servers in `left`, which lack the kind of address (public or private) by which the
-    /// load balancer should reach them. `and_so` is the consequence, e.g. "it gets no traffic". The warning also says
-    /// what the user can do.
+    /// load balancer should reach them. `and_so` is the consequence, e.g. "this node gets no traffic". The warning
+    /// also says what the user can do.
     fn unreachable(&self, left: &[(TargetId, String)], and_so: &str) -> String {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
         let network = self.context.project.network;
         let network = network.map(|id| format!(" {id}")).unwrap_or_default();
-        let (what, step) = if self.by_private() {
-            (format!("address in Network{network}"), "attach the server to the Network".to_owned())
+        let (way, what, step) = if self.by_private() {
+            (
+                "private",
+                format!("address in Network{network}"),
+                "attach the server to the Network".to_owned(),
+            )
         } else {
             (
+                "public",
                 "public IPv4 address".to_owned(),
                 format!(
                     "give the server a public IPv4 address, or use private addresses with annotation {}",
@@ -240,7 +247,8 @@ impl<'a> Ways<'a> {
             )
         };
         format!(
-            "the server of node {} has no {what}, so {and_so}. Either {step}, or leave the node out with annotation {}",
+            "the load balancer should use {way} addresses of the nodes, but the server of node {} has no {what}, so \
+             {and_so}. Either {step}, or leave the node out with annotation {}",
             text::some_of(&names),
             a::NODE_SELECTOR.key()
         )
@@ -423,7 +431,7 @@ impl Diff<'_, '_> {
         } else if has_departed {
             ", because its node will stop soon"
         } else if exchanged.is_some() {
-            ", because a node with pods takes its place"
+            ", to make room for a node with pods of the load balancer's Services"
         } else {
             ""
         };
@@ -567,11 +575,11 @@ impl Diff<'_, '_> {
             let with_pods = self.found.with_pods.iter().filter(is_left).count();
             let with_pods = match with_pods {
                 0 => String::new(),
-                count => format!(" ({count} of these nodes run ready pods of its Services)"),
+                count => format!(" (ready pods of the Services run on {count} of these nodes)"),
             };
             let why = format!(
-                "the load balancer takes at most {limit} targets, and has no room for {}{with_pods}. Choose a larger \
-                 type in annotation {}",
+                "the load balancer takes at most {limit} targets, and has no room for node {}{with_pods}. Choose a \
+                 larger type in annotation {}",
                 text::some_of(&left),
                 a::TYPE.key()
             );
@@ -612,11 +620,11 @@ impl Diff<'_, '_> {
         // private) may get such an address.
         self.found.is_unfinished |= !(there.is_empty() && not_there.is_empty());
         let and_so = if ways.by_private() {
-            "traffic still reaches it by the public address"
+            "ccm leaves this target at its public address"
         } else {
-            "traffic still reaches it by the private address"
+            "ccm leaves this target at its private address"
         };
-        for (servers, and_so) in [(&not_there, "it gets no traffic"), (&there, and_so)] {
+        for (servers, and_so) in [(&not_there, "this node gets no traffic"), (&there, and_so)] {
             if !servers.is_empty() {
                 let why = ways.unreachable(servers, and_so);
                 self.parser.warning(Reason::TargetIgnored, why);
@@ -632,7 +640,7 @@ impl Diff<'_, '_> {
             let why = format!(
                 "the dedicated server of node {name} has no InternalIP in a vSwitch subnet of the private Network, so \
                  {}. Set --node-ip of its kubelet to the address that the server has in the vSwitch subnet",
-                if is_target { "it is a target by its public address" } else { "it is no target" }
+                if is_target { "ccm uses its public address" } else { "it is no target" }
             );
             self.parser.warning(Reason::InternalIPNotConfigured, why);
         } else {
@@ -640,7 +648,11 @@ impl Diff<'_, '_> {
                 "the public IPv4 address of the dedicated server of node {name} is not known, so {}. If the server has \
                  such an address, set {ROBOT_USER} and {ROBOT_PASSWORD} for ccm. Otherwise set annotation {} to \
                  \"true\"",
-                if is_target { "its target stays unchanged" } else { "it is no target" },
+                if is_target {
+                    "the target of the server stays unchanged"
+                } else {
+                    "the node is no target"
+                },
                 a::USE_PRIVATE_IP.key()
             );
             self.parser.warning(Reason::ServerNotFound, why);
@@ -734,8 +746,8 @@ impl Diff<'_, '_> {
             {
                 foreign += 1;
                 let why = format!(
-                    "target {} is not a known address of a node, so ccm leaves it unchanged. If it is not needed, \
-                     remove the target by hand",
+                    "target {} is not the address of a node that ccm knows, so ccm leaves the target unchanged. If the \
+                     target is not needed, remove it by hand",
                     ip.ip
                 );
                 self.parser.warning(Reason::TargetIgnored, why);
