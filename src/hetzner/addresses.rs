@@ -265,6 +265,7 @@ fn by_family(family: &Sourced<AddressFamily>) -> String {
     format!("{HCLOUD_INSTANCES_ADDRESS_FAMILY}={}{origin}", family.value.name())
 }
 
+/// Returns why an address is left out whose family the setting does not choose, as a text for messages.
 fn excluded(family: &Sourced<AddressFamily>) -> String {
     format!("{} excludes addresses of this family", by_family(family))
 }
