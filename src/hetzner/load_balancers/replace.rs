@@ -261,9 +261,7 @@ impl BalancerSnapshot {
             _ => None,
         };
         if to == *old.ownership {
-            return Err(
-                "an earlier command already asked for the same, so ccm changes nothing".to_owned()
-            );
+            return Err("an earlier command already asked for the same".to_owned());
         }
         if let (ReplaceOrder::Begin(seconds), Replacing::No | Replacing::Asked(_)) =
             (order, replacing)
@@ -298,9 +296,9 @@ impl BalancerSnapshot {
         let short = " Both load balancers serve for less than ten minutes, so clients that cache DNS for longer lose \
                      the connection.";
         Ok(format!(
-            "the daemon will {}, {}, so you pay for two load balancers until the replacement ends. When the new one has as many \
-             healthy targets as the old one, the status of the Service gets the new addresses instead of {}. The old \
-             addresses still work for {}, and then load balancer {} {}{}.{} To stop this, run: {}",
+            "the daemon will {}, {}, so you pay for two load balancers until the replacement ends. When the new one \
+             has as many healthy targets as the old one, the status of the Service gets the new addresses instead of \
+             {}. The old addresses still work for {}, and then load balancer {} {}{}.{} To stop this, run: {}",
             create.description(),
             self.price(&create.json()),
             addresses(&old),
