@@ -238,7 +238,7 @@ pub(super) fn explain_missing(
         _ if is_public(instance, ip) => {
             let why = match (ip, family.value) {
                 (IpAddr::V6(_), AddressFamily::Ipv6 | AddressFamily::Dualstack) => format!(
-                    "the node gets only one public IPv6 address, which annotation {EXTERNAL_IPV6} can name"
+                    "the node gets only one IPv6 address. To choose {ip}, set annotation {EXTERNAL_IPV6} of the node"
                 ),
                 _ => excluded(family),
             };

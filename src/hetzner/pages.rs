@@ -187,9 +187,9 @@ impl Pagination {
         match self.total_entries {
             // For an empty list, the API answers that page 1 is the last page. The number of pages that is computed
             // from the number of items would be 0 then, so 1 is used.
-            Some(total) if total.div_ceil(self.per_page).max(1) != u64::from(last) => {
-                Err(format!("the answer contradicts itself (last page {last}, {total} items)"))
-            }
+            Some(total) if total.div_ceil(self.per_page).max(1) != u64::from(last) => Err(format!(
+                "the answer contradicts itself (last page {last}, but {total} items, {PER_PAGE} a page)"
+            )),
             _ if last > PAGES_AT_MOST => {
                 Err(format!("the list has {last} pages, and ccm reads at most {PAGES_AT_MOST}"))
             }
@@ -399,9 +399,9 @@ mod tests {
             (1, 0, page(1, null(), json!(1), json!(100)), Err("the answer has 0 of 100 items")),
             (1, 60, page(1, null(), json!(1), null()), Err("the answer has 60 of 50 items")),
             (1, 49, page(1, json!(2), json!(2), null()), Err("the answer has 49 of 50 items")),
-            (1, 50, page(1, json!(2), json!(2), json!(120)), Err("the answer contradicts itself (last page 2, 120 items)")),
-            (1, 50, page(1, json!(2), json!(2), json!(50)), Err("the answer contradicts itself (last page 2, 50 items)")),
-            (3, 0, page(3, null(), json!(1), json!(90)), Err("the answer contradicts itself (last page 1, 90 items)")),
+            (1, 50, page(1, json!(2), json!(2), json!(120)), Err("the answer contradicts itself (last page 2, but 120 items, 50 a page)")),
+            (1, 50, page(1, json!(2), json!(2), json!(50)), Err("the answer contradicts itself (last page 2, but 50 items, 50 a page)")),
+            (3, 0, page(3, null(), json!(1), json!(90)), Err("the answer contradicts itself (last page 1, but 90 items, 50 a page)")),
             (3, 7, page(3, null(), json!(2), null()), Err("the answer contradicts itself (next page none, last page 2)")),
             (1, 50, page(1, json!(2), json!(401), null()), Err("the list has 401 pages, and ccm reads at most 400")),
         ];
