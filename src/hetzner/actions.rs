@@ -75,12 +75,12 @@ impl ApiAction {
     fn failure(&self) -> ProviderError {
         let ApiAction { id, command, .. } = self;
         let Some(error) = &self.error else {
-            let message = format!("action {id} ({command}): failed, and the API does not say why");
+            let message = format!("action {id} ({command}) failed, and the API does not say why");
             return ProviderError::new(ErrorKind::Other, message);
         };
         let kind = if is_busy(&error.code) { ErrorKind::Busy } else { ErrorKind::Other };
         let message = crate::http::shortened(&error.message);
-        let why = format!("action {id} ({command}): failed: {message} ({})", error.code);
+        let why = format!("action {id} ({command}) failed: {message} ({})", error.code);
         ProviderError::new(kind, why)
     }
 }

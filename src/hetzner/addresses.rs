@@ -129,7 +129,7 @@ pub(super) fn check_ranges(node: &Node, ranges: &[IpNet]) -> Result<(), Box<Find
         Some(ip) => {
             let message = format!(
                 "annotation {INTERNAL_IP}: {ip} is not in the ranges of {HCLOUD_INSTANCES_INTERNAL_IP_RANGES}. Correct \
-                 or remove the annotation, or add its range to the setting"
+                 or remove the annotation, or add a range with this address to the setting"
             );
             Err(Box::new(warning(Reason::InvalidInternalIP, message)))
         }
@@ -152,7 +152,7 @@ fn annotated_internal_ips(
     })?;
     let is_external = |ip: &IpAddr| external.iter().any(|address| address.value.ip() == Some(*ip));
     if ips.iter().any(is_external) {
-        Err(wrong("is already an ExternalIP of the node"))
+        Err(wrong("contains an address that is already an ExternalIP of the node"))
     } else {
         Ok(ips)
     }
@@ -179,8 +179,8 @@ fn internal_ips(
         let is_external = |other: &Sourced<NodeAddress>| other.value.ip() == address.ip();
         let why = match address.ip() {
             None => "it is no IP address".to_owned(),
-            Some(IpAddr::V4(_)) if family.value == AddressFamily::Ipv6 => by_family(family),
-            Some(IpAddr::V6(_)) if family.value == AddressFamily::Ipv4 => by_family(family),
+            Some(IpAddr::V4(_)) if family.value == AddressFamily::Ipv6 => excluded(family),
+            Some(IpAddr::V6(_)) if family.value == AddressFamily::Ipv4 => excluded(family),
             Some(_) if external.iter().any(is_external) => {
                 "it is the server's public address, and becomes an ExternalIP".to_owned()
             }
@@ -215,8 +215,8 @@ pub(super) fn explain_missing(
     let private_range = matches!(ip, IpAddr::V4(ip) if ip.is_private());
     let message = match (attached, network) {
         _ if instance.id.dedicated().is_some() && !is_public(instance, ip) => format!(
-            "{ip} is no public address of dedicated server {} ({}), and either its kubelet did not report this \
-             InternalIP, or {ROBOT_FORWARD_INTERNAL_IPS} is false",
+            "{ip} is no public address of dedicated server {} ({}). ccm accepts another address only if the kubelet \
+             reports it as InternalIP and {ROBOT_FORWARD_INTERNAL_IPS} is true",
             instance.name, instance.id
         ),
         (Some(private), Some(network)) if private.network != network => format!(
@@ -225,22 +225,25 @@ pub(super) fn explain_missing(
             instance.name, instance.id, private.network
         ),
         (Some(private), None) => format!(
-            "{ip} is the server's address in Network {}. Set {HCLOUD_NETWORK} to that Network",
+            "{ip} is the server's address in Network {}, but {HCLOUD_NETWORK} is not set. Set the variable to this \
+             Network",
             private.network
         ),
         (None, None) if private_range => {
             format!(
-                "{ip} is a private address. Set {HCLOUD_NETWORK} to the Network that contains it"
+                "{ip} is a private address, but {HCLOUD_NETWORK} is not set. Set the variable to the Network that \
+                 contains the address"
             )
         }
         _ if is_public(instance, ip) => {
-            let message = format!(
-                "{ip} belongs to server {} ({}), but {} and annotation {EXTERNAL_IPV6} leave it out of the node's \
-                 addresses",
-                instance.name,
-                instance.id,
-                by_family(family)
-            );
+            let why = match (ip, family.value) {
+                (IpAddr::V6(_), AddressFamily::Ipv6 | AddressFamily::Dualstack) => format!(
+                    "the node gets only one IPv6 address. To choose {ip}, set annotation {EXTERNAL_IPV6} of the node"
+                ),
+                _ => excluded(family),
+            };
+            let message =
+                format!("{ip} belongs to server {} ({}), but {why}", instance.name, instance.id);
             return Some(warning(Reason::InvalidProvidedNodeIP, message));
         }
         _ => return None,
@@ -260,6 +263,11 @@ fn is_public(instance: &Instance, ip: IpAddr) -> bool {
 fn by_family(family: &Sourced<AddressFamily>) -> String {
     let origin = if matches!(family.source, Source::Default(_)) { " (default)" } else { "" };
     format!("{HCLOUD_INSTANCES_ADDRESS_FAMILY}={}{origin}", family.value.name())
+}
+
+/// Returns why an address is left out whose family the setting does not choose, as a text for messages.
+fn excluded(family: &Sourced<AddressFamily>) -> String {
+    format!("{} excludes addresses of this family", by_family(family))
 }
 
 fn parse_external_ipv6(text: &str) -> Result<Ipv6Addr, Box<Finding>> {
@@ -289,7 +297,7 @@ fn is_unicast(ip: &IpAddr) -> bool {
 fn no_address(instance: &Instance, by_family: &str, network: Option<u64>) -> Finding {
     let network = match network {
         _ if instance.id.dedicated().is_some() => "its kubelet reported no InternalIP".to_owned(),
-        Some(network) => format!("it is not attached to Network {network}"),
+        Some(network) => format!("is not attached to Network {network}"),
         None => format!("{HCLOUD_NETWORK} is not set"),
     };
     let message = format!(

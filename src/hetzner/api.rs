@@ -186,7 +186,7 @@ impl Api {
         let why = match answer.one {
             Some(one) if one.id() == id => return Ok(one),
             Some(other) => format!("the answer is about {kind} {}", other.id()),
-            None => format!("the answer does not have the form of this API: it has no {kind}"),
+            None => format!("the answer does not have the form of this API (no {kind})"),
         };
         Err(unavailable(format!("GET {path}: {why}")))
     }
@@ -219,9 +219,7 @@ impl Api {
         let ids = answer.list.as_ref().map(|items| items.iter().map(T::id).collect());
         let last = last_page(list, number, ids, answer.meta).map_err(|why| {
             let base = self.http.base();
-            unavailable(format!(
-                "GET {base}{path}: {why}; ccm does nothing when a list is incomplete"
-            ))
+            unavailable(format!("GET {base}{path}: {why}, so ccm does not use the answer"))
         })?;
         Ok((answer.list.unwrap_or_default(), last))
     }
@@ -258,7 +256,7 @@ fn last_page(
 ) -> Result<u32, String> {
     let Some((ids, meta)) = ids.zip(meta) else {
         return Err(format!(
-            "the answer does not have the form of this API: it has no {list} or no meta.pagination"
+            "the answer does not have the form of this API (no {list} or no meta.pagination)"
         ));
     };
     // [`Pagination::last`] compares the number of IDs with the number of items that the page should have according to

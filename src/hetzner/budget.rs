@@ -8,12 +8,12 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Returns the percentage of the rate limit that must remain before a call of this urgency is sent. The second value is
-/// a text for the message about a call that is not sent. The text says which work is delayed.
+/// a text for the message about a call that is not sent. The text says which calls are delayed.
 fn reserve(urgency: Urgency) -> (u64, &'static str) {
     match urgency {
-        Urgency::CanWait => (10, "this refresh waits"),
-        Urgency::Changed => (5, "calls for Services and routes wait, but calls for nodes do not"),
-        Urgency::Gone => (2, "all calls wait, except those for new nodes"),
+        Urgency::CanWait => (10, "calls that only refresh data"),
+        Urgency::Changed => (5, "calls for Services and routes, but not for nodes"),
+        Urgency::Gone => (2, "all calls except those for new nodes"),
         Urgency::Needed | Urgency::Asked => (0, ""),
     }
 }
@@ -75,7 +75,7 @@ impl CloudBudget {
         if let Some(until) = state.paused_until.filter(|until| *until > now) {
             let retry_in = until - now;
             let why = format!(
-                "{what}: not sent: the project's rate limit is used up (429 rate_limit_exceeded); ccm tries again in \
+                "{what}: not sent, because the project's rate limit is used up (429 rate_limit_exceeded); ccm tries again in \
                  {:.0} s",
                 retry_in.as_secs_f64().ceil()
             );
@@ -95,7 +95,7 @@ impl CloudBudget {
         if remaining < reserve {
             let retry_in = REFILL * u32::try_from(reserve - remaining).unwrap_or(u32::MAX);
             let why = format!(
-                "{what}: postponed: {remaining} of {limit} calls an hour remain in the project, so {why}"
+                "{what}: postponed: {remaining} of {limit} calls an hour remain in the project, so ccm delays {why}"
             );
             let kind = ErrorKind::RateLimited { retry_in, put_off: true };
             return Err(ProviderError::new(kind, why));

@@ -29,7 +29,7 @@ impl From<HttpError> for CloudFailure {
         let kind = kind(&http, code);
         let hint = match (http.status(), &http.kind) {
             (Some(_), _) => format!(
-                " without an error of the Hetzner API; is {HCLOUD_ENDPOINT} correct, or did a proxy answer?"
+                " without an error message of the Hetzner API; is {HCLOUD_ENDPOINT} correct, or did a proxy answer?"
             ),
             (None, HttpErrorKind::Unreachable(_)) => {
                 format!(" (the address comes from {HCLOUD_ENDPOINT})")
@@ -94,7 +94,7 @@ fn message(body: &Value, code: &str, http: &HttpError, kind: &ErrorKind) -> Stri
              exist?"
         ),
         _ if http.status() == Some(429) => {
-            "; all tokens of the project share this limit, and it allows one more call each second: wait, or find out who else uses it"
+            "; all tokens of the project share this limit, which allows one more call each second: wait, or find out who else makes calls"
         }
         ErrorKind::Forbidden => "; does the token have read & write permission?",
         _ => "",

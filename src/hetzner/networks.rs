@@ -180,8 +180,8 @@ pub(super) fn check_attached(endpoint: &str, network: &ApiNetwork) -> Result<(),
         Attached::Unknown(why) => {
             log::warn!(
                 "ccm could not check whether this machine is attached to the Network {} ({}): the metadata service at \
-                 {endpoint} does not answer ({why}). This is normal outside of Hetzner Cloud, and where a network \
-                 policy forbids this call; {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true silences this",
+                 {endpoint} gave no usable answer ({why}). This is normal outside of Hetzner Cloud, and where a \
+                 network policy forbids the call; {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true switches the check off",
                 network.name,
                 network.id
             );
@@ -189,8 +189,9 @@ pub(super) fn check_attached(endpoint: &str, network: &ApiNetwork) -> Result<(),
         }
     };
     let why = format!(
-        "{HCLOUD_NETWORK}: this machine is not attached to the Network {} ({}), but to {there}; attach it, correct \
-         {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if it need not be attached",
+        "{HCLOUD_NETWORK}: this machine is not attached to the Network {} ({}), but to {there}; attach the machine, \
+         correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if the machine need not be \
+         attached",
         network.name, network.id
     );
     Err(ProviderError::new(ErrorKind::Misconfigured, why))
@@ -209,7 +210,7 @@ pub(super) fn attached(endpoint: &str, network: &ApiNetwork) -> Attached {
     }
     let shown = |there: &Attachment| format!("{} ({})", there.network_name, there.network_id);
     let there: Vec<String> = attached.iter().map(shown).collect();
-    Attached::No(if there.is_empty() { "none".to_owned() } else { text::some_of(&there) })
+    Attached::No(if there.is_empty() { "no Network".to_owned() } else { text::some_of(&there) })
 }
 
 /// Parses the answer of the metadata service, a YAML list of flat maps, and reads only two keys of each map. No full
@@ -249,8 +250,8 @@ mod tests {
         let other = list.replace("42", "420");
         let cases = [
             ("200 OK", list, Ok(())),
-            ("200 OK", &other, Err("but to net: 1 (420); attach it")),
-            ("200 OK", "[]\n", Err("but to none; attach it")),
+            ("200 OK", &other, Err("but to net: 1 (420); attach the machine")),
+            ("200 OK", "[]\n", Err("but to no Network; attach the machine")),
             ("200 OK", "", Ok(())),
             ("200 OK", "null\n", Ok(())),
             ("200 OK", "# no networks\n", Ok(())),

@@ -149,10 +149,13 @@ impl Pagination {
     /// or deleted.
     pub(super) fn last(&self, number: u32, items: usize) -> Result<u32, String> {
         if self.page != number {
-            return Err(format!("answered page {} instead", self.page));
+            return Err(format!("the answer is page {} instead of page {number}", self.page));
         }
         if self.per_page != u64::from(PER_PAGE) {
-            return Err(format!("answered pages of {} items instead of {PER_PAGE}", self.per_page));
+            return Err(format!(
+                "the answer has pages of {} items instead of {PER_PAGE}",
+                self.per_page
+            ));
         }
         let items = items as u64;
         let before = u64::from(number - 1).saturating_mul(self.per_page);
@@ -164,7 +167,7 @@ impl Pagination {
             (None, None) => items.min(self.per_page),
         };
         if items != expected {
-            return Err(format!("answered {items} of {expected} items"));
+            return Err(format!("the answer has {items} of {expected} items"));
         }
         let last = match (self.next_page, self.last_page) {
             (None, None) => return Ok(number),
@@ -175,7 +178,7 @@ impl Pagination {
             (Some(next), Some(last)) if next == number + 1 && next <= last => last,
             (next, last) => {
                 return Err(format!(
-                    "answered that the next page is {}, and the last {}",
+                    "the answer contradicts itself (next page {}, last page {})",
                     or_none(next),
                     or_none(last)
                 ));
@@ -185,9 +188,11 @@ impl Pagination {
             // For an empty list, the API answers that page 1 is the last page. The number of pages that is computed
             // from the number of items would be 0 then, so 1 is used.
             Some(total) if total.div_ceil(self.per_page).max(1) != u64::from(last) => Err(format!(
-                "answered that page {last} is the last, and that there are {total} items"
+                "the answer contradicts itself (last page {last}, but {total} items, {PER_PAGE} a page)"
             )),
-            _ if last > PAGES_AT_MOST => Err(format!("answered that there are {last} pages")),
+            _ if last > PAGES_AT_MOST => {
+                Err(format!("the list has {last} pages, and ccm reads at most {PAGES_AT_MOST}"))
+            }
             _ => Ok(last),
         }
     }
@@ -380,25 +385,25 @@ mod tests {
             (3, 20, page(3, null(), json!(3), json!(120)), Ok(3)),
             (3, 20, page(3, null(), null(), json!(120)), Ok(3)),
             (3, 0, page(3, null(), json!(2), json!(90)), Ok(2)),
-            (2, 50, page(1, json!(2), json!(3), json!(120)), Err("answered page 1 instead")),
-            (1, 0, page(1, null(), json!(1), json!(7)), Err("answered 0 of 7 items")),
-            (2, 49, page(2, json!(3), json!(3), json!(120)), Err("answered 49 of 50 items")),
-            (1, 50, page(1, null(), json!(3), null()), Err("answered that the next page is none, and the last 3")),
-            (1, 50, page(1, json!(3), json!(3), null()), Err("answered that the next page is 3, and the last 3")),
-            (1, 50, page(1, json!(2), null(), null()), Err("answered that the next page is 2, and the last none")),
+            (2, 50, page(1, json!(2), json!(3), json!(120)), Err("the answer is page 1 instead of page 2")),
+            (1, 0, page(1, null(), json!(1), json!(7)), Err("the answer has 0 of 7 items")),
+            (2, 49, page(2, json!(3), json!(3), json!(120)), Err("the answer has 49 of 50 items")),
+            (1, 50, page(1, null(), json!(3), null()), Err("the answer contradicts itself (next page none, last page 3)")),
+            (1, 50, page(1, json!(3), json!(3), null()), Err("the answer contradicts itself (next page 3, last page 3)")),
+            (1, 50, page(1, json!(2), null(), null()), Err("the answer contradicts itself (next page 2, last page none)")),
             (1, 50, page(1, null(), json!(1), json!(50)), Ok(1)),
             (1, 50, page(1, null(), null(), json!(50)), Ok(1)),
-            (1, 50, page(1, null(), null(), json!(120)), Err("answered 50 of 120 items")),
-            (1, 50, page(1, null(), json!(1), json!(120)), Err("answered 50 of 120 items")),
-            (2, 50, page(2, null(), null(), json!(120)), Err("answered 50 of 70 items")),
-            (1, 0, page(1, null(), json!(1), json!(100)), Err("answered 0 of 100 items")),
-            (1, 60, page(1, null(), json!(1), null()), Err("answered 60 of 50 items")),
-            (1, 49, page(1, json!(2), json!(2), null()), Err("answered 49 of 50 items")),
-            (1, 50, page(1, json!(2), json!(2), json!(120)), Err("answered that page 2 is the last, and that there are 120 items")),
-            (1, 50, page(1, json!(2), json!(2), json!(50)), Err("answered that page 2 is the last, and that there are 50 items")),
-            (3, 0, page(3, null(), json!(1), json!(90)), Err("answered that page 1 is the last, and that there are 90 items")),
-            (3, 7, page(3, null(), json!(2), null()), Err("answered that the next page is none, and the last 2")),
-            (1, 50, page(1, json!(2), json!(401), null()), Err("answered that there are 401 pages")),
+            (1, 50, page(1, null(), null(), json!(120)), Err("the answer has 50 of 120 items")),
+            (1, 50, page(1, null(), json!(1), json!(120)), Err("the answer has 50 of 120 items")),
+            (2, 50, page(2, null(), null(), json!(120)), Err("the answer has 50 of 70 items")),
+            (1, 0, page(1, null(), json!(1), json!(100)), Err("the answer has 0 of 100 items")),
+            (1, 60, page(1, null(), json!(1), null()), Err("the answer has 60 of 50 items")),
+            (1, 49, page(1, json!(2), json!(2), null()), Err("the answer has 49 of 50 items")),
+            (1, 50, page(1, json!(2), json!(2), json!(120)), Err("the answer contradicts itself (last page 2, but 120 items, 50 a page)")),
+            (1, 50, page(1, json!(2), json!(2), json!(50)), Err("the answer contradicts itself (last page 2, but 50 items, 50 a page)")),
+            (3, 0, page(3, null(), json!(1), json!(90)), Err("the answer contradicts itself (last page 1, but 90 items, 50 a page)")),
+            (3, 7, page(3, null(), json!(2), null()), Err("the answer contradicts itself (next page none, last page 2)")),
+            (1, 50, page(1, json!(2), json!(401), null()), Err("the list has 401 pages, and ccm reads at most 400")),
         ];
         for (number, items, page, expected) in cases {
             let pagination: Pagination = serde_json::from_value(page.clone()).unwrap();
@@ -409,7 +414,7 @@ mod tests {
                 "page": 1, "per_page": per_page, "next_page": null, "last_page": 1, "total_entries": total,
             });
             let pagination: Pagination = serde_json::from_value(page).unwrap();
-            let expected = format!("answered pages of {per_page} items instead of 50");
+            let expected = format!("the answer has pages of {per_page} items instead of 50");
             assert_eq!(pagination.last(1, items), Err(expected));
         }
         for missing in ["page", "per_page", "next_page", "last_page", "total_entries"] {

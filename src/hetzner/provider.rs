@@ -511,8 +511,8 @@ fn renamed(instance: &Instance, node: &Node) -> Finding {
     let (server, name, node) = (instance.id, &instance.name, &node.name);
     let delete = shell_command("kubectl delete node", &[node]);
     let message = format!(
-        "dedicated server {server} is now named {name:?}: if it still belongs to this node, rename it to {node:?} in \
-         Robot; if it does not, delete the node ({delete})"
+        "dedicated server {server} of this node is named {name:?}, and not {node:?}. If the server still belongs to the \
+         node, rename the server in Robot. If it does not, delete the node ({delete})"
     );
     Finding::warning(Reason::PossibleNodeDeletion, message).by_provider()
 }

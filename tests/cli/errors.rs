@@ -188,12 +188,12 @@ fn answers_that_are_not_the_api_s_are_explained() {
     #[rustfmt::skip]
     let cases: [(Half, Effect, &str); 11] = [
         (Half::Hetzner, Effect::html(), "answered 200 with text/html; charset=utf-8 instead of JSON; is this the API's address, or did a proxy answer?"),
-        (Half::Hetzner, Effect::proxy_not_found(), "HTTP status 404 without an error of the Hetzner API; is HCLOUD_ENDPOINT correct, or did a proxy answer?"),
-        (Half::Hetzner, Effect::gateway_timeout(), "HTTP status 504 without an error of the Hetzner API; is HCLOUD_ENDPOINT correct, or did a proxy answer?"),
-        (Half::Hetzner, Effect::other_json(), "the answer does not have the form of this API: it has no networks or no meta.pagination; ccm does nothing when a list is incomplete"),
+        (Half::Hetzner, Effect::proxy_not_found(), "HTTP status 404 without an error message of the Hetzner API; is HCLOUD_ENDPOINT correct, or did a proxy answer?"),
+        (Half::Hetzner, Effect::gateway_timeout(), "HTTP status 504 without an error message of the Hetzner API; is HCLOUD_ENDPOINT correct, or did a proxy answer?"),
+        (Half::Hetzner, Effect::other_json(), "the answer does not have the form of this API (no networks or no meta.pagination), so ccm does not use the answer"),
         (Half::Hetzner, Effect::Malformed, "the answer ended before it was complete (the address comes from HCLOUD_ENDPOINT)"),
         (Half::Hetzner, Effect::Reset, "the connection was reset (the address comes from HCLOUD_ENDPOINT)"),
-        (Half::Hetzner, Effect::hetzner_rate_limit(), "limit of 3600 requests per hour reached (rate_limit_exceeded, ID); all tokens of the project share this limit, and it allows one more call each second: wait, or find out who else uses it"),
+        (Half::Hetzner, Effect::hetzner_rate_limit(), "limit of 3600 requests per hour reached (rate_limit_exceeded, ID); all tokens of the project share this limit, which allows one more call each second: wait, or find out who else makes calls"),
         (Half::Hetzner, Effect::hetzner_error(503, "maintenance", "back soon"), "back soon (maintenance, ID)"),
         (Half::Kubernetes, Effect::html(), "answered 200 with text/html; charset=utf-8 instead of JSON; is this the API's address, or did a proxy answer?"),
         (Half::Kubernetes, Effect::proxy_not_found(), "HTTP status 404 without a Status object; is this the API server's address, or did a proxy answer instead of the API server?"),

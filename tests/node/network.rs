@@ -56,13 +56,16 @@ fn a_daemon_outside_of_the_network_ends_and_says_what_to_do() {
         },
     );
     let id = sandbox.network_id();
-    for (server, there) in [(alone, "none".to_owned()), (elsewhere, format!("other ({other})"))] {
+    for (server, there) in
+        [(alone, "no Network".to_owned()), (elsewhere, format!("other ({other})"))]
+    {
         sandbox.cloud().set_metadata_server(Some(server));
         for words in [&["run"][..], &["run", "--once"]] {
             let ran = sandbox.ccm(words).with_code(1);
             let expected = format!(
-                "HCLOUD_NETWORK: this machine is not attached to the Network sandbox ({id}), but to {there}; attach it, \
-                 correct HCLOUD_NETWORK, or set HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true if it need not be attached"
+                "HCLOUD_NETWORK: this machine is not attached to the Network sandbox ({id}), but to {there}; attach the \
+                 machine, correct HCLOUD_NETWORK, or set HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true if the machine \
+                 need not be attached"
             );
             ran.warns(&expected);
         }
@@ -104,7 +107,7 @@ fn a_daemon_outside_of_hetzner_continues_with_a_warning() {
         assert_eq!(told.len(), 1, "{log}");
         assert!(told[0].contains("WARN") && told[0].contains(why), "{told:?}");
         assert!(
-            told[0].ends_with("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true silences this"),
+            told[0].ends_with("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true switches the check off"),
             "{told:?}"
         );
     }

@@ -144,7 +144,7 @@ pub(super) fn leave_unwanted_ports(
     let (wanted, unwanted): (Vec<u16>, Vec<u16>) =
         labels.map(|(number, _)| *number).partition(|number| is_wanted(*number));
     let leaves = if wanted.is_empty() && asked.ownership.external.is_some() {
-        take_off(context, asked, "it is external, and the Service can have no port there")
+        take_off(context, asked, "it is external, and the Service can have none of its ports on it")
     } else {
         let taken_off = TakenOff {
             context,

@@ -171,8 +171,8 @@ impl BalancerSnapshot {
                 return refuse(format!(
                     "load balancer {id} can't be adopted for the Service, because the Service already uses load \
                      balancer {:?} ({id_now}). If annotation {} or {} of the Service asks for load balancer {id_now}, \
-                     remove the annotation. Otherwise delete load balancer {id_now} first. This interrupts the \
-                     traffic, and its addresses are lost",
+                     remove the annotation. Otherwise delete load balancer {id_now} first, which interrupts the \
+                     traffic and loses its addresses",
                     other.name,
                     a::SHARE.key(),
                     a::EXTERNAL.key(),
@@ -364,7 +364,7 @@ impl<'a> Settled<'a> {
                 // The Service has no port on this external load balancer (one that somebody else made). If the
                 // Service's nodes were targets there, they would get only the traffic of other people's ports. So the
                 // Service is taken off the load balancer.
-                let why = "it is external, and the Service can have no port there";
+                let why = "it is external, and the Service can have none of its ports on it";
                 (diff.found, take_off(&self.context, *balancer, why))
             }
             (FoundBalancer::Adopted(balancer), _) => {

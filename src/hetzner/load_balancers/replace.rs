@@ -44,6 +44,10 @@ const SHORT_OVERLAP_S: u32 = 600;
 /// reported as a warning.
 const LONG_OVERLAP_S: i64 = 7 * 24 * 3600;
 
+/// The text for an answer of the API without the time, which is in its header `Date`.
+const NO_TIME: &str =
+    "the answer of the Hetzner API has no Date header, from which ccm takes the time";
+
 /// What a replacement adds to the plan of its Service.
 #[derive(Default)]
 struct NextStep {
@@ -143,7 +147,7 @@ impl BalancerSnapshot {
             ReplacementStep::WaitForHealth(side) => {
                 let missing = missing(pair.get(side), pair.get(side.other()), cluster);
                 format!(
-                    "load balancer {} can't take over from {} yet, because {missing}",
+                    "load balancer {} can't take over from {} yet, because it {missing}",
                     name(side),
                     name(side.other())
                 )
@@ -154,7 +158,7 @@ impl BalancerSnapshot {
                     name(side)
                 )
             }
-            ReplacementStep::WaitForClock => "the API did not tell its time".to_owned(),
+            ReplacementStep::WaitForClock => NO_TIME.to_owned(),
             ReplacementStep::WaitForDuration => seconds.and_then(Result::err).unwrap_or_default(),
         };
         NextStep::waits(&why, of, is_long)
@@ -236,8 +240,8 @@ impl BalancerSnapshot {
             (ReplaceOrder::Now, Replacing::Both(pair)) => {
                 pair.overlap
                     .serving
-                    .ok_or("the new load balancer does not serve the Service yet")?;
-                let now = self.observed.now.ok_or("the API did not tell its time: try again")?;
+                    .ok_or("the old load balancer is needed, because the new one does not serve the Service yet")?;
+                let now = self.observed.now.ok_or_else(|| format!("{NO_TIME}: try again"))?;
                 let to = Overlap { ends: Some(now), ..pair.overlap };
                 return Ok(self.mark(&pair, to, Purpose::Usual));
             }
@@ -257,7 +261,7 @@ impl BalancerSnapshot {
             _ => None,
         };
         if to == *old.ownership {
-            return Err("an earlier command already asked for this".to_owned());
+            return Err("an earlier command already asked for the same".to_owned());
         }
         if let (ReplaceOrder::Begin(seconds), Replacing::No | Replacing::Asked(_)) =
             (order, replacing)
@@ -292,9 +296,9 @@ impl BalancerSnapshot {
         let short = " Both load balancers serve for less than ten minutes, so clients that cache DNS for longer lose \
                      the connection.";
         Ok(format!(
-            "the daemon will {}, {}, so you pay for two load balancers until the end. When the new one has as many \
-             healthy targets as the old one, the status of the Service gets the new addresses instead of {}. The old \
-             addresses still work for {}, and then load balancer {} {}{}.{} To stop this, run: {}",
+            "the daemon will {}, {}, so you pay for two load balancers until the replacement ends. When the new one \
+             has as many healthy targets as the old one, the status of the Service gets the new addresses instead of \
+             {}. The old addresses still work for {}, and then load balancer {} {}{}.{} To stop this, run: {}",
             create.description(),
             self.price(&create.json()),
             addresses(&old),
@@ -333,8 +337,9 @@ impl NextStep {
         let abort = shell_command("ccm lb replace --abort", &[&of.service.full_name()]);
         let finding = if is_long { Finding::warning } else { Finding::info };
         let finding = finding(Reason::LoadBalancerReplacementWaits, text);
-        let finding =
-            Some(finding.with_fix(format!("remove the cause, or abort the replacement: {abort}")));
+        let finding = Some(finding.with_fix(format!(
+            "if this lasts, remove the cause, or abort the replacement: {abort}"
+        )));
         NextStep { finding, ..NextStep::default() }
     }
 
@@ -400,12 +405,12 @@ fn overlap_text(pair: &Pair, of: ServiceInput) -> String {
     let stays = pair.overlap.serving.unwrap_or(Side::Old);
     let (stays, leaves, side) = (pair.get(stays), pair.get(stays.other()), stays.other());
     format!(
-        "the status of the Service has the addresses of load balancer {} ({}) instead of {} ({}). Both load balancers \
+        "the status of the Service has the addresses {} of load balancer {} instead of {} of {}. Both load balancers \
          serve until {}, and then load balancer {} {}{}",
-        stays.shown(),
         addresses(&stays),
-        leaves.shown(),
+        stays.shown(),
         addresses(&leaves),
+        leaves.shown(),
         time(pair.overlap.ends.unwrap_or_default()),
         leaves.shown(),
         end_text(leaves, side, of),
@@ -435,7 +440,7 @@ fn by_hand(of: ServiceInput) -> String {
     hostname.map(text).unwrap_or_default()
 }
 
-/// Returns what a load balancer lacks to take over from another one, as text.
+/// Returns what a load balancer lacks to take over from another one, as text. The text begins with a verb.
 fn missing(stays: Labelled, leaves: Labelled, cluster: &Cluster) -> String {
     let shown = |port: u16| {
         let uid = leaves.ownership.ports.get(&port);
@@ -444,7 +449,7 @@ fn missing(stays: Labelled, leaves: Labelled, cluster: &Cluster) -> String {
         format!("port {port}{}", of.unwrap_or_default())
     };
     match some_of(&lacking(stays, leaves).map(shown).collect::<Vec<_>>()) {
-        none if none.is_empty() => "none of its ports has a healthy target".to_owned(),
-        ports => format!("it lacks {ports}, or has fewer healthy targets there"),
+        none if none.is_empty() => "has no port with a healthy target".to_owned(),
+        ports => format!("has fewer healthy targets than the other on {ports}, or lacks the port"),
     }
 }

@@ -187,7 +187,7 @@ impl BalancerSnapshot {
 fn name_beside(context: &PlanContext, desired: &Desired, old: Labelled) -> Sourced<String> {
     let name = desired.name().map_or_else(|| default_name(context), |name| name.value.clone());
     let name = with_hash(&name, &old.id.to_string());
-    Sourced::new(name, Source::Rule("must differ from the name of the old load balancer"))
+    Sourced::new(name, Source::Rule("the name must differ from the name of the old load balancer"))
 }
 
 /// Removes from `desired` the ports that the Service can't have on the load balancer in `found`, because other Services

@@ -98,7 +98,7 @@ impl RobotBudget {
         };
         bucket.take(call.reserve(), now).map_err(|retry_in| {
             let why = format!(
-                "{what}: postponed: ccm makes at most {} such calls an hour, fewer than Robot allows",
+                "{what}: postponed: ccm makes at most {} calls of this kind an hour, so that other programs can call Robot, too",
                 bucket.holds + bucket.back_an_hour - call.reserve()
             );
             ProviderError::new(ErrorKind::RateLimited { retry_in, put_off: true }, why)

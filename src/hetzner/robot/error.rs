@@ -86,7 +86,7 @@ fn hint(http: &http::HttpError, kind: &ErrorKind, has_body: bool) -> String {
         ErrorKind::Misconfigured => format!("; is {ROBOT_ENDPOINT} correct?"),
         ErrorKind::Unavailable if http.status() == Some(503) => "; Robot is being maintained".to_owned(),
         ErrorKind::Unavailable if http.status().is_some() && !has_body => {
-            format!(" without an error of Robot; is {ROBOT_ENDPOINT} correct, or did a proxy answer?")
+            format!(" without an error message of Robot; is {ROBOT_ENDPOINT} correct, or did a proxy answer?")
         }
         ErrorKind::Unavailable if matches!(http.kind, HttpErrorKind::Unreachable(_)) => {
             format!(" (the address comes from {ROBOT_ENDPOINT})")

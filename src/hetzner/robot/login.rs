@@ -113,9 +113,9 @@ impl Issuer for RobotLogin {
         let mut state = lock(&self.state);
         if let Some(refusal) = state.obstacle(credentials.header.as_ref()) {
             return Err(format!(
-                "Robot refused a login at {}; because three failed logins block the IP of this machine for ten \
-                 minutes, ccm tries the next login at {}, or earlier when a file of {ROBOT_USER_FILE} or \
-                 {ROBOT_PASSWORD_FILE} holds other credentials",
+                "Robot refused a login at {}. Three failed logins block the IP of this machine for ten minutes, so \
+                 ccm waits with the next login until {}, or until the file in {ROBOT_USER_FILE} or \
+                 {ROBOT_PASSWORD_FILE} changes",
                 refusal.at, refusal.ends
             ));
         }

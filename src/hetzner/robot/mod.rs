@@ -114,7 +114,7 @@ impl Robot {
 
     fn incomplete(&self, path: &str, why: &str) -> ProviderError {
         let base = self.http.base();
-        let why = format!("GET {base}{path}: {why}; ccm does nothing when an answer is incomplete");
+        let why = format!("GET {base}{path}: {why}, so ccm does not use the answer");
         ProviderError::new(ErrorKind::Unavailable, why)
     }
 }

@@ -75,8 +75,8 @@ const WORLDS: &[Broken] = &[
         lists: &[(NODES, "worker-1 Ready"), (NODES, " ? "), (NODES, "(unauthorized"), (&["status"], "CLOUD API fails, see below; "), (SERVICES, "default/web ?"), (SERVICES, "(unauthorized")] },
     Broken { what: "the budget is used up", break_it: |world| {
         world.fault(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
-    }, cause: "it allows one more call each second", fix: "Fix: wait:",
-        lists: &[(NODES, "worker-1 Ready"), (NODES, "it allows one more call each second"), (SERVICES, "it allows one more call each second")] },
+    }, cause: "which allows one more call each second", fix: "Fix: wait:",
+        lists: &[(NODES, "worker-1 Ready"), (NODES, "which allows one more call each second"), (SERVICES, "which allows one more call each second")] },
     Broken { what: "the cluster is unreachable", break_it: |world| world.sandbox.stop(Half::Kubernetes),
         cause: "connection refused", fix: "kubectl version with the same kubeconfig must work",
         lists: &[(NODES, "connection refused"), (&["status"], "calls an hour left"), (&["status"], "1 of 1 serving")] },

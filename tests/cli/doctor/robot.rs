@@ -66,7 +66,7 @@ const BROKEN: &[Broken] = &[
     ("a name that differs", |world| {
         let number = metal(world, "metal-1");
         world.sandbox.robot().edit(number, |server| server.name = "other".into());
-    }, "nodes: warn", &["node/metal-1: ", "is now named \"other\""], ""),
+    }, "nodes: warn", &["node/metal-1: ", "is named \"other\""], ""),
     ("a server that is cancelled", |world| {
         let number = metal(world, "metal-1");
         world.sandbox.robot().edit(number, |server| server.cancelled = true);

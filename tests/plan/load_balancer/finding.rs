@@ -405,7 +405,7 @@ const ENDINGS: &[Ending] = &[
     (&[OWN], || vec![server(1)], 61, "older than the Service"),
     (&[OWN, OURS], Vec::new, 90_000, "older than the Service"),
     // The label alone is enough, as for a Service that is deleted without its annotation.
-    (&[OWN, OURS, MADE, (KEEP, "default.web")], || vec![server(1)], -1, "annotation load-balancer.hetzner.cloud/keep asks for it"),
+    (&[OWN, OURS, MADE, (KEEP, "default.web")], || vec![server(1)], -1, "annotation load-balancer.hetzner.cloud/keep asks ccm to keep it"),
 ];
 
 #[test]

@@ -102,7 +102,7 @@ fn a_whole_pass_goes_through_the_proxies() {
         );
         let daemon = Daemon::start(&env, &["-v=10"]);
         world.sandbox.wait_for_nodes();
-        daemon.logs("the metadata service at http://metadata.test/v1 does not answer");
+        daemon.logs("the metadata service at http://metadata.test/v1 gave no usable answer");
         daemon.stop();
 
         for (proxy, half) in [(&http, Half::Hetzner), (&https, Half::Kubernetes)] {

@@ -238,7 +238,7 @@ fn a_changed_service_waits_and_a_new_node_does_not_while_few_calls_are_left() {
     world.join_and_wait("late");
     let mark = world.mark();
     world.create("web", &[], &[80]);
-    daemon.logs("calls an hour remain in the project, so calls for Services and routes wait");
+    daemon.logs("calls an hour remain in the project, so ccm delays calls for Services and routes");
     assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
     cloud.set_rate_limit(project, 3600, 3600);
     world.up("web");
@@ -280,7 +280,7 @@ fn more_kinds_of_calls_wait_the_fewer_calls_are_left() {
 
     joins(250, "fourth");
     world.up("web");
-    daemon.logs("this refresh waits");
+    daemon.logs("ccm delays calls that only refresh data");
     joins(3600, "fifth");
     daemon.logs("ccm refreshes its lists again");
 }

@@ -73,24 +73,32 @@ impl DefaultsReader<'_> {
         let namespace = self.namespace;
         let parsed = match self.annotations {
             NamespaceAnnotations::Unknown(why) => Err(format!(
-                "the load balancer defaults of namespace {namespace} are not known: {why}"
+                "the defaults for load balancers in the annotations of namespace {namespace} are not known: {why}"
             )),
             NamespaceAnnotations::Known(all) => {
                 let mut set = all.iter().filter(|(key, _)| annotation.has_key(key));
                 let Some((key, value)) = set.next() else { return };
                 let (value, longest) = (value.trim(), annotation.longest);
                 let source = Source::Namespace(format!("{key} of namespace {namespace}"));
-                let parsed = if set.any(|(_, other)| other.trim() != value) {
-                    Err("the namespace has this annotation twice, with different values".to_owned())
+                let parsed = if let Some((other, _)) = set.find(|(_, other)| other.trim() != value)
+                {
+                    Err(format!(
+                        "annotation {other} of the Namespace differs only in upper and lower case, but has another \
+                         value; remove one of the two"
+                    ))
                 } else if value.len() > longest {
-                    Err(format!("it has {} bytes, but at most {longest} are allowed", value.len()))
+                    Err(format!(
+                        "the value has {} bytes, but at most {longest} are allowed",
+                        value.len()
+                    ))
                 } else if value.is_empty() {
                     field.take_if(|_| annotation.is_place());
                     return;
                 } else {
                     parse(value)
                 };
-                let named = |why| format!("{source}: {}: {why}", text::quoted(value));
+                let named =
+                    |why| format!("{source} ({}) is no valid default: {why}", text::quoted(value));
                 parsed.map_err(named).map(|value| Sourced::new(value, source.clone()))
             }
         };

@@ -205,13 +205,11 @@ fn foreign_part(
     cluster: &Cluster,
     is_node: impl Fn(InstanceId) -> bool,
 ) -> Option<String> {
-    let foreign_server = |id: u64| {
-        let is_foreign = !is_node(InstanceId::Cloud(id));
-        is_foreign.then(|| format!("server {id} is no node of this cluster"))
-    };
+    let is_foreign = |id: &u64| !is_node(InstanceId::Cloud(*id));
     match target {
         ApiTarget::Server { server, .. } => {
-            foreign_server(server.id).map(|why| format!("its target {why}"))
+            let why = |id| format!("its target server {id} is no node of this cluster");
+            Some(server.id).filter(is_foreign).map(why)
         }
         ApiTarget::Ip { ip, .. } => {
             let ip = ip.ip;
@@ -229,10 +227,11 @@ fn foreign_part(
                 }
                 Some(servers) => servers
                     .iter()
-                    .find_map(|selected| foreign_server(selected.server.id))
-                    .map(|why| {
+                    .map(|selected| selected.server.id)
+                    .find(is_foreign)
+                    .map(|id| {
                         format!(
-                            "its label-selector target {selector:?} selects a foreign server: {why}"
+                            "its label-selector target {selector:?} selects server {id}, which is no node of this cluster"
                         )
                     }),
             }

@@ -62,34 +62,28 @@ fn not_adopted(
     let (why, remedy) = match why {
         WhyNot::External => (
             format!(
-                "load balancer {shown} is not adopted, because its label {EXTERNAL} says that ccm does not own it, and \
-                 that Services may only add ports to it"
+                "its label {EXTERNAL} says that ccm does not own it, and that Services may only add ports to it"
             ),
             Some(format!(
-                "To use it without adopting it, name it in annotation {} instead. To have it adopted, remove the label",
+                "To use this load balancer without adopting it, name it in annotation {} instead. To have it adopted, \
+                 remove the label",
                 a::EXTERNAL.key()
             )),
         ),
         WhyNot::OfService(uid) if balancer.ownership.service_uid.as_ref() == Some(uid) => (
-            format!(
-                "load balancer {shown} belongs to another Service of this cluster: its label {SERVICE_UID}={uid} names \
-                 the UID of that Service"
-            ),
+            format!("it belongs to another Service of this cluster (label {SERVICE_UID}={uid})"),
             None,
         ),
-        WhyNot::OfService(uid) => (
-            format!(
-                "load balancer {shown} has a port of another Service of this cluster (UID {uid})"
-            ),
-            None,
-        ),
+        WhyNot::OfService(uid) => {
+            (format!("it has a port of another Service of this cluster (UID {uid})"), None)
+        }
         WhyNot::Other(why) => {
             let remedy = format!(
                 "To let Service {} adopt this load balancer anyway (ccm then replaces its ports and targets), run: {}",
                 service.full_name(),
                 adopt_command(balancer, service)
             );
-            (format!("load balancer {shown} is not adopted, because {why}"), Some(remedy))
+            (why, Some(remedy))
         }
     };
     let reason = match remedy {
@@ -99,7 +93,8 @@ fn not_adopted(
     let choose = named
         .map(|_| "To get another load balancer, choose another name in the annotation".to_owned());
     let steps: Vec<String> = choose.into_iter().chain(remedy).collect();
-    let mut message = named.map(|named| format!("{named}: ")).unwrap_or_default() + &why;
+    let named = named.map(|named| format!("{named}: ")).unwrap_or_default();
+    let mut message = format!("{named}load balancer {shown} is not adopted, because {why}");
     if !steps.is_empty() {
         message = format!("{message}. {}", steps.join(". "));
     }
@@ -229,7 +224,7 @@ fn by_default_name<'a>(context: &PlanContext<'a>) -> Result<FoundBalancer<'a>, U
         (Some(_), Some(other)) => {
             let why = match other_service(other, service, cluster) {
                 Some(uid) => WhyNot::OfService(uid),
-                None => WhyNot::Other("no annotation asks for it by its name".to_owned()),
+                None => WhyNot::Other("no annotation of the Service names it".to_owned()),
             };
             Err(not_adopted(service, other, None, why))
         }
@@ -362,7 +357,7 @@ pub(crate) fn why_asked_too_late(
     Some(format!(
         "load balancer {} is not adopted, although its label {ADOPT} asks for it, because the Service already has load \
          balancer {}. To keep the load balancer that the Service has, run: {}. To change to load balancer {}, delete \
-         load balancer {} first. This interrupts the traffic, and its addresses are lost",
+         load balancer {} first, which interrupts the traffic and loses its addresses",
         other.shown(),
         own.shown(),
         shell_command("hcloud load-balancer remove-label", &[&other.id, &ADOPT]),

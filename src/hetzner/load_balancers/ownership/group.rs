@@ -456,7 +456,8 @@ impl<'a> Group<'a> {
                 ns = share.namespace
             ),
             GroupUse::Shared(_) | GroupUse::Own => {
-                "the Service no longer asks for this load balancer".to_owned()
+                "the Service asks for another load balancer, and only other Services decide about its present one"
+                    .to_owned()
             }
         }
     }
@@ -626,8 +627,8 @@ impl<'a> Group<'a> {
         }
         if let Some(namespace) = self.closed_by {
             return Some(format!(
-                "the load balancer belongs to namespace {namespace}, and no Service there allows the namespace of this \
-                 Service to use it"
+                "the load balancer belongs to namespace {namespace}, and no Service of that namespace allows this \
+                 Service's namespace to use it"
             ));
         }
         let older = self.older().find(|service| claims(service, number))?;

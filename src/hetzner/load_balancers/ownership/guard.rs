@@ -100,17 +100,17 @@ impl Guard {
         let seen = &self.seen;
         let has_more = !now.ports.is_subset(&seen.ports) || !now.targets.is_subset(&seen.targets);
         if is_deletion && now.is_protected {
-            Some("it has delete protection now")
+            Some("the load balancer has delete protection now")
         } else if is_deletion && !now.uses.is_empty() {
-            Some("a load balancer uses it now")
+            Some("a load balancer uses the certificate now")
         } else if is_deletion && seen.labels != now.labels {
-            Some("its labels changed meanwhile")
+            Some("the labels changed meanwhile")
         } else if those_of_owners(&seen.labels) != those_of_owners(&now.labels) {
-            Some("the labels that name its owner changed meanwhile")
+            Some("the labels that name the owner changed meanwhile")
         } else if !self.reasons.is_empty() && self.reasons.is_disjoint(&now.targets) {
-            Some("the targets that prevented its deletion are gone")
+            Some("the targets that prevented the deletion are gone")
         } else if takes_all && has_more {
-            Some("it got new ports or targets meanwhile")
+            Some("the load balancer got new ports or targets meanwhile")
         } else {
             None
         }

@@ -316,7 +316,7 @@ fn is_nobodys<'a>(
     match (&ownership.service_uid, &ownership.cluster_uid) {
         (Some(_), Some(_)) if is_of_this_name => return Ok(()),
         _ if by == AskedBy::Default => {
-            return refused("no annotation asks for it by its name".to_owned());
+            return refused("no annotation of the Service names it".to_owned());
         }
         (Some(_), Some(_)) => return Ok(()),
         (Some(_), None) if has_only_own_targets(balancer, cluster) => return Ok(()),
@@ -366,7 +366,7 @@ pub(crate) fn why_whole_stays(
         "it still has ports of another Service, for which ccm lb release ended the management"
             .to_owned()
     } else if is_kept(balancer, service) {
-        format!("annotation {} asks for it", a::KEEP.key())
+        format!("annotation {} asks ccm to keep it", a::KEEP.key())
     } else if let Some(target) = target_of_others(balancer, cluster) {
         target
     } else if ownership.created.is_some() {
@@ -378,9 +378,9 @@ pub(crate) fn why_whole_stays(
     } else if let Some(label) = foreign_label(&balancer) {
         format!("it has label {label}, which ccm did not set")
     } else if balancer.targets.iter().any(is_selector) {
-        "it has a label-selector target".to_owned()
+        "it has a label-selector target, which ccm never adds".to_owned()
     } else if balancer.created.zip(service.created).is_some_and(is_older) {
-        "it is older than the Service".to_owned()
+        "it is older than the Service, so it was not created for the Service".to_owned()
     } else {
         return None;
     };

@@ -74,7 +74,7 @@ const PROGRAM_DOMAINS: [&str; 3] = ["kubernetes.io", "hcloud", "hcloud-ccm"];
 pub(super) const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 
 /// The text in a plan that explains to users why the load balancer gets the labels with its owner.
-pub(crate) const WHOSE: &str = "labels name its owner";
+pub(crate) const WHOSE: &str = "labels name the owner";
 
 /// What the labels of a load balancer say about its present and earlier owners. Most fields have the value of one label
 /// of the table at the top of this file. Such a field is `None` when the load balancer does not have the label.

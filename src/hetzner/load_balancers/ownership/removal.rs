@@ -53,8 +53,9 @@ pub(crate) fn after_management(
 pub(crate) fn why_not_released(balancer: Labelled, service: &Service) -> Option<String> {
     let uid = balancer.ownership.released.as_ref().filter(|uid| **uid != service.uid)?;
     Some(format!(
-        "load balancer {} has label {RELEASED}={uid}, which names another Service, but a load balancer can have only \
-         one such label. Adopt the load balancer for that Service (ccm lb adopt), or remove the label",
+        "load balancer {} can't be released, because its label {RELEASED}={uid} names another Service, and a load \
+         balancer can have only one such label. Adopt the load balancer for that Service (ccm lb adopt), or \
+         remove the label",
         balancer.shown()
     ))
 }

@@ -203,7 +203,10 @@ impl Successor {
 pub(crate) fn asked_seconds(old: Labelled) -> Option<Result<i64, String>> {
     let label = old.ownership.replacement.replace.as_deref()?;
     let seconds = overlap(label).map(i64::from);
-    Some(seconds.map_err(|why| format!("label {REPLACE} of load balancer {}: {why}", old.shown())))
+    let why = |why| {
+        format!("label {REPLACE}={label} of load balancer {} is not valid ({why})", old.shown())
+    };
+    Some(seconds.map_err(why))
 }
 
 /// Whether the load balancer `stays` can take over all traffic of `leaves`. For each port of `leaves`, `stays` must

@@ -206,8 +206,8 @@ fn what_happens_to_it_when_the_service_leaves_it() {
             balancer(&[own, created, (RELEASED, GONE)], &[]),
             "it still has ports of another Service",
         ),
-        (4, keeping.clone(), balancer(&[own, created], &[]), "keep asks for it"),
-        (4, service(), balancer(&[own, created, (KEEP, "default.web")], &[]), "keep asks for it"),
+        (4, keeping.clone(), balancer(&[own, created], &[]), "keep asks ccm"),
+        (4, service(), balancer(&[own, created, (KEEP, "default.web")], &[]), "keep asks ccm"),
         (5, service(), balancer(&[own, created], &[NODE, FOREIGN]), "server 99 is no node"),
         (6, service(), balancer(&[own, created, (ADOPTED, "true")], &[NODE]), ""),
         // The table of [`why_it_stays`] has the rules that say whether a load balancer is deleted, one in each row, and
