@@ -66,10 +66,12 @@ const OUTAGES: &[Outage] = &[
             ("fail", "0 of 3 targets healthy; worker-1, worker-2, worker-3: the server is off (the check \"servers\" says how to switch it on)"),
         ], has_event: [true, true] },
     Outage { what: "all servers of new Services are off", begin: |world| {
+            // They are created in ten minutes, so that they are young however long the test takes.
+            let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(10);
             for name in SERVICES {
                 world.edit(name, |service| {
-                    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
-                    service["metadata"]["creationTimestamp"] = now.to_string().into();
+                    let soon = soon.strftime("%Y-%m-%dT%H:%M:%SZ");
+                    service["metadata"]["creationTimestamp"] = soon.to_string().into();
                 });
             }
             turn_off(world, &["worker-1", "worker-2", "worker-3"]);
