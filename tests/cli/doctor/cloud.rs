@@ -59,7 +59,7 @@ fn a_token_of_another_length_is_reported() {
             world.set("HCLOUD_TOKEN", "short");
         },
         "token: warn",
-        &["5 characters", "have 64", "HCLOUD_TOKEN"],
+        &["5 characters", "has 64", "HCLOUD_TOKEN"],
         "copy the complete token again",
     )]);
 }

@@ -49,7 +49,7 @@ const BROKEN: &[Broken] = &[
     ("maintenance", |world| {
         world.fault(Rule::new(Effect::robot_maintenance()).half(Half::Robot));
     },
-        "robot: fail", &["503"], "nodes on dedicated servers stay unchanged"),
+        "robot: fail", &["503"], "leaves nodes on dedicated servers unchanged"),
     ("nothing listens", |world| world.sandbox.stop(Half::Robot),
         "robot: fail", &["connection refused", "ROBOT_ENDPOINT"], "check ROBOT_ENDPOINT"),
     ("an account without servers", |world| {
@@ -129,7 +129,7 @@ fn a_missing_login_of_robot_is_one_line() {
     for (name, check) in said.iter().filter(|(name, _)| name != "services") {
         assert_ne!(check.status, "warn", "{name}: {check:?}");
     }
-    let says = "ROBOT_USER and ROBOT_PASSWORD are not set: ";
+    let says = "ROBOT_USER and ROBOT_PASSWORD are not set, ";
     find(&said, "robot").says("skipped", &[says]);
     assert_eq!(world.sandbox.robot().logins().good, logins.good);
 }

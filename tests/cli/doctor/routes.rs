@@ -73,7 +73,7 @@ fn routes_that_a_person_must_repair_are_reported_with_the_fix() {
         ("pods outside of --cluster-cidr", |world| {
             let id = world.attach_server("far", None);
             world.register("far", Some(id), "10.99.0.0/24");
-        }, "routes: warn", &["far: its pod CIDR 10.99.0.0/24 is not within --cluster-cidr=10.244.0.0/16"],
+        }, "routes: warn", &["far: the node's pod CIDR 10.99.0.0/24 is not within --cluster-cidr=10.244.0.0/16"],
             "kube-controller-manager"),
         ("few are left", |world| { for number in 0..90 { world.set_route(&format!("172.16.{number}.0/24"), NOBODY); } },
             "routes: warn", &["network/sandbox: 90 or more of the Network's 100 possible routes"], "overlay"),
