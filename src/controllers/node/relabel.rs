@@ -111,7 +111,7 @@ fn with_version_of(plan: &NodePlan, node: &KubeNode) -> Result<NodePlan, &'stati
     let (before, now) = (&plan.node.metadata, &node.metadata);
     let is_same = before.labels == now.labels && now.deletion_timestamp.is_none();
     let plan = || NodePlan { version: now.resource_version.clone(), ..plan.clone() };
-    is_same.then(plan).ok_or("it was changed after the plan was made; repeat the command")
+    is_same.then(plan).ok_or("the node was changed after the plan was made; repeat the command")
 }
 
 /// The kinds of objects that can depend on the zone labels of nodes, and are read before `ccm node relabel` changes
