@@ -130,10 +130,7 @@ pub fn plan(candidate: &PendingRequest, index: &MatchIndex) -> RequestPlan {
         }
         (_, Err((false, why)), _) => why,
         (_, Ok(server), Some((name, why))) => {
-            format!(
-                "it asks for {name}, and {why} (the node's server is {}, ID {})",
-                server.name, server.id
-            )
+            format!("it asks for {name}, and {why} (server {}, ID {})", server.name, server.id)
         }
         _ if *approved >= APPROVALS_OF_NODE => format!(
             "{approved} requests of this node were approved within an hour, and ccm approves at most \

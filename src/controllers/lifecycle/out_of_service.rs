@@ -89,7 +89,7 @@ pub struct OffReads {
     pub first_unlocked: Option<Instant>,
     pub last: Instant,
     /// The last read of the server before the taint `out-of-service` is set: when the read began, and why it forbids
-    /// the taint, e.g. `it is locked`. The text is empty when the read allows the taint.
+    /// the taint, e.g. `the server is locked`. The text is empty when the read allows the taint.
     pub for_taint: Option<(Instant, String)>,
 }
 

@@ -538,7 +538,7 @@ impl ServiceSync<'_> {
             End::AllMade | End::PlanAgain(_) => {}
             End::Overtaken(line) => task.overtaken = Some(line),
             End::RefusedInPart(error) => {
-                log::info!("{name}: {error}; reading again");
+                log::info!("{name}: {error}; ccm reads the load balancer again");
                 task.refused += 1;
             }
         }
