@@ -263,7 +263,7 @@ impl<T> Executor<T> {
                 continue;
             }
             let why = format!(
-                "its action in the cloud still runs after {} s, and ccm does not wait longer",
+                "the cloud's action for this change still runs after {} s, and ccm does not wait longer",
                 LONGEST_ACTION.as_secs()
             );
             self.abandon(ErrorKind::Unavailable, &why, |execution| execution.is_late(now));

@@ -382,12 +382,14 @@ impl<'a> MatchIndex<'a> {
             (Some(other), ..) => {
                 Err((false, format!("node {:?} has the same provider ID {id:?}", other.name())))
             }
-            (_, Some(error), _) => Err((true, format!("the server could not be read: {error}"))),
+            (_, Some(error), _) => {
+                Err((true, format!("the node's server could not be read: {error}")))
+            }
             (_, _, None) => Err((false, format!("server {server} of the node does not exist"))),
             (_, _, Some(found)) if found.name != node.name() => Err((
                 false,
                 format!(
-                    "server {server} of the node has another name than the node, {:?}",
+                    "server {server} of the node is named {:?}, and not like the node",
                     found.name
                 ),
             )),

@@ -311,7 +311,8 @@ impl NodePlan {
         let condition = if is_right_project {
             ""
         } else {
-            "first check that the token is of the right project (the project has no server of any other node), then "
+            "first check that the token belongs to the right project (the project has no server of any other node), \
+             then "
         };
         let delete = shell_command(DELETE_NODE, &[&name]);
         let message = format!(

@@ -128,8 +128,8 @@ const READ: [(PlacedKind, &str, bool, &str, &str); 3] = [
         "After the change, its pods on these nodes are deleted at once. To keep them, change the DaemonSet first"),
     (PlacedKind::PODS, "pod", false,
         "The node selector or node affinity of the pod",
-        "After the change, a running pod goes on, but it can't be scheduled to these nodes again. To keep this \
-         possible, change the object that creates the pod first"),
+        "After the change, a running pod continues to run, but it can't be scheduled to these nodes again. To keep \
+         this possible, change the object that creates the pod first"),
 ];
 
 /// The end of the message about a kind of objects (volumes, DaemonSets or pods) that could not be read. It says that

@@ -631,11 +631,11 @@ fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
             };
             let why = match row.state {
                 State::Blackhole => "not needed, because no server has the address of its gateway",
-                State::WrongGateway => "these pods are on another server",
+                State::WrongGateway => "the pods of this range are on another server",
                 _ => "not needed, because no node at this gateway uses this range for its pods",
             };
             let delete = |route| change(true, route, why);
-            let add = |route| change(false, route, "the node's pods are there");
+            let add = |route| change(false, route, "the node's pods are behind this gateway");
             changes.extend(row.have.map(delete));
             changes.extend(row.want.map(add));
         }

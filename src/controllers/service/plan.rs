@@ -414,9 +414,9 @@ impl ServicePlan {
         match (self.want, &self.cloud.found) {
             (Want::Release, Some(found)) => {
                 let message = format!(
-                    "Management of load balancer {:?} ({}) ends, because {}. The load balancer keeps its ports, \
-                     targets and addresses",
-                    found.name, found.id, why
+                    "Management of the Service by ccm ends, because {}. Load balancer {:?} ({}) stays, and its ports, \
+                     targets and addresses stay unchanged",
+                    why, found.name, found.id
                 );
                 let finding = Finding::info(Reason::LoadBalancerReleased, message);
                 self.findings.push(finding);
