@@ -380,7 +380,8 @@ impl NodePlan {
         let is_other = by == MatchedBy::ProviderId && name != self.node.name();
         if is_other && id.cloud().is_some() && is_uninitialized(&self.node) {
             let message = format!(
-                "the provider ID of this new node names server {name:?} ({id}), which has another name than the node. ccm initialises the node. If you did not expect this, find out who registered the node"
+                "the provider ID of this new node names server {name:?} ({id}), which has another name than the node. \
+                 ccm initialises the node. If you did not expect this, find out who registered the node"
             );
             self.findings.push(Finding::info(Reason::ServerNameDiffers, message));
         }
