@@ -292,8 +292,8 @@ impl State {
                 };
                 if self.odd.is_none() {
                     log::warn!(
-                        "ccm can't read the nodes as a table from the API server ({why}), so it reads whole nodes at \
-                         every poll, which costs more"
+                        "ccm can't read the nodes as a table from the API server ({why}). So ccm reads complete Node \
+                         objects at every poll. This only takes more time and memory"
                     );
                 }
                 self.odd = Some(asked);
@@ -357,7 +357,7 @@ impl State {
                 }
                 Err(error) => {
                     if self.unread.insert(name.clone()) {
-                        log::warn!("node/{name}: could not be read; ccm tries again: {error}");
+                        log::warn!("node/{name}: could not be read (ccm tries again): {error}");
                     }
                     continue;
                 }

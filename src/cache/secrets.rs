@@ -144,8 +144,8 @@ fn make_room<T>(places: &mut BTreeMap<Name, T>, namespace: &str) -> bool {
 
 fn too_many() -> String {
     format!(
-        "ccm does not use this Secret, because it watches at most {OF_NAMESPACE} Secrets of a namespace and {OF_ALL} \
-         in total, which the namespaces share: name fewer Secrets in annotations"
+        "ccm uses at most {OF_NAMESPACE} Secrets of one namespace, and at most {OF_ALL} of all namespaces together. \
+         Name fewer Secrets in the annotations of Services"
     )
 }
 

@@ -262,8 +262,10 @@ impl<T> Executor<T> {
                 self.abandon(ErrorKind::Refused, "ccm is ending", |_| true);
                 continue;
             }
-            let why =
-                format!("its action in the cloud still runs after {} s", LONGEST_ACTION.as_secs());
+            let why = format!(
+                "the cloud's action for this change still runs after {} s, and ccm does not wait longer",
+                LONGEST_ACTION.as_secs()
+            );
             self.abandon(ErrorKind::Unavailable, &why, |execution| execution.is_late(now));
             // The executor repeatedly asks the cloud which running actions have ended. It does not ask while its last
             // question is not answered, or while the process is ending. In these cases the time of the next question is

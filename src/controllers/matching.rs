@@ -34,7 +34,8 @@ pub fn is_uninitialized(node: &KubeNode) -> bool {
 
 /// The advice for a node when no server has its name. The next constant is the advice when several servers have
 /// its name.
-const NAME_A_SERVER: &str = "rename the server of this node to the node's name, or set a token of the project that has the server";
+const NAME_A_SERVER: &str = "rename the server of this node to the node's name, or set a token of the project that has \
+                             the server";
 const NAME_ONE_SERVER: &str =
     "give this name only to the server of this node; hcloud server list shows the servers";
 
@@ -241,7 +242,7 @@ impl<'a> MatchIndex<'a> {
                     (None, Some(error)) => MatchOutcome::Unclear(error),
                     (None, None) if id.cloud().is_none() && self.provider.dedicated().is_none() => {
                         MatchOutcome::Unknown(format!(
-                            "dedicated server {id} can't be looked up without the Robot login"
+                            "ccm can't look up dedicated server {id} without the Robot login"
                         ))
                     }
                     (None, None) => MatchOutcome::Gone(id),
@@ -254,8 +255,7 @@ impl<'a> MatchIndex<'a> {
             ([], None) => self.by_address(node),
             _ => {
                 let message = format!(
-                    "several servers are named {:?}, so it is not known on which of them the node \
-                                       runs",
+                    "several servers are named {:?}, so ccm does not know on which of them the node runs, and waits",
                     node.name()
                 );
                 let finding = Finding::warning(Reason::InstanceLookupFailed, message);
@@ -289,7 +289,9 @@ impl<'a> MatchIndex<'a> {
         reported: &[IpAddr],
     ) -> Option<Finding> {
         if let Some(error) = self.servers.error() {
-            let message = format!("it is not known which servers have the node's name: {error}");
+            let message = format!(
+                "ccm can't find the server with the node's name, because the servers can't be read: {error}"
+            );
             return Some(Finding::warning(Reason::InstanceLookupFailed, message));
         }
         let [server] = *named else {
@@ -305,7 +307,8 @@ impl<'a> MatchIndex<'a> {
                     .to_owned();
             let addresses = self.addresses_shown(server);
             let fix = format!(
-                "let the kubelet report one of the addresses {addresses}, e.g. with the option node-external-ip of k3s"
+                "if the node runs on this server, let its kubelet report one of the addresses {addresses}, e.g. with \
+                 the option node-external-ip of k3s"
             );
             (Reason::ForeignNodeNotMatched, why, fix)
         } else {
@@ -360,10 +363,10 @@ impl<'a> MatchIndex<'a> {
     pub(super) fn proven_server_of(&self, node: &KubeNode) -> Result<&'a Instance, (bool, String)> {
         let id = &node.spec.provider_id;
         if node.metadata.deletion_timestamp.is_some() {
-            return Err((true, "its node is being deleted".to_owned()));
+            return Err((true, "the node is being deleted".to_owned()));
         }
         if id.is_empty() && is_uninitialized(node) {
-            return Err((true, "its node is not initialised yet".to_owned()));
+            return Err((true, "the node is not initialised yet".to_owned()));
         }
         let Some(server) = server_of(node, self.provider) else {
             return Err((
@@ -379,11 +382,16 @@ impl<'a> MatchIndex<'a> {
             (Some(other), ..) => {
                 Err((false, format!("node {:?} has the same provider ID {id:?}", other.name())))
             }
-            (_, Some(error), _) => Err((true, format!("its server could not be read: {error}"))),
-            (_, _, None) => Err((false, format!("server {server} does not exist"))),
+            (_, Some(error), _) => {
+                Err((true, format!("the node's server could not be read: {error}")))
+            }
+            (_, _, None) => Err((false, format!("server {server} of the node does not exist"))),
             (_, _, Some(found)) if found.name != node.name() => Err((
                 false,
-                format!("server {server} has the name {:?} instead of the node's name", found.name),
+                format!(
+                    "server {server} of the node is named {:?}, and not like the node",
+                    found.name
+                ),
             )),
             (_, _, Some(found)) => Ok(found),
         }
@@ -413,14 +421,15 @@ impl<'a> MatchIndex<'a> {
         let (name, id, other) = (&instance.name, instance.id, rival.node.name());
         let message = if rival.is_keeper {
             format!(
-                "server {name} ({id}) belongs to node {other:?}, and the provider ID or the name of this node names \
-                 the same server, so ccm sets nothing on this node. Delete the node that does not run on the server"
+                "the provider ID or the name of this node names server {name} ({id}), which belongs to node {other:?}. \
+                 So ccm sets nothing on this node. Find out which of the two nodes runs on the server, and delete the \
+                 other node"
             )
         } else {
             format!(
-                "several new nodes, node {other:?} among them, name server {name} ({id}) in their provider IDs, and \
-                 none of them has the server's name, so ccm initialises none of them. Delete the nodes that do not run \
-                 on the server"
+                "this node and another new node, {other:?}, name the same server {name} ({id}) in their provider IDs, \
+                 and no such node has the server's name. So ccm initialises none of them. Delete the nodes that do not \
+                 run on the server"
             )
         };
         Some(Finding::warning(Reason::ServerClaimedTwice, message))
@@ -463,8 +472,8 @@ impl<'a> MatchIndex<'a> {
                     let (node, name, id) = (node.name(), &instance.name, instance.id);
                     let message = format!(
                         "no server is named {node:?}. Server {name} ({id}) has the address {ip} of this node, but also \
-                         an address of node {rival:?}, so it is not known which of the two nodes runs on the server. \
-                         Rename the server to the name of the node that runs on it"
+                         an address of node {rival:?}. So ccm does not know which of the two nodes runs on the server, \
+                         and waits. Give the server the name of its node"
                     );
                     MatchOutcome::Unmatched(Finding::warning(Reason::InstanceLookupFailed, message))
                 }

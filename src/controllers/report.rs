@@ -74,8 +74,9 @@ fn publish_all(apis: &Apis, of: Subject, mut findings: Vec<&Finding>) {
         publish_if_due(apis, of, finding, false);
     }
     if rest > 0 {
-        let message =
-            format!("solve the reported problems first: ccm then reports {rest} more problems");
+        let message = format!(
+            "ccm has found {rest} more problems. Solve the reported problems first; ccm then reports the others"
+        );
         let more = Finding::warning(Reason::MoreFindings, message);
         publish_if_due(apis, of, &more, false);
     }

@@ -138,7 +138,9 @@ impl From<SentRow> for NodeTableRow {
             "Ready" => true,
             "NotReady" | "Unknown" => false,
             other => {
-                return NodeTableRow(Err(format!("node {name:?} has the unknown status {other:?}")));
+                return NodeTableRow(Err(format!(
+                    "node {name:?} has the unknown status {other:?}"
+                )));
             }
         };
         let is_cordoned = states.any(|state| state == "SchedulingDisabled");

@@ -198,7 +198,8 @@ impl Resolver<'_> {
             if setting.secret && looks_like_a_token(path) {
                 Problem::environment(
                     variable,
-                    "can't be read, and looks like a token itself; write the path of a file that holds the token",
+                    "the value is not the path of a file that can be read, and looks like a token; write the path of a \
+                     file with the token",
                 )
             } else {
                 Problem::environment(variable, why).with_value(path)
@@ -298,7 +299,8 @@ pub(super) fn user(candidate: &Candidate) -> Result<Option<SecretSource>, String
     secret(candidate, "user", |user| {
         if user.expose().contains(':') {
             Err(
-                "has a colon, but no user name of the Robot web service has one; does it also contain the password?",
+                "the value has a colon, but no user name of the Robot web service has one. Does the value also contain \
+                 the password?",
             )
         } else {
             user.check_line()

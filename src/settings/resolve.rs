@@ -72,8 +72,8 @@ pub fn parse(
     let needs_token = command != Command::Lint;
     if needs_token && settings.token.value.is_none() && !problems.iter().any(is_about_token) {
         let message = format!(
-            "not set; set it or {HCLOUD_TOKEN_FILE} to a token of the project's API (Hetzner Console → Security → API \
-             tokens)"
+            "not set; set it to a token of the project's API (Hetzner Console → Security → API tokens), or set \
+             {HCLOUD_TOKEN_FILE} to the path of a file with the token"
         );
         problems.push(Problem::environment(HCLOUD_TOKEN, message));
     }
@@ -253,13 +253,14 @@ fn robot_problem(
     let path = environment.get(file.text()).filter(|path| !path.is_empty());
     Some(match path {
         Some(path) => {
-            let message =
-                format!("the file is missing or empty, but {there} is set; set both, or neither");
+            let message = format!(
+                "the file is missing or empty, but {there} is set; set both user and password, or neither"
+            );
             Problem::environment(file, message).with_value(path.to_string_lossy())
         }
         None => {
             let message = format!(
-                "not set, but {there} is set; set this variable (or {file}) too, or unset both"
+                "not set, but {there} is set; set this variable (or {file}) too, or unset {there}"
             );
             Problem::environment(name, message)
         }
@@ -329,8 +330,8 @@ fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
         format!("must be longer than --leader-elect-renew-deadline ({deadline_s})")
     } else if lease < shortest {
         format!(
-            "must be {shortest_s} or longer: a write may take {write_s} and must end before the Lease expires, even if \
-             it begins at the end of a --leader-elect-retry-period ({retry_s})"
+            "must be {shortest_s} or longer, because a write may take {write_s} and must end before the Lease expires, \
+             even if the write begins at the end of a --leader-elect-retry-period ({retry_s})"
         )
     } else if lease > LONGEST_LEASE {
         "must not be longer than 68 years".to_owned()

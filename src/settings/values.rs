@@ -155,7 +155,7 @@ pub(super) fn cluster_name(text: &str) -> Result<String, String> {
 pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
     let read = |word: &str| match word.parse::<IpNet>() {
         Ok(net) if net.prefix_len() == 0 => {
-            Err("use only the range of the pods: this range contains every address".to_owned())
+            Err("this range contains every address; use only the range of the pods".to_owned())
         }
         Ok(net) => Ok(net.trunc()),
         Err(_) => {
@@ -203,8 +203,8 @@ fn text_if(has_form: fn(&str) -> bool, text: &str, form: &str) -> Result<String,
 /// Parses a text that can be the `spec.loadBalancerClass` of a Service. For this field the API server has the same rule
 /// as for the key of a label.
 pub(super) fn class(text: &str) -> Result<String, String> {
-    let form = "no Service can have this class: use at most 63 letters, digits, -, _ or ., and begin and end with a \
-                letter or digit; a domain in lower case and a slash may come before them, e.g. example.com/hetzner";
+    let form = "no Service can have this class; use at most 63 letters, digits, -, _ or ., and begin and end with a \
+                letter or digit; before them may come a domain in lower case and a slash, e.g. example.com/hetzner";
     text_if(is_label_key, text, form)
 }
 
@@ -236,23 +236,27 @@ const TAKEN_BY_NAME: [&str; 2] = ["topology.kubernetes.io", "node-role.kubernete
 /// domain, or `DOMAIN/NAME` for one label.
 pub(super) fn label_prefixes(text: &str) -> Result<LabelPrefixes, String> {
     let read = |item: &str| {
-        let wrong = |why: &str| Err(format!("{}: {why}", quoted(item)));
+        let wrong = |why: &str| Err(format!("{} {why}", quoted(item)));
         let Some((domain, name)) = item.split_once('/') else {
-            return wrong("write a domain with a slash at its end, e.g. node.example.com/");
+            return wrong(
+                "lacks a slash; write a domain with a slash at its end, e.g. node.example.com/",
+            );
         };
         let is_domain = name.is_empty() && is_subdomain(domain);
         if !is_domain && !is_label_key(item) {
-            return wrong("neither a domain with a slash at its end nor the key of a label");
+            return wrong("is neither a domain with a slash at its end nor the key of a label");
         }
         let is_reserved = is_kubernetes_label(item) || domain.ends_with(ANNOTATION_DOMAIN);
         if is_reserved && (name.is_empty() || !TAKEN_BY_NAME.contains(&domain)) {
             return wrong(
-                "servers can't set labels of kubernetes.io, k8s.io and hetzner.cloud, except those of \
-                 topology.kubernetes.io and node-role.kubernetes.io: list each of these by its whole key",
+                "is refused, because servers can't set labels of kubernetes.io, k8s.io and hetzner.cloud. Only labels \
+                 of topology.kubernetes.io and node-role.kubernetes.io are allowed, each by its whole key",
             );
         }
         if TopologyLabel::ALL.iter().any(|label| label.stable_key() == item) {
-            return wrong("ccm sets this label from the location of the server");
+            return wrong(
+                "is refused, because ccm sets this label from the location of the server",
+            );
         }
         Ok(item.to_owned())
     };

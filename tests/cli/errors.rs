@@ -80,12 +80,12 @@ fn wrong_settings_are_explained() {
     sandbox.cloud().create_network(sandbox.project(), "other", "10.0.0.0/8");
     #[rustfmt::skip]
     check(&sandbox, &env(&sandbox), &[
-        (LIST, &[("HCLOUD_TOKEN", "")], 1, "HCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API (Hetzner Console → Security → API tokens)"),
+        (LIST, &[("HCLOUD_TOKEN", "")], 1, "HCLOUD_TOKEN: not set; set it to a token of the project's API (Hetzner Console → Security → API tokens), or set HCLOUD_TOKEN_FILE to the path of a file with the token"),
         (LIST, &[("HCLOUD_TOKEN", "short")], 1, "warn: the token from HCLOUD_TOKEN has 5 instead of 64 characters: copy the token again\nGET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it complete, and does it still exist?"),
         (LIST, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it complete, and does it still exist?"),
         (LIST, &[("HCLOUD_TOKEN", "two words")], 1, "HCLOUD_TOKEN: holds characters that no token has, e.g. white space; copy it again"),
         (LIST, &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", "/nowhere")], 1, "HCLOUD_TOKEN_FILE: \"/nowhere\" can't be used: No such file or directory (os error 2)"),
-        (LIST, &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", NO_TOKEN)], 1, "HCLOUD_TOKEN_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token"),
+        (LIST, &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", NO_TOKEN)], 1, "HCLOUD_TOKEN_FILE: the value is not the path of a file that can be read, and looks like a token; write the path of a file with the token"),
         (LIST, &[("HCLOUD_NETWORK", "sandbix")], 1, "HCLOUD_NETWORK: there is no Network sandbix; this project has sandbox (1000001), other (1000011)"),
         (LIST, &[("HCLOUD_NETWORK", "4711")], 1, "HCLOUD_NETWORK: there is no Network 4711; this project has sandbox (1000001), other (1000011)"),
         (LIST, &[("HCLOUD_NETWORK", "nets"), ("HCLOUD_TOKEN", &foreign)], 1, "HCLOUD_NETWORK: there is no Network nets; this project has no Network"),
@@ -96,7 +96,7 @@ fn wrong_settings_are_explained() {
         (LIST, &[("HCLOUD_NETWROK", "x"), ("HCLOUD_NETWORK", "")], 0, "warn: HCLOUD_NETWROK: ccm does not read this variable; did you mean HCLOUD_NETWORK?"),
         (ONCE, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it complete, and does it still exist?"),
         (&["run", "--once", "--controllers=-cloud-node"], &[], 1, "no controller of --controllers can run with these settings, so ccm ends"),
-        (&["run", "--node-sync-interval=5", "--onec", "extra"], &[("HCLOUD_DEBUG", "2"), ("HCLOUD_TOKEN", "")], 2, "--onec: unknown flag; did you mean --once?\n--node-sync-interval: \"5\" can't be used: a duration needs a unit, e.g. 5s or 1m30s\nHCLOUD_DEBUG: \"2\" can't be used: use true or false\nHCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API (Hetzner Console → Security → API tokens)"),
+        (&["run", "--node-sync-interval=5", "--onec", "extra"], &[("HCLOUD_DEBUG", "2"), ("HCLOUD_TOKEN", "")], 2, "--onec: unknown flag; did you mean --once?\n--node-sync-interval: \"5\" can't be used: a duration needs a unit, e.g. 5s or 1m30s\nHCLOUD_DEBUG: \"2\" can't be used: use true or false\nHCLOUD_TOKEN: not set; set it to a token of the project's API (Hetzner Console → Security → API tokens), or set HCLOUD_TOKEN_FILE to the path of a file with the token"),
     ]);
 }
 

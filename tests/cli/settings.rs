@@ -235,11 +235,11 @@ fn values_on_the_command_line_are_parsed_by_their_type() {
 #[test]
 #[rustfmt::skip] // A case is a line.
 fn prefixes_of_labels_of_servers_are_checked() {
-    let reserved = "servers can't set labels of kubernetes.io, k8s.io and hetzner.cloud, except those of \
-                    topology.kubernetes.io and node-role.kubernetes.io: list each of these by its whole key";
-    let by_us = "ccm sets this label from the location of the server";
-    let no_slash = "write a domain with a slash at its end, e.g. node.example.com/";
-    let no_key = "neither a domain with a slash at its end nor the key of a label";
+    let reserved = "is refused, because servers can't set labels of kubernetes.io, k8s.io and hetzner.cloud. Only labels \
+                    of topology.kubernetes.io and node-role.kubernetes.io are allowed, each by its whole key";
+    let by_us = "is refused, because ccm sets this label from the location of the server";
+    let no_slash = "lacks a slash; write a domain with a slash at its end, e.g. node.example.com/";
+    let no_key = "is neither a domain with a slash at its end nor the key of a label";
     for (text, wrong) in [
         ("node.example.com/", None),
         (" node.example.com/ , example.org/rack,", None),
@@ -266,7 +266,7 @@ fn prefixes_of_labels_of_servers_are_checked() {
     ] {
         let parsed = read_with_token(Command::Run, "", &format!("HCLOUD_INSTANCES_LABEL_PREFIXES={text}"));
         let problems = wrong.map(|(item, why)| {
-            format!("HCLOUD_INSTANCES_LABEL_PREFIXES: {:?} can't be used: {item:?}: {why}", text.trim())
+            format!("HCLOUD_INSTANCES_LABEL_PREFIXES: {:?} can't be used: {item:?} {why}", text.trim())
         });
         assert_eq!(lines(&parsed.problems), problems.unwrap_or_default(), "{text}");
         assert_eq!(parsed.settings.label_prefixes.value.0.is_empty(), wrong.is_some(), "{text}");
@@ -337,7 +337,7 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--metrics-address=8233", "--metrics-address: \"8233\" can't be used: write :PORT or IP:PORT, e.g. :8233, 127.0.0.1:8233 or [::1]:8233"),
         (Run, "--token geheim", "--token: unknown flag; a secret on the command line could be read by every user of this machine: set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"),
         (Run, "--cluster-cidr", "--cluster-cidr: needs a value: CIDR,…, e.g. --cluster-cidr 10.244.0.0/16"),
-        (Run, "--cluster-cidr=0.0.0.0/0", "--cluster-cidr: \"0.0.0.0/0\" can't be used: use only the range of the pods: this range contains every address"),
+        (Run, "--cluster-cidr=0.0.0.0/0", "--cluster-cidr: \"0.0.0.0/0\" can't be used: this range contains every address; use only the range of the pods"),
         (Run, "--cluster-cidr=10.244.0.0/33", "--cluster-cidr: \"10.244.0.0/33\" can't be used: use IP ranges, e.g. 10.244.0.0/16 or 10.244.0.0/16,fd00:10:244::/56"),
         (Run, "--node-out-of-service-after=299s", "--node-out-of-service-after: \"299s\" can't be used: use 0 (never), or at least 5m"),
         (Run, "--node-out-of-service-after=never", "--node-out-of-service-after: \"never\" can't be used: not a duration; write e.g. 5s or 1m30s"),
@@ -347,7 +347,7 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--leader-elect-lease-duration=0s", "--leader-elect-lease-duration: \"0s\" can't be used: must be 100ms or longer"),
         (Run, "--leader-elect-lease-duration=10s", "--leader-elect-lease-duration: \"10s\" can't be used: must be longer than --leader-elect-renew-deadline (10s)"),
         (Run, "--leader-elect-renew-deadline=2400ms", "--leader-elect-renew-deadline: \"2.4s\" can't be used: must be longer than 1.2 × --leader-elect-retry-period (2s)"),
-        (Run, "--leader-elect-lease-duration=9s --leader-elect-renew-deadline=5s", "--leader-elect-lease-duration: \"9s\" can't be used: must be 10s or longer: a write may take 8s and must end before the Lease expires, even if it begins at the end of a --leader-elect-retry-period (2s)"),
+        (Run, "--leader-elect-lease-duration=9s --leader-elect-renew-deadline=5s", "--leader-elect-lease-duration: \"9s\" can't be used: must be 10s or longer, because a write may take 8s and must end before the Lease expires, even if the write begins at the end of a --leader-elect-retry-period (2s)"),
         (Run, "--leader-elect-lease-duration=999999h", "--leader-elect-lease-duration: \"3599996400s\" can't be used: must not be longer than 68 years"),
         (Run, "--leader-elect-resource-name=Ccm", "--leader-elect-resource-name: \"Ccm\" can't be used: use lower case letters, digits, - and ., and begin and end with a letter or digit"),
         (Run, "--leader-elect-resource-namespace=a/b", "--leader-elect-resource-namespace: \"a/b\" can't be used: use at most 63 lower case letters, digits and -, and begin and end with a letter or digit"),
@@ -408,8 +408,8 @@ fn a_class_that_no_service_can_have_is_refused() {
         let problems = lines(&problems);
         assert!(
             problems.ends_with(
-                ": no Service can have this class: use at most 63 letters, digits, -, _ or ., and begin and end with \
-                 a letter or digit; a domain in lower case and a slash may come before them, e.g. example.com/hetzner"
+                ": no Service can have this class; use at most 63 letters, digits, -, _ or ., and begin and end with \
+                 a letter or digit; before them may come a domain in lower case and a slash, e.g. example.com/hetzner"
             ),
             "{class}: {problems}"
         );
@@ -434,8 +434,8 @@ fn a_wrong_environment_says_what_to_write() {
     for (text, problems) in [
         (
             "",
-            "HCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API \
-             (Hetzner Console → Security → API tokens)",
+            "HCLOUD_TOKEN: not set; set it to a token of the project's API (Hetzner Console → Security → API tokens), \
+             or set HCLOUD_TOKEN_FILE to the path of a file with the token",
         ),
         ("HCLOUD_TOKEN_FILE=/none", "HCLOUD_TOKEN_FILE: \"/none\" can't be used: No such file or directory (os error 2)"),
         ("HCLOUD_TOKEN_FILE=/t\n/t= \t", "HCLOUD_TOKEN_FILE: \"/t\" can't be used: the file is empty"),
@@ -443,18 +443,18 @@ fn a_wrong_environment_says_what_to_write() {
         ("HCLOUD_TOKEN=a b", "HCLOUD_TOKEN: holds characters that no token has, e.g. white space; copy it again"),
         (
             "HCLOUD_TOKEN_FILE=jEheVytlAoFl7F8MqUQ7jAo2hOXASztX",
-            "HCLOUD_TOKEN_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token",
+            "HCLOUD_TOKEN_FILE: the value is not the path of a file that can be read, and looks like a token; write the path of a file with the token",
         ),
         ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_ADDRESS_FAMILY=ipv5", "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\" can't be used: use ipv4, ipv6, dualstack or none"),
         ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_INTERNAL_IP_RANGES=10.0.0.0/8,vpn", "HCLOUD_INSTANCES_INTERNAL_IP_RANGES: \"10.0.0.0/8,vpn\" can't be used: use IP ranges, e.g. 10.0.0.0/16 or 100.64.0.0/10,fd7a::/48"),
         ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_INTERNAL_IP_FROM=vpn", "HCLOUD_INSTANCES_INTERNAL_IP_FROM: \"vpn\" can't be used: use network or kubelet"),
         ("HCLOUD_TOKEN=t\nHCLOUD_DEBUG=yes", "HCLOUD_DEBUG: \"yes\" can't be used: use true or false"),
-        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=#ws+hunter2", "ROBOT_PASSWORD: not set, but ROBOT_USER is set; set this variable (or ROBOT_PASSWORD_FILE) too, or unset both"),
-        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_PASSWORD_FILE=/p\n/p=hunter2", "ROBOT_USER: not set, but ROBOT_PASSWORD is set; set this variable (or ROBOT_USER_FILE) too, or unset both"),
-        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=hunter2:hunter2\nROBOT_PASSWORD=hunter2", "ROBOT_USER: has a colon, but no user name of the Robot web service has one; does it also contain the password?"),
-        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=u\nROBOT_PASSWORD_FILE=/none", "ROBOT_PASSWORD_FILE: \"/none\" can't be used: the file is missing or empty, but ROBOT_USER is set; set both, or neither"),
-        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER_FILE=/u\nROBOT_PASSWORD_FILE=/p\n/u= \n/p=hunter2", "ROBOT_USER_FILE: \"/u\" can't be used: the file is missing or empty, but ROBOT_PASSWORD is set; set both, or neither"),
-        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=u\nROBOT_PASSWORD_FILE=jEheVytlAoFl7F8MqUQ7jAo2hOXASztX", "ROBOT_PASSWORD_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=#ws+hunter2", "ROBOT_PASSWORD: not set, but ROBOT_USER is set; set this variable (or ROBOT_PASSWORD_FILE) too, or unset ROBOT_USER"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_PASSWORD_FILE=/p\n/p=hunter2", "ROBOT_USER: not set, but ROBOT_PASSWORD is set; set this variable (or ROBOT_USER_FILE) too, or unset ROBOT_PASSWORD"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=hunter2:hunter2\nROBOT_PASSWORD=hunter2", "ROBOT_USER: the value has a colon, but no user name of the Robot web service has one. Does the value also contain the password?"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=u\nROBOT_PASSWORD_FILE=/none", "ROBOT_PASSWORD_FILE: \"/none\" can't be used: the file is missing or empty, but ROBOT_USER is set; set both user and password, or neither"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER_FILE=/u\nROBOT_PASSWORD_FILE=/p\n/u= \n/p=hunter2", "ROBOT_USER_FILE: \"/u\" can't be used: the file is missing or empty, but ROBOT_PASSWORD is set; set both user and password, or neither"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true\nROBOT_USER=u\nROBOT_PASSWORD_FILE=jEheVytlAoFl7F8MqUQ7jAo2hOXASztX", "ROBOT_PASSWORD_FILE: the value is not the path of a file that can be read, and looks like a token; write the path of a file with the token"),
         ("HCLOUD_TOKEN=t\nROBOT_ENDPOINT=http://robot.example.com", "ROBOT_ENDPOINT: \"http://robot.example.com\" can't be used: without TLS anybody on the network path can read the password; use https://, or set HCLOUD_ALLOW_INSECURE_ENDPOINT=true if you trust the path"),
         ("HCLOUD_TOKEN=t\nROBOT_CACHE_TIMEOUT=5", "ROBOT_CACHE_TIMEOUT: \"5\" can't be used: a duration needs a unit, e.g. 5s or 1m30s"),
         ("HCLOUD_TOKEN=t\nHCLOUD_SERVER_CACHE_TTL=10", "HCLOUD_SERVER_CACHE_TTL: \"10\" can't be used: a duration needs a unit, e.g. 5s or 1m30s"),

@@ -88,7 +88,7 @@ fn a_failed_read_by_name_is_repeated_and_delays_no_other_node() {
     let servers = world.servers();
     world.sandbox.cloud().set_power(servers[0]["id"].as_u64().unwrap(), false);
     world.set_ready("worker-1", "Unknown");
-    world.daemon.logs("node/worker-1: could not be read; ccm tries again: GET");
+    world.daemon.logs("node/worker-1: could not be read (ccm tries again): GET");
     world.join_node("late");
     world.wait_for_node("late");
     world.wait_for_polls(5);

@@ -90,7 +90,7 @@ fn what_the_cloud_does_not_state_stays_pending_and_the_event_says_what() {
         "KubeletCertificateNotProven",
         &[&other, &format!("kubectl certificate approve {}", names[0])],
     );
-    sandbox.wait_for_event("worker-2", "KubeletCertificateNotProven", &["its common name"]);
+    sandbox.wait_for_event("worker-2", "KubeletCertificateNotProven", &["the common name"]);
     pass(&sandbox, MINUTE);
     for name in &names {
         assert!(request(&sandbox, name)["status"]["conditions"].is_null(), "never denied");

@@ -144,7 +144,7 @@ fn initialised_nodes_keep_their_zone_label_with_each_value_of_the_setting() {
             // The log names the nodes whose label differs, but only when a setting has chosen the label.
             let log = daemon.log();
             let is_named = !zone.is_empty() && (zone == "location" || enabled == "false");
-            assert_eq!(log.contains("another zone label"), is_named, "{zone} {enabled}: {log}");
+            assert_eq!(log.contains("other zone labels"), is_named, "{zone} {enabled}: {log}");
         }
     }
 }
@@ -445,7 +445,7 @@ fn a_person_who_changes_a_label_between_plan_and_write_is_not_overwritten() {
     sandbox.fault(rule.times(1));
     let ran = hcloud(&env, &["node", "relabel", "--yes", "--concurrent-node-syncs=1"]).with_code(1);
     ran.prints(
-        "! node/worker-2  failed: it was changed after the plan was made; repeat the command",
+        "! node/worker-2  failed: the node was changed after the plan was made; repeat the command",
     );
     assert!(ran.stdout.ends_with("1 changed, 0 unchanged, 1 failed, 1 not reached\n"), "{ran:?}");
     assert_eq!(zones(&sandbox, "worker-2"), ["rack-7", "fsn1-dc14"]);

@@ -215,7 +215,10 @@ fn an_action_without_end_is_left_and_the_others_are_not() {
     let [stuck, many] = works.try_into().ok().unwrap();
     let error = stuck.error().unwrap();
     assert_eq!(error.kind, ErrorKind::Unavailable);
-    assert_eq!(error.message, "could not add a: its action in the cloud still runs after 120 s");
+    assert_eq!(
+        error.message,
+        "could not add a: the cloud's action for this change still runs after 120 s, and ccm does not wait longer"
+    );
     assert_eq!((many.error(), many.lines().len()), (None, 9));
     assert!(!fake.sent().contains(&"a2".to_owned()));
 }

@@ -132,8 +132,8 @@ impl KubeletCertificates {
         };
         if rows.len() > REQUESTS_AT_MOST {
             return Ok(blocked(format!(
-                "there are more than {REQUESTS_AT_MOST} certificate requests of kubelets, so ccm approves none: find \
-                 out who creates them (kubectl get csr), and delete them"
+                "there are more than {REQUESTS_AT_MOST} certificate requests of kubelets, so ccm approves none. Find \
+                 out which program creates so many requests (kubectl get csr), stop it, and delete the requests"
             )));
         }
         let mut observed = self.observe(apis, selection, rows)?;
@@ -154,7 +154,7 @@ impl KubeletCertificates {
             for plan in plans.iter_mut().filter(|plan| plan.has_writes()).skip(AT_ONCE) {
                 plan.changes.clear();
                 plan.waits = Some(format!(
-                    "ccm approves at most {AT_ONCE} requests at a time, and then the next"
+                    "ccm approves at most {AT_ONCE} requests at a time, and this request later"
                 ));
             }
         }
@@ -277,7 +277,7 @@ impl ObservedRequests {
         let is_new = self.servers.as_ref().is_some_and(|servers| servers.satisfy(&needs));
         if !is_new && plan.waits.is_none() {
             (plan.changes, plan.obstacle) = (Vec::new(), None);
-            plan.waits = Some("ccm first reads the list of servers again".into());
+            plan.waits = Some("ccm must first read the list of servers again".into());
         }
         plan
     }
@@ -317,7 +317,8 @@ fn approve(
         let Some(change) = plan.changes.first() else {
             return Ok(false);
         };
-        let message = format!("server {} has all names in this request", change.server);
+        let message =
+            format!("server {} has all names and addresses in this request", change.server);
         let written = apis.kube.approve(request, &message);
         count_write(NAME, change.word(), written.as_ref().map(drop));
         written.map(|()| true)
@@ -335,7 +336,7 @@ fn note(apis: &Apis, report: &mut Report, plan: &RequestPlan, outcome: Result<bo
             log_change(NAME, &object, &made);
             report.add_changes(&object, &made);
             let message = format!(
-                "ccm has approved {object}: the node's server has all names in this request"
+                "ccm has approved {object}, because the node's server has all names and addresses in this request"
             );
             let finding = Finding::info(Reason::KubeletCertificateApproved, message);
             recovered(apis, node);

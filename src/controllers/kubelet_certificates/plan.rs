@@ -66,7 +66,7 @@ impl Write for CertificateApproval {
     }
 
     fn description(&self) -> Description {
-        let why = format!(" (server {} has all its names)", self.server);
+        let why = format!(" (server {} has all names in the request)", self.server);
         Description::new(WriteVerb::ADD, "approval", why)
     }
 
@@ -91,14 +91,14 @@ pub fn asked(request: &SigningRequest, node: &str) -> Asked {
     );
     let content = request.content()?;
     let rules = [
-        (spec["signerName"] == KUBELET_SERVING, "it is for another signer"),
-        (spec["username"] == *user, "its user is not the node's kubelet"),
+        (spec["signerName"] == KUBELET_SERVING, "spec.signerName is another signer"),
+        (spec["username"] == *user, "spec.username is not the kubelet of this node"),
         (
             in_group(NODES_GROUP) && in_group("system:authenticated"),
-            "its user is not in the groups of kubelets",
+            "spec.groups lacks a group of kubelets",
         ),
-        (is_usual, "its usages are not those of a serving certificate"),
-        (content.common_name == user, "its common name differs from its user"),
+        (is_usual, "spec.usages are not those of a serving certificate"),
+        (content.common_name == user, "the common name differs from spec.username"),
     ];
     let broken = rules.into_iter().find(|(is_kept, _)| !is_kept);
     broken.map_or(Ok(content), |(_, why)| Err(why.to_owned()))
@@ -112,7 +112,7 @@ pub fn plan(candidate: &PendingRequest, index: &MatchIndex) -> RequestPlan {
     let node = index.node(name);
     let mut plan = RequestPlan::new(row.object(), "", RequestFacts::default());
     plan.node = node.map(KubeNode::object).unwrap_or_default();
-    let server = node.ok_or_else(|| (true, "its node does not exist".to_owned()));
+    let server = node.ok_or_else(|| (true, "the node does not exist".to_owned()));
     let server = server.and_then(|node| index.proven_server_of(node));
     let instances = index.provider.instances().zip(server.as_ref().ok());
     let proven = instances.map(|(all, server)| all.stated_addresses(server));
@@ -121,18 +121,20 @@ pub fn plan(candidate: &PendingRequest, index: &MatchIndex) -> RequestPlan {
     plan.names = names.map(|it| (it.clone(), why_not(it, name, &proven))).collect();
     let unproven = plan.names.iter().find_map(|(name, why)| Some((name, (*why)?)));
     let why = match (asked, server, unproven) {
-        (Err(why), ..) => format!("it is not a request of this node's kubelet: {why}"),
+        (Err(why), ..) => {
+            format!("it differs from the requests that this node's kubelet makes: {why}")
+        }
         (_, Err((true, why)), _) => {
             plan.waits = Some(why);
             return plan;
         }
         (_, Err((false, why)), _) => why,
         (_, Ok(server), Some((name, why))) => {
-            format!("{name}: {why} (server {}, {})", server.name, server.id)
+            format!("it asks for {name}, and {why} (server {}, ID {})", server.name, server.id)
         }
         _ if *approved >= APPROVALS_OF_NODE => format!(
             "{approved} requests of this node were approved within an hour, and ccm approves at most \
-             {APPROVALS_OF_NODE}"
+             {APPROVALS_OF_NODE} an hour for a node"
         ),
         (_, Ok(server), None) => {
             let server = format!("{} ({})", server.name, server.id);
@@ -140,9 +142,11 @@ pub fn plan(candidate: &PendingRequest, index: &MatchIndex) -> RequestPlan {
             return plan;
         }
     };
-    let message = format!("certificate request {} stays pending: {why}", row.name);
+    let message = format!("certificate request {} stays pending, because {why}", row.name);
+    let show = shell_command("kubectl describe csr", &[&row.name]);
     let approve = shell_command("kubectl certificate approve", &[&row.name]);
-    let fix = format!("if the request is right, approve it yourself: {approve}");
+    let fix =
+        format!("look at the request ({show}). If you trust it, approve it yourself: {approve}");
     let finding = Finding::warning(Reason::KubeletCertificateNotProven, message);
     plan.obstacle = Some(finding.with_fix(fix));
     plan
@@ -154,9 +158,9 @@ pub fn plan(candidate: &PendingRequest, index: &MatchIndex) -> RequestPlan {
 /// it belongs to no machine.
 fn why_not(name: &AltName, node: &str, proven: &[IpNet]) -> Option<&'static str> {
     match name {
-        AltName::Dns(dns) if is_of_api_server(dns) => Some("it is a name of the API server"),
+        AltName::Dns(dns) if is_of_api_server(dns) => Some("this is a name of the API server"),
         AltName::Dns(dns) if dns.eq_ignore_ascii_case(node) => None,
-        AltName::Dns(_) => Some("it is not the name of the node"),
+        AltName::Dns(_) => Some("this is not the name of the node"),
         AltName::Ip(ip) => {
             let is_host = |net: &IpNet| net.max_prefix_len() == net.prefix_len();
             let has = |net: &IpNet| net.contains(ip) && (is_host(net) || net.network() != *ip);

@@ -81,8 +81,8 @@ pub(super) fn read_for_taint(
         let is_idle = || apis.provider.instances().map(|servers| servers.check_is_idle(number));
         let found = match &server {
             Err(error) => error.to_string(),
-            Ok(server) if !server.is_off => format!("it is {}", server.state),
-            Ok(server) if server.is_locked => "it is locked".to_owned(),
+            Ok(server) if !server.is_off => format!("the server is {}", server.state),
+            Ok(server) if server.is_locked => "the server is locked".to_owned(),
             Ok(_) => is_idle().and_then(Result::err).map_or(String::new(), |busy| busy.message),
         };
         let is_last = fact.is_none() || found.is_empty();

@@ -89,7 +89,7 @@ pub struct OffReads {
     pub first_unlocked: Option<Instant>,
     pub last: Instant,
     /// The last read of the server before the taint `out-of-service` is set: when the read began, and why it forbids
-    /// the taint, e.g. `it is locked`. The text is empty when the read allows the taint.
+    /// the taint, e.g. `the server is locked`. The text is empty when the read allows the taint.
     pub for_taint: Option<(Instant, String)>,
 }
 
@@ -143,8 +143,8 @@ pub(super) fn plan_taint(
 pub(super) fn was_set(server: InstanceId) -> Finding {
     let message = format!(
         "server {server} stays off (longer than --node-out-of-service-after), so ccm has set the taint \
-         {OUT_OF_SERVICE} on the node: Kubernetes moves its pods and their volumes to other nodes. ccm removes the \
-         taint when the server is on again"
+         {OUT_OF_SERVICE} on the node. Kubernetes moves the pods of the node and their volumes to other nodes. ccm \
+         removes the taint when the server is on again"
     );
     Finding::warning(Reason::NodeOutOfService, message)
 }

@@ -97,20 +97,22 @@ pub fn plan(
             let message = match id {
                 InstanceId::Cloud(_) => format!(
                     "server {id} is not in this token's project, and neither is the server of any other node, so the \
-                     token probably belongs to another project. Therefore ccm does not delete the node (with \
-                     --node-deletion-guard=false it does)"
+                     token probably belongs to another project. Therefore ccm does not delete the node. If the token \
+                     is right, delete the node yourself, or set --node-deletion-guard=false"
                 ),
                 InstanceId::Dedicated(_) => format!(
                     "the account of {ROBOT_USER} does not list server {id}, nor the server of any other node, so the \
                      credentials probably belong to another account, or are limited to one server. Therefore ccm does \
-                     not delete the node (with --node-deletion-guard=false it does)"
+                     not delete the node. If the credentials are right, delete the node yourself, or set \
+                     --node-deletion-guard=false"
                 ),
             };
             plan.obstacle = Some(Finding::warning(Reason::PossibleNodeDeletion, message));
         }
         Some(Fact::Unclear(why)) => {
             let message = format!(
-                "the node is not ready, and it is not clear whether server {id} exists: {why}"
+                "the node is not ready. ccm does not delete the node, because it is not clear whether server {id} \
+                 exists: {why}"
             );
             plan.obstacle = Some(Finding::warning(Reason::InstanceLookupFailed, message));
         }

@@ -55,8 +55,8 @@ pub(super) fn addresses(
     };
     let provided = one_ip_or_two(text).ok_or_else(|| {
         let why = format!(
-            "{text:?} is neither an IP address nor an IPv4 and an IPv6 address joined by a comma; 0.0.0.0 and :: are \
-             not allowed"
+            "The value {text:?} is neither an IP address nor an IPv4 and an IPv6 address joined by a comma; 0.0.0.0 \
+             and :: are not allowed"
         );
         with_annotation(Finding::warning(Reason::InvalidProvidedNodeIP, why))
     })?;
@@ -255,8 +255,9 @@ fn taint_of(key: String, text: &str) -> Option<Taint> {
 
 fn invalid_label(key: &str) -> Finding {
     let message = format!(
-        "label {} of the server has no effect on the node, because its value is not valid for a label, or for a taint. \
-         For a taint, write EFFECT or VALUE_EFFECT; EFFECT is NoSchedule, PreferNoSchedule or NoExecute",
+        "label {} of the server has no effect on the node, because its value is not valid. For a label, the value must \
+         be allowed in Kubernetes. For a taint, write EFFECT or VALUE_EFFECT; EFFECT is NoSchedule, PreferNoSchedule \
+         or NoExecute",
         text::quoted(key)
     );
     Finding::warning(Reason::InvalidServerLabel, message)

@@ -109,7 +109,8 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
             let (id, ours) = (&node.spec.provider_id, provider.name());
             let message = format!(
                 "another cloud-controller-manager has set provider ID {id:?} (ccm sets only provider IDs that begin \
-                 with {ours}://), so ccm does not change this node. This is right if the node runs in another cloud"
+                 with {ours}://), so ccm does not change this node. If the node runs in another cloud, nothing is \
+                 wrong"
             );
             let fix = format!(
                 "if the node runs on a server of this Hetzner Cloud project, {}",
@@ -242,8 +243,8 @@ impl NodePlan {
         let finding = found.obstacle.clone().unwrap_or_else(|| {
             let server = found.named.first().map(|it| format!("{} ({})", it.name, it.id));
             let message = format!(
-                "another provider manages this node; server {} has its name and one of its addresses, so the node can \
-                 be a target of load balancers. ccm writes nothing to the node",
+                "another provider manages this node. Server {} has the node's name and one of its addresses, so the \
+                 node can be a target of load balancers. ccm writes nothing to the node",
                 server.unwrap_or_default()
             );
             Finding::info(Reason::ForeignNodeMatched, message)
@@ -294,7 +295,9 @@ impl NodePlan {
     fn unclear(&mut self, error: &ProviderError) {
         self.server = ServerMatch::Unclear;
         if is_uninitialized(&self.node) {
-            let message = format!("it is not known yet which server the node runs on: {error}");
+            let message = format!(
+                "the node is not initialised yet, because ccm can't read the servers; ccm tries again: {error}"
+            );
             self.obstacle = Some(Finding::warning(Reason::InstanceLookupFailed, message));
         }
         self.follow_labels(FromServer::default());
@@ -308,7 +311,8 @@ impl NodePlan {
         let condition = if is_right_project {
             ""
         } else {
-            "if the token belongs to the right project (the project has no server of any other node, either), "
+            "first check that the token belongs to the right project (the project has no server of any other node), \
+             then "
         };
         let delete = shell_command(DELETE_NODE, &[&name]);
         let message = format!(
@@ -376,7 +380,8 @@ impl NodePlan {
         let is_other = by == MatchedBy::ProviderId && name != self.node.name();
         if is_other && id.cloud().is_some() && is_uninitialized(&self.node) {
             let message = format!(
-                "the provider ID of this new node names server {name:?} ({id}), which has another name than the node"
+                "the provider ID of this new node names server {name:?} ({id}), which has another name than the node. \
+                 ccm initialises the node. If you did not expect this, find out who registered the node"
             );
             self.findings.push(Finding::info(Reason::ServerNameDiffers, message));
         }
@@ -393,7 +398,7 @@ impl NodePlan {
         let state = ZoneState::new(&self.node, &values);
         if values.is_chosen && state.is_to_change() {
             let message = format!(
-                "a new node on this server would get another zone label: {}. The daemon never changes the zone label \
+                "a new node on this server would get other zone labels ({}). The daemon never changes the zone label \
                  of an initialised node",
                 describe(&state.fields)
             );
@@ -462,9 +467,9 @@ impl NodePlan {
         let shared = index.shared_address(&self.node, ips)?;
         let (ip, other) = (shared.ip, shared.other);
         let and_so = if shared.is_kept {
-            "this node keeps the address"
+            "this node keeps its address"
         } else {
-            "the node's addresses stay unchanged"
+            "the addresses of this node stay unchanged"
         };
         let message = format!(
             "this node asks for the address {ip}, by annotation {INTERNAL_IP} or by the flag --node-ip of its kubelet, \
@@ -639,7 +644,7 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
     }
     fields.extend(left.into_iter().map(|address| {
         let name = format!("address {}", address.kind.name());
-        let source = Source::Rule("not an address of the server with these settings");
+        let source = Source::Rule("with ccm's settings, the server has no such address");
         Field::new(name, Some(address.address.clone()), None, source)
     }));
     fields

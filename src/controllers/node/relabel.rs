@@ -111,7 +111,7 @@ fn with_version_of(plan: &NodePlan, node: &KubeNode) -> Result<NodePlan, &'stati
     let (before, now) = (&plan.node.metadata, &node.metadata);
     let is_same = before.labels == now.labels && now.deletion_timestamp.is_none();
     let plan = || NodePlan { version: now.resource_version.clone(), ..plan.clone() };
-    is_same.then(plan).ok_or("it was changed after the plan was made; repeat the command")
+    is_same.then(plan).ok_or("the node was changed after the plan was made; repeat the command")
 }
 
 /// The kinds of objects that can depend on the zone labels of nodes, and are read before `ccm node relabel` changes
@@ -128,8 +128,8 @@ const READ: [(PlacedKind, &str, bool, &str, &str); 3] = [
         "After the change, its pods on these nodes are deleted at once. To keep them, change the DaemonSet first"),
     (PlacedKind::PODS, "pod", false,
         "The node selector or node affinity of the pod",
-        "After the change, a running pod goes on, but it can't be scheduled to these nodes again. To keep this \
-         possible, change the object that creates the pod first"),
+        "After the change, a running pod continues to run, but it can't be scheduled to these nodes again. To keep \
+         this possible, change the object that creates the pod first"),
 ];
 
 /// The end of the message about a kind of objects (volumes, DaemonSets or pods) that could not be read. It says that

@@ -223,7 +223,9 @@ impl<'a> Planner<'a> {
                         );
                         no_route(&why).with_fix(format!("attach the server: {attach}"))
                     } else {
-                        no_route(&format!("this project has no server {server}"))
+                        no_route(&format!(
+                            "this project has no server {server}, which the node's provider ID names"
+                        ))
                     });
                     continue;
                 };
@@ -452,7 +454,7 @@ impl<'a> Planner<'a> {
                 if want.is_some() && !has_room {
                     let (name, at_most) = (&network.name, network.routes_at_most);
                     let why = format!(
-                        "network {name:?} has reached its limit of {at_most} routes: delete routes that are not needed"
+                        "network {name:?} has reached its limit of {at_most} routes. Delete routes that are not needed"
                     );
                     desired.plan.obstacle = Some(no_route(&why));
                 }
@@ -526,7 +528,7 @@ impl<'a> Planner<'a> {
         let there = rows.iter().filter(|row| !is_gone(row)).count() + network.other_routes;
         if there + ROOM_FOR_FEW >= network.routes_at_most {
             let why = format!(
-                "{} or more of the Network's {} possible routes are in use, and each node needs one",
+                "{} or more of the Network's {} possible routes are in use, and each node needs one route",
                 network.routes_at_most.saturating_sub(ROOM_FOR_FEW),
                 network.routes_at_most
             );
@@ -597,8 +599,8 @@ impl<'a> Planner<'a> {
                 )
             }
             (None, Some(range)) => format!(
-                "is not within the Network's range {range}: servers send only packets for that range into the Network, \
-                 so packets to these pods may take another way in spite of the Network's routes"
+                "is not within the Network's range {range}. Servers send only packets for the Network's range into the \
+                 Network, so packets to these pods may not follow the routes of the Network"
             ),
             (None, None) => return None,
         };
@@ -629,11 +631,11 @@ fn changes(rows: &[RouteRow]) -> Vec<RouteChange> {
             };
             let why = match row.state {
                 State::Blackhole => "not needed, because no server has the address of its gateway",
-                State::WrongGateway => "these pods are on another server",
+                State::WrongGateway => "the pods of this range are on another server",
                 _ => "not needed, because no node at this gateway uses this range for its pods",
             };
             let delete = |route| change(true, route, why);
-            let add = |route| change(false, route, "the node's pods are there");
+            let add = |route| change(false, route, "the node's pods are behind this gateway");
             changes.extend(row.have.map(delete));
             changes.extend(row.want.map(add));
         }

@@ -238,7 +238,7 @@ impl<'a> RouteSync<'a> {
         let set = |node: &&NodeRoutePlan| {
             apply(apis, NAME, NodeRoutePlan::clone(node), false, |now| {
                 if !is_as_planned(now, &node.node) {
-                    return Err("another program changed it");
+                    return Err("another program changed the node");
                 }
                 let mut plan = NodeRoutePlan::clone(node);
                 plan.node = Arc::new(now.clone());
@@ -278,7 +278,9 @@ impl<'a> RouteSync<'a> {
         if self.stopped.is_none() {
             for change in left.iter().map(|changes| &changes[0]) {
                 let failed = change.description().failed();
-                let why = format!("{failed}: other programs change the Network at the same time");
+                let why = format!(
+                    "{failed}, because other programs change the Network at the same time; the daemon tries again later"
+                );
                 self.synced.report.fail(change.object(), why, None);
             }
             self.set_conditions(true);

@@ -254,7 +254,7 @@ impl Look<'_> {
             minutes => format!("{minutes} min ago"),
         };
         let period = shown_duration(self.period.as_secs());
-        format!("as ccm saw {age} (ccm checks all load balancers every {period})")
+        format!("checked {age} (ccm checks all load balancers every {period})")
     }
 }
 
@@ -294,10 +294,10 @@ mod tests {
     #[test]
     fn an_outage_says_how_old_the_health_is() {
         for (age_s, says) in [
-            (0, "as ccm saw less than a minute ago"),
-            (59, "as ccm saw less than a minute ago"),
-            (60, "as ccm saw 1 min ago"),
-            (299, "as ccm saw 4 min ago"),
+            (0, "checked less than a minute ago"),
+            (59, "checked less than a minute ago"),
+            (60, "checked 1 min ago"),
+            (299, "checked 4 min ago"),
         ] {
             let message = said(age_s);
             assert!(message.contains(says), "{age_s} s: {message}");

@@ -29,8 +29,8 @@ const IDENTITY: (&str, &str) = ("default", "kubernetes");
 /// The message for the operator when the cluster's identity (a UID) is not known. Without the identity, nothing is
 /// created or deleted.
 pub(super) const NO_IDENTITY: &str = "the Service default/kubernetes does not exist, and no Lease of ccm holds its \
-                                      UID, which marks the load balancers of this cluster. The API server creates this \
-                                      Service within a minute of its start";
+                                      UID, by which ccm recognises the load balancers of this cluster. The API server \
+                                      creates this Service within a minute of its start";
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 

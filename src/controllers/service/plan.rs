@@ -414,9 +414,9 @@ impl ServicePlan {
         match (self.want, &self.cloud.found) {
             (Want::Release, Some(found)) => {
                 let message = format!(
-                    "Management of load balancer {:?} ({}) ends, because {}. Its ports, targets and addresses stay \
-                     unchanged",
-                    found.name, found.id, why
+                    "Management of the Service by ccm ends, because {}. Load balancer {:?} ({}) stays, and its ports, \
+                     targets and addresses stay unchanged",
+                    why, found.name, found.id
                 );
                 let finding = Finding::info(Reason::LoadBalancerReleased, message);
                 self.findings.push(finding);
@@ -547,9 +547,13 @@ fn without_identity(cloud: LoadBalancerPlan, want: Want) -> LoadBalancerPlan {
     if cloud.outcome.obstacle().is_some() {
         cloud
     } else if want == Want::Ensure && cloud.carries_uid {
-        cloud.without_identity(held("until then ccm creates and deletes nothing"))
+        cloud.without_identity(held(
+            "until the Service default/kubernetes exists, ccm creates and deletes nothing",
+        ))
     } else {
-        cloud.refuse(held("until then ccm does nothing for this Service"))
+        cloud.refuse(held(
+            "until the Service default/kubernetes exists, ccm does nothing for this Service",
+        ))
     }
 }
 

@@ -324,7 +324,7 @@ fn too_many() -> String {
 
 fn without_node((namespace, name): &ServiceName) -> String {
     format!(
-        "the EndpointSlices of Service {namespace}/{name} have an endpoint without nodeName: add nodeName to this \
+        "the EndpointSlices of Service {namespace}/{name} have an endpoint without nodeName. Add nodeName to this \
          endpoint"
     )
 }

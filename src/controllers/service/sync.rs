@@ -270,14 +270,17 @@ impl ServiceSync<'_> {
         let (left, failed): (Vec<_>, Vec<_>) = tasks.into_iter().partition(is_left);
         self.leave(&left);
         for task in failed {
-            let planned = format!("not done in {PLANS_AT_MOST} tries, because in each try");
+            let planned = format!("not done in {PLANS_AT_MOST} tries, because in each of them");
             let why = match &task.overtaken {
                 Some(line) => {
                     format!(
-                        "{line}: {planned} the API answered that something in the cloud had changed"
+                        "{line}: {planned} the API answered that something in the cloud had changed. The daemon tries again \
+                         later"
                     )
                 }
-                None => format!("{planned} the Service changed"),
+                None => format!(
+                    "the changes for the Service were {planned} the Service had changed. The daemon tries again later"
+                ),
             };
             let reason = plan::want(&task.service).failed();
             let object = task.service.object();
@@ -476,7 +479,7 @@ impl ServiceSync<'_> {
             for change in &mut changes {
                 if let Some(rest) = change.without_parts() {
                     log::warn!(
-                        "{name}: {}: the API refused a part of this change, so ccm first makes the rest of the change",
+                        "{name}: the API refused a part of a change, so ccm first makes the rest of this change: {}",
                         rest.description()
                     );
                     *change = rest;
@@ -535,7 +538,7 @@ impl ServiceSync<'_> {
             End::AllMade | End::PlanAgain(_) => {}
             End::Overtaken(line) => task.overtaken = Some(line),
             End::RefusedInPart(error) => {
-                log::info!("{name}: {error}; reading again");
+                log::info!("{name}: {error}; ccm reads the load balancer again");
                 task.refused += 1;
             }
         }

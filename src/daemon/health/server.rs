@@ -82,7 +82,9 @@ fn bind_in_the_end(address: SocketAddr, stop: &Stop) -> Vec<TcpListener> {
             }
             Err(error) if !std::mem::replace(&mut is_logged, true) => {
                 let retry_s = BIND_RETRY.as_secs();
-                log::warn!("health: {address}: {error}; trying again every {retry_s} s");
+                log::warn!(
+                    "the health server can't listen on {address}: {error}; ccm tries again every {retry_s} s"
+                );
             }
             Err(_) => {}
         }

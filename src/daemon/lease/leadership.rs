@@ -256,7 +256,7 @@ impl LeaderElection {
         let left = deadline.saturating_sub(since);
         if left.is_zero() {
             let deadline_s = clock::to_machine(deadline).as_secs_f64();
-            self.lose(&format!("not renewed for {deadline_s} s"));
+            self.lose(&format!("the Lease was not renewed for {deadline_s} s"));
             return None;
         }
         Some(left)

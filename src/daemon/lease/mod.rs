@@ -89,7 +89,7 @@ impl LeaderElection {
         match result.recv_timeout(RELEASE_TIMEOUT) {
             Ok(Ok(())) => log::info!("{key}: released"),
             Ok(Err(error)) => {
-                log::warn!("{key}: the Lease was not released: {error}; it expires by itself")
+                log::warn!("{key}: the Lease was not released, but it expires by itself: {error}")
             }
             Err(_) => log::warn!(
                 "{key}: the Lease was not released within {} s; it expires by itself",

@@ -355,7 +355,7 @@ fn a_cluster_range_outside_of_the_network_is_reported_about_the_network() {
         (
             "10.0.0.0/16",
             "10.244.0.0/16",
-            "--cluster-cidr=10.244.0.0/16 is not within the Network's range 10.0.0.0/16: servers send only packets for that range into the Network",
+            "--cluster-cidr=10.244.0.0/16 is not within the Network's range 10.0.0.0/16. Servers send only packets for the Network's range into the Network",
         ),
         ("10.0.0.0/8", "10.0.0.0/16", "--cluster-cidr=10.0.0.0/16 overlaps the Network's subnet 10.0.0.0/24"),
         ("10.0.0.0/8", "10.0.0.128/25", "overlaps the Network's subnet 10.0.0.0/24"),

@@ -40,12 +40,14 @@ const OTHER_COMMANDS: &[&str] = &["completions", "explain", "help", "version"];
 
 /// Words behind `ccm` in a sentence. Others are verbs that end with s, and are near no command.
 const IN_SENTENCES: &[&str] = &[
-    "already", "can", "from", "in", "itself", "may", "must", "never", "on", "or", "read", "runs",
-    "was", "with", "would",
+    "alone", "already", "can", "could", "did", "first", "from", "in", "itself", "may", "must",
+    "never", "on", "or", "read", "removed", "runs", "still", "then", "to", "uploaded", "was",
+    "with", "within", "would",
 ];
 
 /// Words behind `annotation` in a sentence. Others are verbs that end with s, and are near no annotation.
-const BEHIND_ANNOTATION: &[&str] = &["for", "names", "of", "or", "than", "that", "with"];
+const BEHIND_ANNOTATION: &[&str] =
+    &["ask", "for", "from", "names", "of", "on", "or", "than", "that", "whose", "with"];
 
 /// The characters that end a part of a sentence, or a command.
 const CLAUSE_ENDS: [char; 5] = [';', '(', ')', '|', '"'];
@@ -227,6 +229,7 @@ fn in_command(part: &str, form: Form) -> Vec<Name> {
             ("ccm", Some(word), second) if is_ours && form != Form::Prose => {
                 let is_verb = form == Form::Unmarked && is_verb(word);
                 program = match second.filter(|_| is_group(word)) {
+                    _ if is_verb => String::new(),
                     Some(second) => format!("{word} {second}"),
                     None => word.to_owned(),
                 };

@@ -165,7 +165,8 @@ impl Services {
         let is_given_up = |reports: &[Report]| {
             let mut failures = reports.iter().flat_map(|report| &report.failures);
             failures.any(|one| {
-                one.object == object && one.why.contains("its action in the cloud still runs after")
+                one.object == object
+                    && one.why.contains("the cloud's action for this change still runs after")
             })
         };
         // The action that never ends attaches the load balancer to the Network, which allows one change at a time.
