@@ -427,9 +427,9 @@ impl<'a> MatchIndex<'a> {
             )
         } else {
             format!(
-                "this node and another new node, {other:?}, name the same server {name} ({id}) in their provider IDs, \
-                 and no such node has the server's name. So ccm initialises none of them. Delete the nodes that do not \
-                 run on the server"
+                "several new nodes, e.g. this node and {other:?}, name server {name} ({id}) in their provider IDs, and \
+                 none of these nodes has the server's name. So ccm initialises none of them. Delete the nodes that do \
+                 not run on the server"
             )
         };
         Some(Finding::warning(Reason::ServerClaimedTwice, message))

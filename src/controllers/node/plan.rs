@@ -296,7 +296,7 @@ impl NodePlan {
         self.server = ServerMatch::Unclear;
         if is_uninitialized(&self.node) {
             let message = format!(
-                "the node is not initialised yet, because ccm can't read the servers; ccm tries again: {error}"
+                "the node is not initialised yet, because ccm can't read the servers (ccm tries again): {error}"
             );
             self.obstacle = Some(Finding::warning(Reason::InstanceLookupFailed, message));
         }

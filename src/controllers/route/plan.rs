@@ -272,8 +272,8 @@ impl<'a> Planner<'a> {
         let network = self.inputs.network;
         if let Some(name) = self.foreign_at(destination) {
             return Some(format!(
-                "its pod CIDR {destination} is also that of node {name:?}, which has no provider ID of a cloud server. \
-                 Let one of the two nodes join again with another pod CIDR"
+                "its pod CIDR {destination} is also the pod CIDR of node {name:?}, whose provider ID names no cloud \
+                 server. Let one of the two nodes join again with another pod CIDR"
             ));
         }
         if let Some(subnet) = network.subnets.iter().find(|net| hits(net)) {
@@ -573,7 +573,7 @@ impl<'a> Planner<'a> {
         if !self.dedicated.is_empty() {
             let why = format!(
                 "there is no route to the pods of {}, because a Network allows no routes to dedicated servers. Let the \
-                 network plugin connect these pods (tunnels, BGP), as for nodes of another cloud",
+                 network plugin connect these pods (tunnels, BGP)",
                 text::some_of(&self.dedicated)
             );
             findings.push(Finding::info(Reason::DedicatedNodeWithoutRoute, why));

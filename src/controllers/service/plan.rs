@@ -548,11 +548,11 @@ fn without_identity(cloud: LoadBalancerPlan, want: Want) -> LoadBalancerPlan {
         cloud
     } else if want == Want::Ensure && cloud.carries_uid {
         cloud.without_identity(held(
-            "until the Service default/kubernetes exists, ccm creates and deletes nothing",
+            "until default/kubernetes exists, ccm creates and deletes nothing",
         ))
     } else {
         cloud.refuse(held(
-            "until the Service default/kubernetes exists, ccm does nothing for this Service",
+            "until default/kubernetes exists, ccm neither creates, changes nor deletes the load balancer",
         ))
     }
 }
