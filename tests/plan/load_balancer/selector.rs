@@ -19,9 +19,9 @@ fn selectors_match_as_in_kubectl() {
         assert_eq!(Selector::parse(text).map(|selector| selector.matches(|key| labels.get(key).map(String::as_str))), Ok(expected), "{text}");
     }
     for (text, says) in [
-        ("a in (b", "( without its )"), ("a in b)", ") without its ("), ("a b", "not a valid label name"), ("=b", "not a valid label name"), ("a=b=c", "not a valid label value"),
-        ("a,,b", "between two commas"), ("a>b", "not a whole number"), ("a=-b", "not a valid label value"), ("a within (b)", "not a set"), ("a in ((b))", "nested parentheses"),
-        ("a)", ") without its ("), ("-a", "not a valid label name"), ("A_/b", "not a valid label name"), ("a=ü", "not a valid label value"), ("!", "not a valid label name"),
+        ("a in (b", "has no \")\" after it"), ("a in b)", "has no \"(\" before it"), ("a b", "not a valid label name"), ("=b", "not a valid label name"), ("a=b=c", "not a valid label value"),
+        ("a,,b", "a comma has no requirement"), ("a>b", "not a whole number"), ("a=-b", "not a valid label value"), ("a within (b)", "not a set"), ("a in ((b))", "nested parentheses"),
+        ("a)", "has no \"(\" before it"), ("-a", "not a valid label name"), ("A_/b", "not a valid label name"), ("a=ü", "not a valid label value"), ("!", "not a valid label name"),
     ] {
         let error = Selector::parse(text).unwrap_err();
         assert!(error.contains(says), "{text}: {error}");

@@ -58,8 +58,8 @@ const CASES: &[(&str, &str, &str, &str)] = &[
     ("NAMESPACE_DEFAULTS", "true", "on", "use true or false"),
     ("FOREIGN_NODES", "match", "all", "use ignore or match"),
     ("LABELS", "team=web,cost=42", "hcloud-ccm/service-uid=1", "are reserved"),
-    ("PRIMARY_IP_SELECTOR", "use=services,!reserved", "use in services", "no name of a label"),
-    ("CERTIFICATE_SELECTOR", "use=services", "use in services", "no name of a label"),
+    ("PRIMARY_IP_SELECTOR", "use=services,!reserved", "use in services", "not a valid label name"),
+    ("CERTIFICATE_SELECTOR", "use=services", "use in services", "not a valid label name"),
     ("CERTIFICATE_DOMAINS", "Example.com, example.org", "*.example.com", "use domains, e.g. example.com"),
 ];
 

@@ -53,7 +53,7 @@ fn ssl_cert_file_adds_to_the_built_in_roots() {
     std::fs::write(&path, serde_yaml::to_string(&config).unwrap()).unwrap();
     let env = with(plain.clone(), &[("KUBECONFIG", &path.display().to_string())]);
     let ran = ccm(&env, &["node", "list"]);
-    ran.warns("signed by an authority that is not trusted here");
+    ran.warns("signed by an authority that ccm does not trust");
 
     let bundle = sandbox.folder().join("bundle.pem");
     let damaged = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
@@ -73,5 +73,5 @@ fn ssl_cert_file_adds_to_the_built_in_roots() {
     let env =
         with(plain, &[("KUBECONFIG", &path.display().to_string()), ("SSL_CERT_FILE", &bundle)]);
     let ran = ccm(&env, &["node", "list"]);
-    ran.warns("signed by an authority that is not trusted here");
+    ran.warns("signed by an authority that ccm does not trust");
 }

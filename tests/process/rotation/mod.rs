@@ -275,7 +275,7 @@ fn a_new_client_certificate_in_the_files_is_used() {
     world.works("two");
     // Both files are valid, but only one is new. The old pair stays in use until the files fit.
     world.write("tls.crt", &third.certificate_pem);
-    world.daemon.as_ref().unwrap().logs("stays in use");
+    world.daemon.as_ref().unwrap().logs("ccm keeps using the value that it read before");
     world.does_work("half");
     let mark = world.sandbox.mark();
     world.write("tls.key", &third.key_pem);

@@ -97,7 +97,7 @@ fn nodes_of_k3s_are_targets_and_nothing_is_written_to_them() {
     world.wait_for_targets("web", &["bare", "one", "two"]);
     world.keeps_targets("web", &["bare", "one", "two"]);
     assert_eq!(world.node_writes(mark), Vec::<String>::new());
-    daemon.logs("node/bare: server bare");
+    daemon.logs("node/bare: another provider manages this node");
     // The Node is deleted, or gets the label that excludes it.
     world.delete_node("two");
     world.wait_for_targets("web", &["bare", "one"]);
