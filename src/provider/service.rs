@@ -74,7 +74,7 @@ impl NamespaceDefaults {
     /// Returns the message that this annotation of a Namespace has no effect.
     pub fn no_effect((namespace, key): &(String, String)) -> String {
         format!(
-            "annotation {key} of Namespace {namespace} has no effect. On a Namespace, ccm reads only annotations that \
+            "annotation {key} of namespace {namespace} has no effect. On a Namespace, ccm reads only annotations that \
              have an environment default (ccm help annotations), and only keys without a port. Set the annotation on \
              the Services instead, or remove it"
         )

@@ -363,5 +363,5 @@ fn lint_reads_namespaces_in_the_same_files_when_the_setting_is_on() {
         said.contains("algorithm-type of namespace default (\"fastest\") is no valid default: "),
         "{said}"
     );
-    assert!(ran.stderr.contains("name of Namespace default has no effect"), "{ran:?}");
+    assert!(ran.stderr.contains("name of namespace default has no effect"), "{ran:?}");
 }

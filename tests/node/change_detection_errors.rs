@@ -95,6 +95,6 @@ fn a_failed_read_by_name_is_repeated_and_delays_no_other_node() {
     assert!(!world.is_tainted("worker-1"), "a table is no ground for a write");
     world.sandbox.faults().remove(rule);
     wait_until("the taint", || world.is_tainted("worker-1"));
-    world.daemon.logged("not read", 1);
+    world.daemon.logged("could not be read", 1);
     assert_eq!(world.whole(), 0);
 }

@@ -75,7 +75,7 @@ fn an_outage_is_one_event_when_it_begins_and_one_when_it_ends() {
     power(&world, false);
     let says = [
         "0 of 2 targets healthy",
-        "as seen less than a minute ago",
+        "checked less than a minute ago",
         "ccm lb inspect default/web shows the cause for each target",
     ];
     world.wait_for_event("web", BEGINS, &says);
@@ -83,7 +83,7 @@ fn an_outage_is_one_event_when_it_begins_and_one_when_it_ends() {
     assert_eq!(events(&world, BEGINS), [("Warning".to_owned(), 1)]);
     assert_eq!(events(&world, ENDS), []);
     power(&world, true);
-    let says = ["2 of 2 targets healthy", "as seen less than a minute ago"];
+    let says = ["2 of 2 targets healthy", "checked less than a minute ago"];
     world.wait_for_event("web", ENDS, &says);
     compares(&world, 3);
     assert_eq!(events(&world, ENDS), [("Normal".to_owned(), 1)]);
