@@ -216,7 +216,10 @@ mod tests {
             (table(&[], json!([])), "not Name, Status"),
             (table(COLUMNS, row(json!(["a", true, "", "1s"]))), "no text in one"),
             (table(COLUMNS, row(json!(["a"]))), "no text in one"),
-            (table(COLUMNS, row(json!(["a", "Bereit", "", "1s"]))), "the status \"Bereit\""),
+            (
+                table(COLUMNS, row(json!(["a", "Bereit", "", "1s"]))),
+                "the unknown status \"Bereit\"",
+            ),
             (list, "NodeList"),
         ];
         for (table, expected) in cases {

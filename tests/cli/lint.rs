@@ -59,7 +59,7 @@ const CASES: &[Case] = &[
     (&[80], &[("protocol", "ftp"), ("http-sticky-sessions", "true")], plain, &["protocol: \"ftp\""]),
     (&[80], &[("http-sticky-sessions", "perhaps")], plain, &["http-sticky-sessions: \"perhaps\""]),
     // Limits.
-    (&[], &[], || json!({ "ports": (1..=251).map(|n| json!({ "name": format!("p{n}"), "port": n })).collect::<Vec<_>>() }), &["it has 251 ports, but ccm reads at most 250"]),
+    (&[], &[], || json!({ "ports": (1..=251).map(|n| json!({ "name": format!("p{n}"), "port": n })).collect::<Vec<_>>() }), &["the Service has 251 ports, but ccm reads at most 250"]),
     (&[80], &[("http-status-codes", LONG)], plain, &["is no status code"]),
     // Fields and protocols that can't be honoured.
     (&[80], &[], || json!({ "loadBalancerSourceRanges": ["10.0.0.0/8"] }), &["spec.loadBalancerSourceRanges (10.0.0.0/8) restricts nothing"]),

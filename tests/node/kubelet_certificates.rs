@@ -248,7 +248,9 @@ fn with_ten_thousand_requests_more_nothing_is_approved() {
         sandbox.cluster().create(REQUESTS, None, object.clone());
     }
     let daemon = sandbox.daemon(&[ON]);
-    wait_until("the finding", || daemon.log().contains("more than 10000 certificate requests"));
+    wait_until("the finding", || {
+        daemon.log().contains("certificatesigningrequest: there are more than 10000")
+    });
     pass(&sandbox, MINUTE);
     assert!(!is_approved(&sandbox, &name));
     sandbox.ccm(&["run", "--dry-run", ON]).with_code(1).prints("more than 10000");

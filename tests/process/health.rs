@@ -265,7 +265,7 @@ fn a_taken_port_is_reported_once_and_used_as_soon_as_it_is_free() {
     let address = taken.local_addr().unwrap();
     let flag = format!("--metrics-address={address}");
     let daemon = sandbox.daemon(&[&flag]);
-    daemon.logs(&format!("health: {address}: Address "));
+    daemon.logs(&format!("the health server can't listen on {address}: Address "));
     sandbox.wait_for_nodes();
     let polls = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
     // The daemon tries to listen with each tick.

@@ -40,7 +40,7 @@ fn noted(sandbox: &Sandbox) -> Value {
 fn waits(ran: &Ran) {
     let said = format!("{}{}", ran.stdout, ran.stderr);
     assert!(said.contains("Robot refused a login at "), "{said}");
-    let until = ["the next login at 20", "no dedicated servers until 20"];
+    let until = ["the next login until 20", "no dedicated servers until 20"];
     assert!(until.iter().any(|until| said.contains(until)), "{said}");
 }
 

@@ -384,8 +384,9 @@ pub fn newest(rows: &[SigningRow]) -> Vec<NewestPending<'_>> {
 
 /// Returns a single plan, which says with `why` that no request can be approved.
 fn blocked(why: String) -> PlannedRequests {
-    let object = ObjectReference::without_namespace(SIGNING_REQUEST, "", "");
-    let mut plan = RequestPlan::new(object, "", RequestFacts::default());
+    let all = ObjectReference::without_namespace(SIGNING_REQUEST, "", "");
+    let mut plan = RequestPlan::new(all.clone(), "", RequestFacts::default());
+    plan.node = all;
     plan.obstacle = Some(Finding::warning(Reason::KubeletCertificatesBlocked, why));
     (ObservedRequests::default(), vec![plan])
 }

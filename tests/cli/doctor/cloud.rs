@@ -175,7 +175,7 @@ fn a_wrong_network_is_reported_with_the_fix() {
         ("no such Network", |world| world.set("HCLOUD_NETWORK", "4711"), "network: fail",
             &["there is no Network 4711; this project has sandbox"], "ID or the name"),
         ("a shell on a machine outside", detach, "attached: warn", &["not attached to sandbox", "but to no Network"],
-            "attach it"),
+            "attach the machine"),
         ("a pod on a machine outside", |world| {
             detach(world);
             world.set("KUBERNETES_SERVICE_HOST", "10.96.0.1");

@@ -87,7 +87,7 @@ fn a_lease_without_a_live_leader_is_reported_with_the_fix() {
                 .cluster()
                 .delete("deployments", KUBE_SYSTEM, "ccm-from-scratch");
             world.leads("hcloud-cloud-controller-manager-7c9f6_1f", -600);
-        }, "other-ccm: warn", &["hcloud-cloud-controller-manager-7c9f6_1f holds the Lease"], "stop the other"),
+        }, "other-ccm: warn", &["hcloud-cloud-controller-manager-7c9f6_1f holds the Lease"], "stop either this one or ccm"),
     ]);
 }
 
@@ -114,7 +114,7 @@ fn another_controller_and_failing_probes_are_reported() {
                 }),
             );
         }, "probes: fail",
-            &["deployment/mine: the probes use port 10258, on which ccm does not listen, so the kubelet restarts its pods again and again"],
+            &["deployment/mine: the probes use port 10258, on which ccm does not listen, so the kubelet restarts the pods again and again"],
             "/readyz"),
     ]);
 }

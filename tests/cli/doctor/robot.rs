@@ -198,7 +198,7 @@ fn a_login_that_was_refused_lately_is_not_tried_again() {
     let before = world.sandbox.robot().logins();
     let ran = world.doctor(&["-o", "json"]).with_code(1);
     let said = checks(&ran);
-    find(&said, "robot").says("fail", &["ccm tries the next login at"]);
+    find(&said, "robot").says("fail", &["ccm waits with the next login until"]);
     assert_eq!(world.sandbox.robot().logins(), before);
 }
 

@@ -390,7 +390,7 @@ const ENDINGS: &[Ending] = &[
     (&[OWN, MADE], || vec![selector(Some(&[1]))], -1, ""),
     (&[OWN, MADE], || vec![server(1), server(99)], -1, "server 99 is no node"),
     (&[OWN, MADE], || vec![address(OTHER_IP)], -1, "192.0.2.99"),
-    (&[OWN, MADE], || vec![selector(Some(&[1, 99]))], -1, "server 99 is no node"),
+    (&[OWN, MADE], || vec![selector(Some(&[1, 99]))], -1, "server 99, which is no node"),
     // Hetzner's controller leaves these.
     (&[OWN], Vec::new, -1, ""),
     (&[OWN], || vec![server(1), address(NODE_IP)], -1, ""),

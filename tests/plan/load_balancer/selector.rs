@@ -20,7 +20,7 @@ fn selectors_match_as_in_kubectl() {
     }
     for (text, says) in [
         ("a in (b", "has no \")\" after it"), ("a in b)", "has no \"(\" before it"), ("a b", "not a valid label name"), ("=b", "not a valid label name"), ("a=b=c", "not a valid label value"),
-        ("a,,b", "a comma has no requirement"), ("a>b", "not a whole number"), ("a=-b", "not a valid label value"), ("a within (b)", "not a set"), ("a in ((b))", "nested parentheses"),
+        ("a,,b", "a comma has no requirement"), ("a>b", "not a whole number"), ("a=-b", "not a valid label value"), ("a within (b)", "no valid requirement"), ("a in ((b))", "nested parentheses"),
         ("a)", "has no \"(\" before it"), ("-a", "not a valid label name"), ("A_/b", "not a valid label name"), ("a=ü", "not a valid label value"), ("!", "not a valid label name"),
     ] {
         let error = Selector::parse(text).unwrap_err();

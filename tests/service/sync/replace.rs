@@ -231,7 +231,7 @@ fn what_the_command_refuses_is_explained_and_nothing_is_written() {
     run(&["--overlap=24h", "default/web"], 2, "add --yes");
     run(&["--abort", "--yes", "default/web"], 1, "is not being replaced");
     run(&["--now", "--yes", "default/web"], 1, "is not being replaced");
-    run(&["--overlap=24h", "--dry-run", "default/web"], 0, "for 24h more");
+    run(&["--overlap=24h", "--dry-run", "default/web"], 0, "still work for 24h");
     run(&["--overlap=24h", "--dry-run", "default/web"], 0, "a month without VAT");
     run(&["--overlap=24h", "--dry-run", "default/web"], 0, "ccm lb replace --abort default/web");
     run(&["--overlap=5m", "--dry-run", "default/web"], 0, "less than ten minutes");

@@ -207,7 +207,8 @@ fn only_services_of_the_class_are_ours() {
     let ran = world.ccm(&["lb", "list"]);
     ran.prints("not managed");
     let ran = world.ccm(&["lb", "inspect", "default/classed"]);
-    ran.prints("its spec.loadBalancerClass differs from the flag");
+    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("its spec.loadBalancerClass differs from the flag"), "{said}");
     assert_same(&world, &before, "in a shell");
     world.delete("classed");
     world.converge(&[CLASS]);
