@@ -123,7 +123,7 @@ fn the_server_must_have_the_name_and_the_id_of_the_node_alone() {
         (vec![node("n", "memory://x")], vec![server()], "pending", "does not name a server"),
         (vec![node("n", "memory://1"), node("m", "memory://1")], vec![server()], "pending", "node \"m\" has the same"),
         (vec![node("n", "memory://1")], vec![other()], "pending", "is named \"other\""),
-        (vec![node("n", "memory://2")], vec![server()], "pending", "server 2 does not exist"),
+        (vec![node("n", "memory://2")], vec![server()], "pending", "server 2 of the node does not exist"),
         (vec![node("n", "memory://1")], vec![], "pending", "does not exist"),
     ];
     for (nodes, servers, what, message) in cases {
