@@ -114,8 +114,8 @@ fn unreadable_kubeconfig_files_are_explained() {
         ("users: []\nusers: []\n", "can't be read as YAML at line 1 column 1"),
         ("users:\n- {name: a, user: {12345678: a, 12345678: b}}\n", "can't be read as YAML at line 2 column 19"),
         (&bomb, "can't be read as YAML"),
-        (&"[".repeat(100_000), "must be a kubeconfig with clusters, contexts and users"),
-        (&"{a: ".repeat(10_000), "can't be read as YAML at line 2 column 1"),
+        (&"[".repeat(40_000), "must be a kubeconfig with clusters, contexts and users"),
+        (&"{a: ".repeat(4_000), "can't be read as YAML at line 2 column 1"),
         ("\0", "can't be read as YAML at line 1 column 1"),
     ];
     for (text, why) in cases {
