@@ -22,7 +22,7 @@ const COLUMNS: Columns = Columns {
 /// calls.
 const PERIODS: [&Setting; 2] = [&NODE_STATUS_UPDATE_FREQUENCY, &LOAD_BALANCER_RESYNC_PERIOD];
 const STRETCHED: &str =
-    "longer in a large project, because refreshes make at most 200 calls an hour: see ccm status";
+    "ccm refreshes a large project less often, with at most 200 calls an hour: see ccm status";
 
 /// A row of the table that `ccm config` prints: one setting of the daemon.
 #[derive(Serialize)]

@@ -92,7 +92,8 @@ pub(super) fn heed_refused_login(settings: &Settings, apis: &Apis) -> Option<Str
     dedicated.wait_since(refused);
     let until = dedicated.blocked_until()?;
     Some(format!(
-        "Robot refused a login at {refused}, so this command makes no login and knows no dedicated servers until {until} ({key})"
+        "Robot refused a login at {refused}, as {key} records, so this command makes no login and knows no dedicated \
+         servers until {until}"
     ))
 }
 

@@ -619,14 +619,17 @@ fn target_rules(found: &ForeignMatch) -> [(Option<bool>, String); 4] {
     let count = found.named.len();
     let is_alone = reason != Some(Reason::ServerClaimedTwice);
     let has_address = found.address.is_some();
-    let address = found.address.map_or(String::new(), |ip| format!(": {ip}"));
+    let address = found.address.map_or(String::new(), |ip| format!(" (found: {ip})"));
     let if_one = |is_fulfilled: bool| (count == 1).then_some(is_fulfilled);
     let is_only = (has_address && is_alone).then_some(reason.is_none());
     [
-        (Some(count == 1), format!("exactly one server has the node's name (found: {count})")),
-        (if_one(is_alone), "no other node names this server in its provider ID".to_owned()),
-        (if_one(has_address), format!("the node reports an address of this server{address}")),
-        (is_only, "the node reports no address of another server".to_owned()),
+        (
+            Some(count == 1),
+            format!("exactly one server must have the node's name (found: {count})"),
+        ),
+        (if_one(is_alone), "the provider ID of another node must not name this server".to_owned()),
+        (if_one(has_address), format!("the node must report an address of this server{address}")),
+        (is_only, "the node must not report an address of another server".to_owned()),
     ]
 }
 
@@ -700,7 +703,7 @@ fn both_sides(plan: &NodePlan, known: Sides) -> String {
                 identity.push(called(server.id));
             }
             if found.obstacle.is_none() {
-                matched_by = "name and address, as a target only".to_owned();
+                matched_by = "name and address, only for load balancer targets".to_owned();
             }
         }
         ServerMatch::Gone(id) => identity.push(called(*id)),

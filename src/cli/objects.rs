@@ -105,8 +105,10 @@ impl Sides {
     pub(super) fn only(self) -> &'static str {
         match self {
             Sides::Both => "",
-            Sides::Kubernetes => " in Kubernetes (the Cloud API does not answer)",
-            Sides::Cloud => " in the cloud (Kubernetes does not answer)",
+            Sides::Kubernetes => {
+                " in Kubernetes (ccm can't search the cloud, because the Cloud API does not answer)"
+            }
+            Sides::Cloud => " that ccm knows from the cloud (Kubernetes does not answer)",
         }
     }
 

@@ -69,8 +69,8 @@ impl RouteCommands {
         let routes = wire::route_settings(&started.settings)
             .map_err(|off| {
                 Printer::failure(format_args!(
-                    "ccm manages no routes with these settings, because {}; set the daemon's value, or take the daemon's \
-                     settings with --settings-from",
+                    "with the settings of this command, ccm manages no routes, because {}. If the daemon has other \
+                     settings, take them with --settings-from",
                     off.why
                 ))
             })?;

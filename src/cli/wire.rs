@@ -254,19 +254,16 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::RouteSettings
     let has_network = settings.network.value.is_some();
     let is_wanted = has_network || is_asked_for || !cidrs.is_empty();
     let why = if !has_network {
-        format!("{HCLOUD_NETWORK} does not name a private Network")
+        format!("{HCLOUD_NETWORK} is not set")
     } else if cidrs.is_empty() {
-        "--cluster-cidr does not name the address ranges of the pods".to_owned()
+        "--cluster-cidr is not set".to_owned()
     } else if ipv4 == 0 {
         "--cluster-cidr has no IPv4 range, but a Network has only IPv4 routes".to_owned()
     } else if is_hcloud && ipv4 < cidrs.len() && !is_asked_for {
-        let asks = format!("{HCLOUD_NETWORK_ROUTES_ENABLED}=true");
-        [
-            "--cluster-cidr is dual-stack; with --cloud-provider=hcloud, set ",
-            &asks,
-            " to get the IPv4 routes",
-        ]
-        .concat()
+        format!(
+            "with --cloud-provider=hcloud and a dual-stack --cluster-cidr, IPv4 routes need \
+             {HCLOUD_NETWORK_ROUTES_ENABLED}=true"
+        )
     } else {
         return Ok(route::RouteSettings {
             cluster_cidrs: cidrs.clone(),

@@ -1010,11 +1010,11 @@ impl Orphan {
         let name = self.service.replacen('.', "/", 1);
         match (self.balancer.use_of, self.service_exists) {
             (BalancerUse::Shared, false) => {
-                format!("the Services that share {name}, of which none exists")
+                format!("the Services that share it under the name {name}, none of which exists")
             }
             (BalancerUse::Shared, true) => {
                 format!(
-                    "the Services that share {name}, which are not of type LoadBalancer any more"
+                    "the Services that share it under the name {name}, which are not of type LoadBalancer any more"
                 )
             }
             (_, false) => format!("Service {name}, which does not exist"),

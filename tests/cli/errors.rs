@@ -121,7 +121,7 @@ fn wrong_usage_is_explained() {
         (&["lb", "inspect", "svc", "web"], NO_CLUSTER, 2, "lb inspect takes one name: svc/web"),
         (&["lb", "list", "-l"], NO_CLUSTER, 2, "-l: needs a value: SELECTOR, e.g. -l app=web"),
         (&["lb", "sync", "--all"], NO_CLUSTER, 2, "--all: unknown flag; see ccm lb sync --help"),
-        (&["route", "list"], NO_CLUSTER, 1, "ccm manages no routes with these settings, because HCLOUD_NETWORK_ROUTES_ENABLED is false; set the daemon's value, or take the daemon's settings with --settings-from"),
+        (&["route", "list"], NO_CLUSTER, 1, "with the settings of this command, ccm manages no routes, because HCLOUD_NETWORK_ROUTES_ENABLED is false. If the daemon has other settings, take them with --settings-from"),
         (&["explain", "HCLOUD_NETWRK"], &[], 2, &of_explain("\"HCLOUD_NETWRK\"; did you mean HCLOUD_NETWORK?")),
         (&["help", "HCLOUD_NETWRK"], &[], 2, "unknown command or topic \"HCLOUD_NETWRK\"; did you mean HCLOUD_NETWORK?\nSee ccm help."),
         (&["help", "lb", "foo"], &[], 2, "unknown command or topic \"lb foo\"; did you mean lb?\nSee ccm help."),

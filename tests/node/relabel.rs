@@ -551,7 +551,8 @@ fn inspect_and_doctor_show_what_relabel_would_change() {
     assert_eq!(status, "warn");
     contains(
         &message,
-        "the zone label of 2 nodes is not the label that a new node would get; the zone label of 1 node is right",
+        "ccm node relabel would change the zone label of 2 nodes, because a new node would get another label. The \
+         command would leave 1 node unchanged",
     );
     contains(&remedy, "ccm node relabel");
     hcloud(&env, RELABEL).with_code(0);

@@ -109,8 +109,8 @@ pub(super) fn network(view: &DoctorView) -> CheckResult {
         )),
         (Some(Ok(network)), Some(id)) => CheckOutcome::warn(
             format!(
-                "{network} does not expose its routes to its vSwitch, so dedicated servers can't use these routes to \
-                 reach pods on cloud servers"
+                "Network {network} does not expose its routes to its vSwitch, so dedicated servers can't use these \
+                 routes to reach pods on cloud servers"
             ),
             format!(
                 "{}; this is not needed if the network plugin uses tunnels",
@@ -215,8 +215,10 @@ pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
         servers.iter().partition(|instance| matched.contains(&instance.id));
     let waits =
         |plan: &NodePlan| plan.server == ServerMatch::Unmatched && is_uninitialized(&plan.node);
-    if nodes.iter().any(waits) {
-        outcomes.extend(others.iter().map(unmatched));
+    let waiting: Vec<&str> =
+        nodes.iter().filter(|plan| waits(plan)).map(|plan| plan.object.name.as_str()).collect();
+    if !waiting.is_empty() {
+        outcomes.extend(others.iter().map(|server| unmatched(server, &waiting)));
     }
     let with_node = counted(with_node.len(), "dedicated server");
     let others = others.iter().map(|server| format!("{} ({})", server.name, server.id));
@@ -227,10 +229,12 @@ pub(super) fn dedicated(view: &DoctorView) -> CheckResult {
     or_ok(outcomes, ok)
 }
 
-fn unmatched(server: &&Instance) -> CheckOutcome {
+fn unmatched(server: &Instance, waiting: &[&str]) -> CheckOutcome {
+    let (id, waiting) = (server.id, text::some_of(waiting));
     let found =
-        format!("no node runs on server {}, and ccm has found no server for a new node", server.id);
-    let remedy = "if the new node runs on this server, give the server the node's name in Robot; otherwise do nothing";
+        format!("ccm knows no node on server {id}, and no server for these new nodes: {waiting}");
+    let remedy = "if one of these nodes runs on this server, give the server the node's name in Robot; otherwise do \
+                  nothing";
     CheckOutcome::warn(found, remedy).on("server", &server.name)
 }
 

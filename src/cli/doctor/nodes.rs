@@ -8,7 +8,7 @@ use crate::controllers::lifecycle::{OUT_OF_SERVICE, SHUTDOWN, switch_on};
 use crate::controllers::node::{NodePlan, ServerMatch, ZoneState, is_uninitialized, join_anew};
 use crate::provider::variables::HCLOUD_LOAD_BALANCERS_FOREIGN_NODES;
 use crate::provider::{Finding, Reason};
-use crate::text::shell_command;
+use crate::text::{shell_command, some_of};
 
 /// Counts the nodes whose server should be a cloud server of this project. Returns this count, and how many of these
 /// nodes have a server that was found. Nodes on dedicated servers are left out, because the check `robot` reports them.
@@ -48,7 +48,9 @@ pub(super) fn project(view: &DoctorView) -> CheckResult {
     let (own, matched) = own(nodes);
     let count = counted(own, "node");
     Ok(vec![match (own, matched) {
-        (0, _) => CheckOutcome::skipped("there is no node whose server should be in this project"),
+        (0, _) => CheckOutcome::skipped(
+            "ccm knows no node on a Cloud server, so it can't be checked whether the token belongs to the right project",
+        ),
         (_, 0) => CheckOutcome::fail(
             format!(
                 "none of {count} has its server in the token's project: the token belongs to another project, or ccm \
@@ -84,7 +86,8 @@ pub(super) fn provider_ids(view: &DoctorView) -> CheckResult {
     let is_hccm = !is_ours_hcloud && nodes.iter().any(is_hcloud);
     let is_all = is_hccm || nodes.iter().all(|plan| plan.server == ServerMatch::Foreign);
     let outcome = if is_all { CheckOutcome::fail } else { CheckOutcome::warn };
-    let count = nodes.iter().filter(|plan| plan.would_match).count();
+    let would_match = nodes.iter().filter(|plan| plan.would_match);
+    let would_match = some_of(&Vec::from_iter(would_match.map(|plan| &*plan.object.name)));
     let decide = |plan: &NodePlan| {
         if let Some(found) = plan.server.foreign() {
             let why = found.obstacle.as_ref()?;
@@ -97,16 +100,12 @@ pub(super) fn provider_ids(view: &DoctorView) -> CheckResult {
                 .to_owned()
         } else if plan.would_match {
             format!(
-                "to make this node a target of load balancers, set {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match (ccm \
-                 then finds the server of {}). Or, to let ccm manage this node completely, {}",
-                counted(count, "node"),
+                "to make this node a target of load balancers, set {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match (nodes \
+                 whose server ccm then finds: {would_match}). Or, to let ccm manage this node completely, {}",
                 join_anew(&plan.node)
             )
         } else {
-            format!(
-                "if the node runs on a server of this Hetzner Cloud project, {}",
-                join_anew(&plan.node)
-            )
+            return Some(reported(outcome, finding, &inspect(plan)));
         };
         let finding = finding.clone().with_fix(fix);
         Some(reported(outcome, &finding, &inspect(plan)))
@@ -182,8 +181,9 @@ pub(super) fn zone_labels(view: &DoctorView) -> CheckResult {
         return Ok(vec![CheckOutcome::ok(ok)]);
     }
     let message = format!(
-        "the zone label of {} is not the label that a new node would get; the zone label of {others} is right, or a \
-         person has set it. The daemon never changes the zone label of an initialised node",
+        "ccm node relabel would change the zone label of {}, because a new node would get another label. The \
+         command would leave {others} unchanged, whose label is right, or was set by a person. The daemon never changes the zone \
+         label of an initialised node",
         counted(to_change, "node")
     );
     let fix = "ccm node relabel --dry-run shows the change, and ccm node relabel makes it";
@@ -216,8 +216,9 @@ pub(super) fn ready(view: &DoctorView) -> CheckResult {
                 return is_tainted.then(|| CheckOutcome::warn(found, soon(plan)));
             }
             _ if !is_read && is_tainted => (
-                "the node is not ready; its taint shutdown shows that its server was off",
-                "switch its server on, in the console or with hcloud server poweron".to_owned(),
+                "the node is not ready; its taint shutdown says that its server was off when the daemon last looked",
+                "if the server is still off, switch it on, in the console or with hcloud server poweron"
+                    .to_owned(),
             ),
             // It is known that a cloud server runs, because its status was read. The power state of a dedicated server
             // is not read, because one call for each server would use up the rate limit of the Robot web service.

@@ -273,11 +273,14 @@ pub(super) fn routes(reader: &DoctorReader) -> Seen<route::RoutePlan> {
     let routes = wire::route_settings(settings).map_err(|off| {
         let is_all_that_lacks = off.is_wanted && settings.cluster_cidrs.value.is_empty();
         let how = if is_all_that_lacks && settings.network.value.is_some() {
-            "; to check routes, set --cluster-cidr as for the daemon, or use --settings-from"
+            "; to check routes, give this command the daemon's --cluster-cidr, or use --settings-from"
         } else {
             ""
         };
-        Gap::NotHere(format!("ccm manages no routes with these settings, because {}{how}", off.why))
+        Gap::NotHere(format!(
+            "with the settings of this command, ccm manages no routes, because {}{how}",
+            off.why
+        ))
     })?;
     RouteController::new(routes).evaluate(apis, reader.look).map_err(gap)
 }
@@ -321,7 +324,12 @@ pub(super) fn failed_tries(
     }
     let events = service::past_events(reader.apis.as_ref()?, None);
     let tries = events.map(|events| service::failed_tries(&events));
-    tries.map_err(|error| unlisted(error, "events, which show why the last sync failed"))
+    tries.map_err(|error| {
+        unlisted(
+            error,
+            "events, so ccm doctor can't tell whether the last sync of a Service failed, and why",
+        )
+    })
 }
 
 pub(super) fn orphans(reader: &DoctorReader) -> Seen<Vec<Orphan>> {

@@ -109,10 +109,9 @@ fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
             ),
             (RouteStep::Nothing, State::Blackhole | State::Unwanted) => CheckOutcome::warn(
                 format!(
-                    "{state}. ccm leaves the route unchanged, because no node has a route that shows that the Network \
-                     belongs to this cluster"
+                    "{state}. ccm does not delete the route, because the Network may belong to another cluster"
                 ),
-                "once ccm can create the route of a node, the daemon deletes the routes that are not needed",
+                "the daemon deletes the route as soon as ccm can create at least one route to a node of this cluster",
             ),
             _ => return None,
         };
@@ -126,15 +125,14 @@ pub(super) fn pod_network(view: &DoctorView) -> CheckResult {
     let nodes = need(&view.nodes, "nodes")?;
     let cut_off =
         nodes.iter().filter(|plan| plan.node.condition(NETWORK_UNAVAILABLE) == Some("True"));
-    let cut_off: Vec<String> = cut_off.map(|plan| plan.object.name.clone()).collect();
     let is_checked = routes(view).is_ok();
-    let remedy = match &view.routes {
-        Ok(plan) if is_checked && is_fixed_by_daemon(plan, &cut_off) => {
-            "the node's routes exist or can be created: the daemon, if it runs (see the check \"lease\"), corrects the \
-             condition within five minutes, and ccm route sync corrects it now"
+    let remedy = |name: &str| match &view.routes {
+        Ok(plan) if is_checked && is_fixed_by_daemon(plan, name) => {
+            "the daemon sets the condition to False within five minutes, if it runs (see the check \"lease\"), because \
+             nothing is wrong with the node's routes; ccm route sync sets it now"
         }
         Ok(_) if is_checked => {
-            "fix what the check \"routes\" reports about these nodes. If it reports nothing about a node, another \
+            "fix what the check \"routes\" reports about this node. If the check reports nothing about it, another \
              program sets the condition: check the CNI"
         }
         _ => {
@@ -143,14 +141,14 @@ pub(super) fn pod_network(view: &DoctorView) -> CheckResult {
         }
     };
     let found = format!("{NETWORK_UNAVAILABLE}=True, so Kubernetes starts no new pods on the node");
-    let outcome = |name: &String| CheckOutcome::warn(found.as_str(), remedy).on("node", name);
-    or_ok(cut_off.iter().map(outcome), format!("no node has {NETWORK_UNAVAILABLE}=True"))
+    let outcome = |plan: &node::NodePlan| {
+        let name = &plan.object.name;
+        CheckOutcome::warn(found.as_str(), remedy(name)).on("node", name)
+    };
+    or_ok(cut_off.map(outcome), format!("no node has {NETWORK_UNAVAILABLE}=True"))
 }
 
-/// Whether the next run of the route controller sets the condition `NetworkUnavailable` of each of these nodes to
-/// false.
-fn is_fixed_by_daemon(plan: &RoutePlan, names: &[String]) -> bool {
-    names.iter().all(|name| {
-        plan.nodes.iter().any(|node| node.object.name == *name && node.unavailable == Some(false))
-    })
+/// Whether the next run of the route controller sets the condition `NetworkUnavailable` of this node to false.
+fn is_fixed_by_daemon(plan: &RoutePlan, name: &str) -> bool {
+    plan.nodes.iter().any(|node| node.object.name == name && node.unavailable == Some(false))
 }

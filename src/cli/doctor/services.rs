@@ -46,10 +46,7 @@ pub(super) fn services(view: &DoctorView) -> CheckResult {
     }
     for without_effect in &view.services.namespaces.without_effect {
         let what = NamespaceDefaults::no_effect(without_effect);
-        outcomes.push(CheckOutcome::warn(
-            what,
-            "remove the annotation, or set it on the Services instead",
-        ));
+        outcomes.push(CheckOutcome::warn(what, ""));
     }
     outcomes.extend(unlimited_addresses(view, plans));
     outcomes.extend(much_traffic(plans));
@@ -153,7 +150,11 @@ fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -
             let of = plan.service.full_name();
             let is_left = uses(plan) != (own.port == port.port);
             return is_left.then(|| {
-                format!("the port sends traffic to node port {to} of Service {of}, which does not use the port")
+                format!(
+                    "the port sends traffic to node port {to} of Service {of}, but this Service does not use port {} \
+                     of the load balancer",
+                    port.port
+                )
             });
         }
     }
@@ -369,7 +370,7 @@ pub(super) fn orphans(view: &DoctorView) -> CheckResult {
     let outcomes = view.services.orphans.as_ref()?.iter().map(|orphan| {
         let balancer = &orphan.balancer;
         let what = format!(
-            "the load balancer (id {}) was created for {}, and costs money",
+            "the load balancer (id {}) costs money, but was created for {}",
             balancer.id,
             orphan.made_for()
         );
@@ -393,11 +394,18 @@ pub(super) fn orphans(view: &DoctorView) -> CheckResult {
         outcome.on("load-balancer", &balancer.name)
     });
     let kept = view.services.kept.iter().flatten();
-    let kept: Vec<String> = kept.map(|kept| format!("{:?} ({})", kept.name, kept.id)).collect();
+    let kept = kept.map(|kept| {
+        if kept.domains.is_empty() {
+            format!("load balancer {:?} ({}, costs money)", kept.name, kept.id)
+        } else {
+            format!("certificate {:?} ({})", kept.name, kept.id)
+        }
+    });
+    let kept = Vec::from_iter(kept);
     let mut ok = "each load balancer of this cluster has its Service".to_owned();
     if !kept.is_empty() {
         ok += &format!(
-            ". Deleted Services asked ccm to keep these objects, and kept load balancers cost money: {}",
+            ". ccm keeps these objects, because deleted Services asked for this: {}",
             some_of(&kept)
         );
     }

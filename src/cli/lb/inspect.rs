@@ -88,7 +88,9 @@ fn inspection(plan: &ServicePlan, is_wide: bool, known: Sides) -> String {
             "FINDINGS",
             &findings(plan, known),
             match known {
-                Sides::Kubernetes => "none in the Service's annotations",
+                Sides::Kubernetes => {
+                    "none in the annotations. The rest is unknown: the Cloud API does not answer"
+                }
                 known => known.or_unknown("none"),
             },
         ),
@@ -190,9 +192,12 @@ fn replacement(plan: &ServicePlan) -> String {
         let (Balancer { id, name, kind, location, .. }, counts) =
             (other, other.target_counts(Some(&plan.object.uid)));
         let price = other.consumption.monthly_price.unwrap_or_default();
-        format!("{name:?} ({id}), {kind} in {location}, {addresses}, {counts}, {price:.2} a month")
+        format!(
+            "load balancer {name:?} ({id}), {kind} in {location}, {addresses}, {counts}, {price:.2} a month"
+        )
     });
-    let other = other.unwrap_or_else(|| "the new load balancer does not exist yet".to_owned());
+    let other =
+        other.unwrap_or_else(|| "none: the new load balancer does not exist yet".to_owned());
     let state = line(format_args!("  state    {}{ends}", replacement.state));
     section("\nREPLACEMENT", &(state + &paragraph("  other    ", 11, &other)), "")
 }
@@ -287,13 +292,13 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
         vec![plan.cloud.found.as_ref().map_or("-".to_owned(), text)]
     };
     let state = match plan.want {
-        Want::Ensure if plan.cloud.outcome.is_released() => "its load balancer is released",
+        Want::Ensure if plan.cloud.outcome.is_released() => "ccm lb release ended the management",
         Want::Ensure => "wants a load balancer",
         Want::Remove if plan.is_deletion() || plan.changes_now().next().is_none() => {
             "its load balancer is to be removed"
         }
         Want::Remove => "its ports are to be removed",
-        Want::Release => "its load balancer is to be released",
+        Want::Release => "ccm stops managing its load balancer",
         Want::Nothing => plan.service.left_alone.unwrap_or("nothing"),
     };
     let status = service.status.load_balancer.ingress.iter().map(|ingress| {
@@ -310,7 +315,8 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
     let kind = of_cloud(&|balancer| {
         let use_of = match (&balancer.group, balancer.use_of) {
             (_, BalancerUse::Own) => String::new(),
-            (Some(group), _) => format!(", shared as {group}"),
+            (Some(group), _) => format!(", shared under the name {group}"),
+            (None, BalancerUse::Released) => ", not managed by ccm".to_owned(),
             (None, use_of) => format!(", {}", use_of.name()),
         };
         format!("{}, {}{use_of}", balancer.kind, balancer.location)

@@ -39,7 +39,7 @@ const RULES: [&str; 6] = [
     "for the time of --node-out-of-service-after, every read of the server must have said that it is off",
     "the server must be off and not locked, now and a minute ago, and no action may run on it",
     "at least half of the nodes must be ready",
-    "no other node may have got the taint within the last minute",
+    "ccm must not have set taint out-of-service on another node within the last minute",
 ];
 
 /// A rule that must be fulfilled before a node gets the taint `out-of-service`.

@@ -109,11 +109,11 @@ pub(super) fn plan_node(node: &KubeNode, index: &MatchIndex, overdue: Timestamp)
             let (id, ours) = (&node.spec.provider_id, provider.name());
             let message = format!(
                 "another cloud-controller-manager has set provider ID {id:?} (ccm sets only provider IDs that begin \
-                 with {ours}://), so ccm does not change this node. If the node runs in another cloud, nothing is \
-                 wrong"
+                 with {ours}://), so ccm does not change this node"
             );
             let fix = format!(
-                "if the node runs on a server of this Hetzner Cloud project, {}",
+                "if the node runs in another cloud, nothing is wrong. If it runs on a server of this Hetzner Cloud \
+                 project, {}",
                 join_anew(node)
             );
             let finding = Finding::warning(Reason::UnknownProviderIDPrefix, message);

@@ -116,7 +116,7 @@ const WORLDS: &[Broken] = &[
     Broken { what: "a load balancer is an orphan", break_it: |world| {
                 world.remove_finalizers("web");
         world.delete("web");
-    }, cause: "was created for Service default/web, which does not exist, and costs money", fix: "ccm lb sync --delete-orphans",
+    }, cause: "costs money, but was created for Service default/web, which does not exist", fix: "ccm lb sync --delete-orphans",
         lists: &[(SERVICES, "orphan")] },
 ];
 
@@ -342,7 +342,7 @@ fn a_table_shows_one_api_although_the_other_fails() {
         ]),
         (Half::Hetzner, route, &["10.244.1.0/24  ?        worker-1  ?      ?       ?\n", "worker-2"]),
         (Half::Hetzner, &["lb", "inspect", "nix"], &[
-            "there is no Service default/nix of type LoadBalancer in Kubernetes (the Cloud API does not answer)",
+            "there is no Service default/nix of type LoadBalancer in Kubernetes (ccm can't search the cloud, because the Cloud API does not answer)",
         ]),
         (Half::Kubernetes, &["lb", "list"], &["default/web  kubernetes-default-web  203.0.113.3  2/2      ?\n"]),
         (Half::Kubernetes, &["lb", "inspect", &balancer], &[
@@ -352,7 +352,7 @@ fn a_table_shows_one_api_although_the_other_fails() {
         (Half::Kubernetes, node, &["\nidentity     ?           server ", "203.0.113.1\n", "matched by               ?\n"]),
         (Half::Kubernetes, &["node", "list"], &["worker-1  ?       1", "  running  203.0.113.1,10.0.0.2  ?\n"]),
         (Half::Kubernetes, route, &["10.244.1.0/24  10.0.0.2  ?     ?      worker-1  ?\n"]),
-        (Half::Kubernetes, &["node", "inspect", "nix"], &["there is no node \"nix\" in the cloud (Kubernetes does not answer)"]),
+        (Half::Kubernetes, &["node", "inspect", "nix"], &["there is no node \"nix\" that ccm knows from the cloud (Kubernetes does not answer)"]),
     ];
     for (half, words, parts) in cases {
         world.sandbox.stop(half);

@@ -73,7 +73,7 @@ const BROKEN: &[Broken] = &[
     }, "dedicated: warn", &["node/metal-1: ", "is cancelled, and paid until 2027-01-31"], "revoke the cancellation in Robot"),
     ("a Network that keeps its routes from the vSwitch", |world| {
         world.sandbox.cloud().set_expose_routes_to_vswitch(world.network(), false);
-    }, "network: warn", &["does not expose its routes to its vSwitch"], "hcloud network expose-routes-to-vswitch"),
+    }, "network: warn", &["Network sandbox (", ") does not expose its routes to its vSwitch"], "hcloud network expose-routes-to-vswitch"),
 ];
 
 #[test]
@@ -163,7 +163,9 @@ fn a_node_that_waits_and_servers_without_a_node() {
     };
     assert_eq!(of("nodes"), [json!("node/metal-3")]);
     assert_eq!(of("dedicated"), [json!("server/spare")]);
-    let remedy = world.check("dedicated").remedy;
+    let dedicated = world.check("dedicated");
+    dedicated.says("warn", &["no server for these new nodes: metal-3"]);
+    let remedy = dedicated.remedy;
     contains(&remedy, "give the server the node's name in Robot");
 }
 

@@ -41,7 +41,7 @@ fn routes_that_the_next_pass_repairs_are_warnings() {
             &["route/10.244.", "/24: wrong gateway: the route leads to 10.0.0.250"], "see the check \"lease\""),
         ("a condition of yesterday", |world| says(world, "worker-2", "True"), "pod-network: warn",
             &["node/worker-2: NetworkUnavailable=True, so Kubernetes starts no new pods on the node"],
-            "ccm route sync corrects it now"),
+            "ccm route sync sets it now"),
     ]);
 }
 
@@ -93,13 +93,13 @@ fn routes_are_not_checked_where_no_route_controller_runs() {
     #[rustfmt::skip] // A case is a paragraph.
     each(&[
         ("without --cluster-cidr", |world| world.flags = Vec::new(), "routes: skipped",
-            &["--cluster-cidr does not name the address ranges of the pods", "--settings-from"], ""),
+            &["--cluster-cidr is not set", "--settings-from"], ""),
         ("turned off", |world| {
             world.set("HCLOUD_NETWORK_ROUTES_ENABLED", "false");
             world.set_route("10.244.9.0/24", NOBODY);
         }, "routes: skipped", &["HCLOUD_NETWORK_ROUTES_ENABLED is false"], ""),
         ("without a Network", |world| world.set("HCLOUD_NETWORK", ""), "routes: skipped",
-            &["HCLOUD_NETWORK does not name a private Network"], ""),
+            &["HCLOUD_NETWORK is not set"], ""),
         ("left out", |world| world.flags.push("--controllers=*,-route"), "routes: skipped",
             &["--controllers does not include the route controller"], ""),
         ("set by another program", |world| {

@@ -67,8 +67,8 @@ fn route_commands_name_a_missing_setting() {
     type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], &'a str);
     #[rustfmt::skip] // A case is a line.
     let cases: [Case; 4] = [
-        (&[], &[], "--cluster-cidr does not name the address ranges of the pods"),
-        (&[("HCLOUD_NETWORK", "")], &[CIDR], "HCLOUD_NETWORK does not name"),
+        (&[], &[], "--cluster-cidr is not set"),
+        (&[("HCLOUD_NETWORK", "")], &[CIDR], "HCLOUD_NETWORK is not set"),
         (&[(ENABLED, "false")], &[CIDR], "HCLOUD_NETWORK_ROUTES_ENABLED is false"),
         (&[], &[CIDR, "--configure-cloud-routes=false"], "--configure-cloud-routes is false"),
     ];

@@ -257,8 +257,8 @@ fn commands_show_how_a_node_of_k3s_is_matched() {
     shown.prints("target only");
     shown.prints("!ForeignNodeNotMatched");
     let shown = world.ccm(&["node", "inspect", "two"]);
-    shown.prints("= exactly one server has the node's name");
-    shown.prints("~ the node reports an address of this server");
+    shown.prints("= exactly one server must have the node's name");
+    shown.prints("~ the node must report an address of this server");
     world.ccm(&["status"]).prints("1 of k3s:// are targets only");
     let doctor = world.ccm(&["doctor"]);
     doctor.prints("reports no address of this server");

@@ -61,7 +61,7 @@ fn a_kept_load_balancer_stays_and_is_adopted_again_by_its_name() {
         assert!(list(&world).contains(&line), "{}", list(&world));
         let ran = world.ccm(&["doctor", "-o", "json"]);
         ran.prints(
-            "Deleted Services asked ccm to keep these objects, and kept load balancers cost money",
+            "ccm keeps these objects, because deleted Services asked for this: load balancer ",
         );
 
         let uid = world.create("again", &[("name", "front")], &[443]);
