@@ -511,7 +511,7 @@ named! {
     #[serde(rename_all = "camelCase")]
     WhyKept {
         Health = "too few healthy targets would be left on other nodes",
-        Half = "ccm removes at most half of the targets when their nodes will stop soon",
+        Half = "ccm removes at most half of all targets for this reason",
         Often = "ccm removes the same target at most six times an hour",
         Budget = "few API calls are left under the rate limit of the project",
         Unknown = "the Namespace's default of annotation departing-delay is not known, as another message explains",

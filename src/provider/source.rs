@@ -36,6 +36,8 @@ pub enum Source {
     /// A field of the server in the cloud's API, e.g. `private_net.ip`. `because` is the rule or setting that chose
     /// this field, or `None` when this field is always used.
     Server { field: &'static str, because: Option<String> },
+    /// A field of the Service. The text is its path, e.g. `spec.loadBalancerIP`.
+    Field(&'static str),
     /// The value comes from the object itself, which already has it and keeps it.
     Kept,
     /// The value follows from a rule of this program or of Kubernetes. The text names the rule.
@@ -63,7 +65,7 @@ impl Source {
             Source::Default(_) => "default",
             Source::Server { field, .. } => field,
             Source::Kept => "kept",
-            Source::Rule(rule) => rule,
+            Source::Field(name) | Source::Rule(name) => name,
         }
     }
 
@@ -111,6 +113,7 @@ impl fmt::Display for Source {
                 write!(f, "server {field}; {because}")
             }
             Source::Kept => f.write_str("kept from the node"),
+            Source::Field(path) => write!(f, "field {path}"),
             Source::Rule(rule) => write!(f, "rule: {rule}"),
         }
     }

@@ -479,7 +479,8 @@ impl ServiceSync<'_> {
             for change in &mut changes {
                 if let Some(rest) = change.without_parts() {
                     log::warn!(
-                        "{name}: the API refused a part of a change, so ccm first makes the rest of this change: {}",
+                        "{name}: the API refused to create the load balancer with all its parts, so ccm makes this change, and \
+                         adds the parts afterwards: {}",
                         rest.description()
                     );
                     *change = rest;

@@ -11,10 +11,8 @@ use crate::text::shell_command;
 pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
     let is_local = service.traffic_policy == TrafficPolicy::Local;
     let detail = health.detail.as_deref().unwrap_or_default();
-    let answers = format!(
-        "answers the health check with HTTP status {}",
-        health.http_status.unwrap_or_default()
-    );
+    let answers =
+        format!("the health check gets HTTP status {}", health.http_status.unwrap_or_default());
     let mut kind = CauseKind::Other;
     let (message, remedy) = match (detail, health.http_status) {
         ("layer4_no_connection" | "layer4_timeout" | "layer7_timeout", None)
@@ -66,7 +64,7 @@ pub(crate) fn cause(health: &TargetHealth, service: &Service) -> Cause {
         ),
         (_, Some(_)) => (answers.as_str(), check_pods(service)),
         ("layer7_timeout", None) => (
-            "accepts the connection, but does not answer in time (layer7_timeout)",
+            "the node port accepts the connection, but does not answer in time (layer7_timeout)",
             check_pods(service),
         ),
         (_, None) => ("the health check fails", check_pods(service)),

@@ -207,7 +207,7 @@ impl BalancerChange {
         let mut change = BalancerChange::new(project, create, None, body, undescribed);
         change.request.targets = Some(targets);
         let parts = match change.parts() {
-            (0, 0) => "without ports and targets at first".to_owned(),
+            (0, 0) => "without ports and targets".to_owned(),
             (ports, targets) => {
                 format!("{}, {}", counted(ports, "port"), counted(targets, "target"))
             }
@@ -319,9 +319,10 @@ impl BalancerChange {
             self.set_labels(guard.labels_now(&now));
             return Ok(None);
         };
-        let description = &self.description;
+        let kind = if self.action.is(OfCertificate) { "certificate" } else { "load balancer" };
         let message = format!(
-            "{description}: ccm does not do this, because {why}. ccm reads the present state and plans again"
+            "{kind} {id}: ccm did not {}, because {why}. ccm reads the present state and plans again",
+            self.description.requested()
         );
         if self.purpose == Purpose::Orphan {
             return Err(ProviderError::new(ErrorKind::Other, message));

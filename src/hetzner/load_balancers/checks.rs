@@ -43,7 +43,7 @@ pub(super) fn serves_foreign_node(context: &PlanContext, balancer: Labelled) -> 
     let (node, id) = context.cluster.foreign_nodes.iter().find(|(_, id)| is_target(id))?;
     if other.parse_provider_id(id).ours().is_none() {
         return Some(format!(
-            "load balancer {:?} sends traffic to node {node}, but ccm did not set the provider ID {id:?} of this node. \
+            "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} is not from ccm. \
              ccm would remove the node from the targets, so ccm does not change the load balancer. Set \
              {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match to keep such nodes as targets, or let these nodes join the \
              cluster again one by one (ccm help migrate)",

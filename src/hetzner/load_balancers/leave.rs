@@ -144,7 +144,7 @@ pub(super) fn leave_unwanted_ports(
     let (wanted, unwanted): (Vec<u16>, Vec<u16>) =
         labels.map(|(number, _)| *number).partition(|number| is_wanted(*number));
     let leaves = if wanted.is_empty() && asked.ownership.external.is_some() {
-        take_off(context, asked, "it is external, and the Service can have none of its ports on it")
+        take_off(context, asked, NO_PORT_THERE)
     } else {
         let taken_off = TakenOff {
             context,
@@ -160,6 +160,10 @@ pub(super) fn leave_unwanted_ports(
     plan.claims.extend((!leaves.is_empty()).then_some(Claim::Id(asked.id)));
     with_leaves(plan, leaves)
 }
+
+/// The reason why an external load balancer on which a Service can have no port is left, but not deleted.
+pub(super) const NO_PORT_THERE: &str =
+    "it is external. None of the Service's ports can be used there";
 
 /// Adds `leaves` to a plan, the changes by which the Service leaves other load balancers. They are made after all other
 /// changes of the plan. A plan that was refused because of a problem has no other changes.

@@ -9,8 +9,8 @@ use super::checks::{check_services, keep_unattached, report_unknown};
 use super::desired::uploads::shown;
 use super::diff::{Diff, Differences, primary_ips, status, subnets};
 use super::leave::{
-    Leaving, end_management, leave, leave_others, leave_unused, leave_unwanted_ports,
-    left_to_its_cluster, take_off,
+    Leaving, NO_PORT_THERE, end_management, leave, leave_others, leave_unused,
+    leave_unwanted_ports, left_to_its_cluster, take_off,
 };
 use super::ownership::context::{BalancerSnapshot, PlanContext};
 use super::ownership::find::{FoundBalancer, Unfound, assign, by_label, rests_on_owners};
@@ -364,8 +364,7 @@ impl<'a> Settled<'a> {
                 // The Service has no port on this external load balancer (one that somebody else made). If the
                 // Service's nodes were targets there, they would get only the traffic of other people's ports. So the
                 // Service is taken off the load balancer.
-                let why = "it is external, and the Service can have none of its ports on it";
-                (diff.found, take_off(&self.context, *balancer, why))
+                (diff.found, take_off(&self.context, *balancer, NO_PORT_THERE))
             }
             (FoundBalancer::Adopted(balancer), _) => {
                 (diff.bring_in_order(Some(adopted(*balancer))), Vec::new())

@@ -421,7 +421,11 @@ fn overlap_text(pair: &Pair, of: ServiceInput) -> String {
 /// Returns a text that says what happens to this load balancer when its replacement ends: it is deleted, or it stays.
 fn end_text(balancer: Labelled, side: Side, of: ServiceInput) -> String {
     let stays = why_replaced_stays(balancer, side, of.service, of.cluster);
-    let text = |why| format!("stays, because {why}, and costs money until you delete it");
+    let text = |why| {
+        format!(
+            "loses its ports, but is not deleted, because {why}. This load balancer costs money until you delete it"
+        )
+    };
     stays.map_or_else(|| "is deleted".to_owned(), text)
 }
 
@@ -436,7 +440,9 @@ fn time(seconds: i64) -> Timestamp {
 /// Returns a sentence about the DNS record of the annotation `hostname`, which nobody changes automatically.
 fn by_hand(of: ServiceInput) -> String {
     let hostname = value_of(of.service, &a::HOSTNAME);
-    let text = |name| format!(". Change the DNS record of {name} by hand before that");
+    let text = |name| {
+        format!(". Change the DNS record of {name} by hand while the old addresses still work")
+    };
     hostname.map(text).unwrap_or_default()
 }
 
@@ -450,6 +456,6 @@ fn missing(stays: Labelled, leaves: Labelled, cluster: &Cluster) -> String {
     };
     match some_of(&lacking(stays, leaves).map(shown).collect::<Vec<_>>()) {
         none if none.is_empty() => "has no port with a healthy target".to_owned(),
-        ports => format!("has fewer healthy targets than the other on {ports}, or lacks the port"),
+        ports => format!("lacks these ports, or has fewer healthy targets for them: {ports}"),
     }
 }

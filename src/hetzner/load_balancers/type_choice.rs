@@ -92,10 +92,13 @@ fn named_type<'a>(
     let limited = match limit(parser, context, desired, present) {
         Limit::Type(most, source) if kind.size() > most.size() => {
             let kept = present.filter(|present| present.size() > most.size());
-            let then = if kept.is_some() { "the load balancer keeps" } else { "ccm chooses" };
+            let then = match kept {
+                Some(_) => "the load balancer keeps its present type, which is also too large:",
+                None => "ccm chooses type",
+            };
             let limited = kept.unwrap_or(most);
             let why = format!(
-                "{}: type {} is larger than the largest allowed type {} ({source}), so {then} type {}. Choose a type \
+                "{}: type {} is larger than the largest allowed type {} ({source}), so {then} {}. Choose a type \
                  within the limit, or change the limit",
                 named.source, kind.name, most.name, limited.name
             );

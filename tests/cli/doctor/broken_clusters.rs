@@ -208,14 +208,14 @@ fn the_causes_of_unhealthy_targets_are_named() {
     // Policy, health of both targets → status, what it says.
     #[rustfmt::skip] // A case is a line or two.
     let cases = [
-        ("Cluster", [Some(answers(503)), None], "warn", "worker-1: answers the health check with HTTP status 503"),
+        ("Cluster", [Some(answers(503)), None], "warn", "worker-1: the health check gets HTTP status 503"),
         ("Local", [Some(answers(503)), None], "ok", "or has no pod (externalTrafficPolicy: Local)"),
         ("Local", [Some(Health::unhealthy("layer4_no_connection")), Some(answers(503))], "fail",
             "0 of 2 targets healthy; worker-1, worker-2: no ready pod of the Service on this node \
              (externalTrafficPolicy: Local)"),
-        ("Local", [Some(answers(500)), None], "warn", "worker-1: answers the health check with HTTP status 500"),
+        ("Local", [Some(answers(500)), None], "warn", "worker-1: the health check gets HTTP status 500"),
         ("Cluster", [Some(Health::unhealthy("layer4_no_connection")), Some(Health::unhealthy("layer7_timeout"))], "fail",
-            "worker-2: accepts the connection, but does not answer in time (layer7_timeout); worker-1: the node port is closed"),
+            "worker-2: the node port accepts the connection, but does not answer in time (layer7_timeout); worker-1: the node port is closed"),
     ];
     for (policy, health, status, says) in cases {
         let world = World::healthy();

@@ -105,7 +105,7 @@ fn broken_services_are_reported_with_the_fix() {
             world.annotate("web-2", "share", Some("edge"));
         }, "services: warn", &[
             "service/default/web-2: port 80 can't be used, because Service default/edge already uses this port of load balancer",
-            "; this Service stays on load balancer \"kubernetes-default-web-2\" (",
+            ". For now, Service default/web-2 stays on its old load balancer \"kubernetes-default-web-2\" (",
         ],
             "give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share; ccm lb inspect \
              default/web-2 shows both load balancers"),

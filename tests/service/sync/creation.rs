@@ -71,7 +71,7 @@ fn a_load_balancer_that_is_created_without_its_refused_parts_is_reported() {
     world.faults().add(refused("invalid_input", Some("services")).times(2));
     let ran = world.ccm(&["lb", "sync"]).with_code(0);
     let lines = [
-        "created, lb11 in fsn1, without ports and targets at first",
+        "created, lb11 in fsn1, without ports and targets",
         "port 80: added",
         "port 81: added",
         "target worker-1: added",

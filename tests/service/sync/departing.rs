@@ -148,7 +148,7 @@ fn at_most_half_of_the_targets_leave_and_the_finding_says_why_others_stay() {
     }
     world.stays(id, "worker-3", true, 60);
     assert_eq!(world.targets(id).len(), 2);
-    let says = "node worker-3 will stop soon, but stays a target, because ccm removes at most half of the targets";
+    let says = "node worker-3 will stop soon, but stays a target, because ccm removes at most half of all targets";
     assert!(daemon.log().contains(says), "{}", daemon.log());
     assert_eq!(world.event_messages("web", "DepartingNodeKept"), [""; 0]);
     // The node whose place is free again comes first.

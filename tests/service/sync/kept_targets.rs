@@ -70,7 +70,7 @@ fn a_node_outside_the_network_does_not_keep_the_others_from_private_addresses() 
         ways
     };
     let says =
-        ["worker-2", "no address in Network", "ccm leaves this target at its public address"];
+        ["worker-2", "no address in Network", "ccm leaves these targets at their public addresses"];
     let sync = world.ccm(&["lb", "sync", "default/web", "--dry-run"]);
     assert!(!sync.stdout.contains("remove target worker-2"), "{sync:?}");
     for part in says {

@@ -284,9 +284,8 @@ fn by_label<'a>(
     };
     if let Some(differs) = differs(found, wanted).filter(|_| !wanted.domains.is_empty()) {
         let why = format!(
-            "annotation {} has no effect, because the Service already has certificate {}, which is {differs}, and a \
-             certificate can't be changed. To get a new certificate, choose another name in annotation {}",
-            a::HTTP_MANAGED_CERTIFICATE_DOMAINS.key(),
+            "the Service keeps certificate {}. This certificate is {differs}, and a certificate can't be changed. To \
+             get a new certificate, choose another name in annotation {}",
             found.shown(),
             a::HTTP_MANAGED_CERTIFICATE_NAME.key()
         );
@@ -328,10 +327,12 @@ pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Ke
 fn differs(one: &Certificate, wanted: &WantedCertificate) -> Option<String> {
     let domains = sorted(&one.domain_names);
     let staging = one.is_staging();
-    let other = (domains != wanted.domains).then(|| format!("for {}", text::some_of(&domains)));
+    let other = (domains != wanted.domains).then(|| {
+        format!("for {}, not for {}", text::some_of(&domains), text::some_of(&wanted.domains))
+    });
     let test = (staging != wanted.is_staging).then(|| {
-        let from = if staging { "test" } else { "real" };
-        format!("from the {from} service of Let's Encrypt")
+        let (from, not) = if staging { ("test", "real") } else { ("real", "test") };
+        format!("from the {from} service of Let's Encrypt, not from the {not} service")
     });
     let all: Vec<String> = other.into_iter().chain(test).collect();
     (!all.is_empty()).then(|| all.join(" and "))

@@ -10,9 +10,9 @@ use crate::hetzner::load_balancers::ownership::context::PlanContext;
 use crate::provider::CertificateDomains;
 use crate::text;
 
-/// The end of each message that refuses a certificate to a Service. It tells the user that a port which already uses
-/// the certificate does not lose it.
-pub(crate) const PORTS_STAY: &str = "Ports that already use this certificate keep it";
+/// The end of each message that refuses a certificate to a Service. It tells the user that no port loses a
+/// certificate which it already uses.
+pub(crate) const PORTS_STAY: &str = "Ports keep the certificates that they already use";
 
 /// Checks that the Service is allowed to use this existing certificate. If the certificate's labels say who is allowed
 /// to use it, the labels decide (see [`Certificate::gives`]). Otherwise the certificate must match the selector in

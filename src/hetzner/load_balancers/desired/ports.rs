@@ -213,9 +213,21 @@ pub(crate) fn leave_out_taken<'a>(
             return false;
         };
         let mut why = format!("port {number} can't be used, because {why}");
-        let mut fix = format!("give the Service another port, or remove its annotation {by}");
+        let mut fix = match group.closed_by {
+            None => format!("give the Service another port, or remove its annotation {by}"),
+            Some(space) => format!(
+                "add namespace {} to annotation {} of a Service of namespace {space} that shares the load balancer, or \
+                 remove annotation {by} of this Service",
+                context.service.namespace,
+                a::SHARE_NAMESPACES.key()
+            ),
+        };
         if let Some(other) = other {
-            why += &format!("; this Service stays on load balancer {}", other.shown());
+            why += &format!(
+                ". For now, Service {} stays on its old load balancer {}",
+                context.service.full_name(),
+                other.shown()
+            );
             fix += &format!("; {inspect} shows both load balancers");
         } else if there.is_some() {
             fix += &format!("; {inspect} shows the owner of each port of the load balancer");
@@ -598,13 +610,13 @@ impl PortReader<'_, '_> {
         let set = self.annotation(&a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE, v::boolean);
         if over_tls && let Some(set) = set.as_ref().filter(|set| !set.value) {
             self.parser.problem(format!(
-                "{}: \"false\" contradicts a health check with protocol https. Remove this annotation, or set \
-                 annotation {} to http",
+                "{}: \"false\" asks for a health check without TLS, but the protocol of the health check is https. Remove \
+                 this annotation, or set annotation {} to http",
                 set.source,
                 a::HEALTH_CHECK_PROTOCOL.key()
             ));
         }
-        let by_protocol = Source::Rule("the protocol of the health check");
+        let by_protocol = Source::Rule("only a health check with protocol https uses TLS");
         self.set(F::CheckTls, set, over_tls, Some(by_protocol));
         if is_kept {
             self.wanted.sources.remove(&F::CheckProtocol);

@@ -31,7 +31,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
+pub(crate) const ASKED_BY_FIELD: Source = Source::Field("spec.loadBalancerIP");
 
 /// The load balancer that a Service asks for.
 pub(crate) struct Desired {
@@ -741,9 +741,7 @@ fn targets(parser: &mut AnnotationParser, context: &PlanContext) -> Targets {
         departing_delay: None,
         pods_of: Vec::new(),
         source: match selector {
-            _ if asked.len() > 1 => {
-                Source::Rule("a Service on the load balancer asks for the node")
-            }
+            _ if asked.len() > 1 => Source::Rule("a Service of the load balancer selects the node"),
             Some(selector) => selector.source,
             None => Source::Rule("a node of the cluster"),
         },

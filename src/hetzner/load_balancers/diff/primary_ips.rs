@@ -188,8 +188,7 @@ impl AskedIp {
             let holder = holder.filter(|_| one.assignee_type == "load_balancer");
             let holder = holder.map_or_else(|| id.to_string(), |balancer| balancer.shown());
             refuse(&format!(
-                "is already assigned to {kind} {holder}. Unassign it there, or name another Primary IP in the \
-                 annotation"
+                "is already assigned to {kind} {holder}. Unassign it there, or name another Primary IP"
             ));
         }
         if one.auto_delete {
@@ -201,8 +200,7 @@ impl AskedIp {
         }
         if one.blocked {
             refuse(
-                "is blocked by Hetzner. Ask Hetzner's support for the reason, or name another Primary IP in the \
-                 annotation",
+                "is blocked by Hetzner. Ask Hetzner's support for the reason, or name another Primary IP",
             );
         }
         if let Some(public) = whole.public.as_ref().filter(|public| !public.value) {

@@ -224,7 +224,7 @@ impl<'a> Ways<'a> {
     }
 
     /// Returns a warning about the servers in `left`, which lack the kind of address (public or private) by which the
-    /// load balancer should reach them. `and_so` is the consequence, e.g. "this node gets no traffic". The warning
+    /// load balancer should reach them. `and_so` is the consequence, e.g. "these nodes get no traffic". The warning
     /// also says what the user can do.
     fn unreachable(&self, left: &[(TargetId, String)], and_so: &str) -> String {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
@@ -234,21 +234,21 @@ impl<'a> Ways<'a> {
             (
                 "private",
                 format!("address in Network{network}"),
-                "attach the server to the Network".to_owned(),
+                "attach the servers to the Network".to_owned(),
             )
         } else {
             (
                 "public",
                 "public IPv4 address".to_owned(),
                 format!(
-                    "give the server a public IPv4 address, or use private addresses with annotation {}",
+                    "give the servers public IPv4 addresses, or use private addresses with annotation {}",
                     a::USE_PRIVATE_IP.key()
                 ),
             )
         };
         format!(
-            "the load balancer should use {way} addresses of the nodes, but the server of node {} has no {what}, so \
-             {and_so}. Either {step}, or leave the node out with annotation {}",
+            "the load balancer should use {way} addresses of the nodes, but the servers of these nodes have no \
+             {what}: {}. So {and_so}. Either {step}, or leave these nodes out with annotation {}",
             text::some_of(&names),
             a::NODE_SELECTOR.key()
         )
@@ -594,8 +594,8 @@ impl Diff<'_, '_> {
                     _ => format!("nodes {names} will stop soon, but stay targets"),
                 };
                 let why = format!(
-                    "{who}, because {}. ccm tries again. To remove the target now, set label \
-                     node.kubernetes.io/exclude-from-external-load-balancers on the node",
+                    "{who}, because {}. ccm tries again. To remove such a target now, set label \
+                     node.kubernetes.io/exclude-from-external-load-balancers on its node",
                     why.name()
                 );
                 self.parser.warning(Reason::DepartingNodeKept, why);
@@ -620,11 +620,11 @@ impl Diff<'_, '_> {
         // private) may get such an address.
         self.found.is_unfinished |= !(there.is_empty() && not_there.is_empty());
         let and_so = if ways.by_private() {
-            "ccm leaves this target at its public address"
+            "ccm leaves these targets at their public addresses"
         } else {
-            "ccm leaves this target at its private address"
+            "ccm leaves these targets at their private addresses"
         };
-        for (servers, and_so) in [(&not_there, "this node gets no traffic"), (&there, and_so)] {
+        for (servers, and_so) in [(&not_there, "these nodes get no traffic"), (&there, and_so)] {
             if !servers.is_empty() {
                 let why = ways.unreachable(servers, and_so);
                 self.parser.warning(Reason::TargetIgnored, why);

@@ -100,8 +100,8 @@ impl Certificate {
         let is_used = self.cluster_uid().is_none() && !self.used_by.is_empty();
         let uid = self.service_uid().filter(|_| is_used)?;
         Some(format!(
-            "it may belong to another cluster: a load balancer uses the certificate, and its label {SERVICE_UID} names a \
-             Service that this cluster does not have ({uid})"
+            "it may belong to another cluster: a load balancer uses the certificate, and label {SERVICE_UID} of the \
+             certificate names a Service that this cluster does not have ({uid})"
         ))
     }
 }

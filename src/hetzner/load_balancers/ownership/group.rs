@@ -68,7 +68,7 @@ pub(crate) struct Group<'a> {
     /// permission to share the load balancer. Only a Service in the namespace of the group name can give this
     /// permission. Without it, the Service keeps its ports on the load balancer, but gets no new ones. `None` when the
     /// Service is allowed to get new ports.
-    closed_by: Option<&'a str>,
+    pub(crate) closed_by: Option<&'a str>,
     /// The reason why the Service can't have the load balancer that it asks for. `None` when it can have this load
     /// balancer.
     pub(crate) refused: Option<String>,
@@ -255,8 +255,8 @@ fn external<'a>(
     if let Some(uid) = cluster_on_external(found, cluster).filter(|_| has_ours) {
         return Err(format!(
             "annotation {key}: load balancer {shown} has ports of Services of cluster {uid}, and these Services have \
-             the same UIDs as Services of this cluster, so one cluster may be a copy of the other. If this cluster is \
-             cluster {uid}, restored from a backup, run: {}",
+             the same UIDs as Services of this cluster, so one cluster may be a copy of the other. If cluster {uid} \
+             does not exist any more, because this cluster was restored from its backup, run: {}",
             text::shell_command(
                 "hcloud load-balancer remove-label",
                 &[&found.id, &format!("{TARGETS_BEFORE}{uid}")]
@@ -440,8 +440,8 @@ impl<'a> Group<'a> {
     pub(crate) fn why_it_does_not_decide(&self) -> String {
         match self.of {
             _ if self.undecided.is_some() => {
-                "another Service decides about the settings of the load balancer. That Service has too many \
-                 annotations, so ccm does not read them"
+                "another Service of the load balancer has too many annotations, so ccm does not read them. Until this is \
+                 corrected, no Service decides about the settings of the load balancer"
                     .to_owned()
             }
             GroupUse::External(_) => {
@@ -456,7 +456,8 @@ impl<'a> Group<'a> {
                 ns = share.namespace
             ),
             GroupUse::Shared(_) | GroupUse::Own => {
-                "the Service asks for another load balancer, and only other Services decide about its present one"
+                "the Service has not yet moved to the load balancer that it asks for, and only other Services decide \
+                 about the settings of its present load balancer"
                     .to_owned()
             }
         }
@@ -627,8 +628,9 @@ impl<'a> Group<'a> {
         }
         if let Some(namespace) = self.closed_by {
             return Some(format!(
-                "the load balancer belongs to namespace {namespace}, and no Service of that namespace allows this \
-                 Service's namespace to use it"
+                "the load balancer belongs to namespace {namespace}, and no Service of that namespace allows namespace \
+                 {} to use the load balancer",
+                self.service.namespace
             ));
         }
         let older = self.older().find(|service| claims(service, number))?;
