@@ -69,8 +69,8 @@ impl RouteCommands {
         let routes = wire::route_settings(&started.settings)
             .map_err(|off| {
                 Printer::failure(format_args!(
-                    "ccm manages no routes with these settings, because {}; set the daemon's value, or take the daemon's \
-                     settings with --settings-from",
+                    "ccm manages no routes with these settings, because {}. Use the daemon's value in this command, or \
+                     take all settings of the daemon with --settings-from",
                     off.why
                 ))
             })?;

@@ -110,8 +110,8 @@ pub(super) fn provider(
     let authorities = authorities()?;
     if authorities.unusable > 0 {
         log::warn!(
-            "SSL_CERT_FILE: certificates in this file are damaged or of an unsupported kind, and ccm ignores them \
-             (number: {})",
+            "SSL_CERT_FILE: number of certificates in this file that ccm ignores, because they are damaged or of an \
+             unsupported kind: {}",
             authorities.unusable
         );
     }
@@ -260,13 +260,10 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::RouteSettings
     } else if ipv4 == 0 {
         "--cluster-cidr has no IPv4 range, but a Network has only IPv4 routes".to_owned()
     } else if is_hcloud && ipv4 < cidrs.len() && !is_asked_for {
-        let asks = format!("{HCLOUD_NETWORK_ROUTES_ENABLED}=true");
-        [
-            "--cluster-cidr is dual-stack; with --cloud-provider=hcloud, set ",
-            &asks,
-            " to get the IPv4 routes",
-        ]
-        .concat()
+        format!(
+            "--cluster-cidr is dual-stack, and --cloud-provider is hcloud. To get the IPv4 routes, set \
+             {HCLOUD_NETWORK_ROUTES_ENABLED}=true"
+        )
     } else {
         return Ok(route::RouteSettings {
             cluster_cidrs: cidrs.clone(),

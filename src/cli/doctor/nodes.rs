@@ -97,9 +97,8 @@ pub(super) fn provider_ids(view: &DoctorView) -> CheckResult {
                 .to_owned()
         } else if plan.would_match {
             format!(
-                "to make this node a target of load balancers, set {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match (ccm \
-                 then finds the server of {}). Or, to let ccm manage this node completely, {}",
-                counted(count, "node"),
+                "to make this node a target of load balancers, set {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match \
+                 (number of nodes whose server ccm then finds: {count}). Or, to let ccm manage this node completely, {}",
                 join_anew(&plan.node)
             )
         } else {
