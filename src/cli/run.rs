@@ -179,7 +179,7 @@ fn pass(
         let tick = move || controller.tick(apis, &Selection::All);
         let Some(report) = daemon::unless_stopped(stop, tick) else {
             log::warn!(
-                "{name}: ccm was stopped before an API answered, and has not processed the objects without a log line above"
+                "{name}: ccm was stopped before an API answered. Each object without a log line above was not processed"
             );
             exit = Exit::Failed;
             continue;

@@ -313,7 +313,9 @@ fn both(
         return Err(joined(problems));
     }
     if own.settings.settings_from.value.is_none() {
-        Printer::notice(format_args!("the settings of {name} are used, unless you set them"));
+        Printer::notice(format_args!(
+            "the settings of {name} are used, except those that you set for this command"
+        ));
     }
     let unread = unread(&container, &own.unset_names());
     let unread = (!unread.is_empty()).then(|| {

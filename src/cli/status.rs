@@ -182,7 +182,10 @@ impl<'a> Screen<'a> {
         let special = [
             (self.special.departing_nodes, "will stop soon".to_owned()),
             (self.special.out_of_service_nodes, "with the taint out-of-service".to_owned()),
-            (self.special.target_only_nodes, format!("of {schemes} are targets only")),
+            (
+                self.special.target_only_nodes,
+                format!("used only as load balancer targets (provider ID: {schemes})"),
+            ),
             (late, "waiting for a certificate for 15 min or longer".to_owned()),
         ];
         let special = special.into_iter().filter_map(|(count, what)| {
@@ -281,7 +284,7 @@ fn load_balancer_types<'a>(view: &'a DoctorView) -> BTreeMap<&'a str, usize> {
 fn schemes(nodes: &[NodePlan]) -> String {
     let scheme = |plan: &NodePlan| match plan.node.spec.provider_id.split_once("://") {
         Some((scheme, _)) => format!("{scheme}://"),
-        None => "no provider ID".to_owned(),
+        None => "none".to_owned(),
     };
     let nodes = nodes.iter().filter(|plan| plan.server.is_target_only());
     Vec::from_iter(nodes.map(scheme).collect::<BTreeSet<_>>()).join(", ")

@@ -110,8 +110,8 @@ pub(super) fn provider(
     let authorities = authorities()?;
     if authorities.unusable > 0 {
         log::warn!(
-            "SSL_CERT_FILE: certificates in this file are damaged or of an unsupported kind, and ccm ignores them \
-             (number: {})",
+            "SSL_CERT_FILE: number of certificates in this file that ccm ignores, because they are damaged or of an \
+             unsupported kind: {}",
             authorities.unusable
         );
     }

@@ -322,8 +322,9 @@ impl<'a> MatchIndex<'a> {
         };
         let (name, id) = (&server.name, server.id);
         let message = format!(
-            "server {name} ({id}) has the node's name, but {why}. So the node does not become a target of load \
-             balancers. If it already is a target, it stays a target"
+            "server {name} ({id}) has the node's name, but {why}. So node {:?} does not become a target of load \
+             balancers. If it already is a target, it stays a target",
+            node.name()
         );
         Some(Finding::warning(reason, message).with_fix(fix))
     }

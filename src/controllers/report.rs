@@ -88,7 +88,7 @@ pub fn recovered(apis: &Apis, of: Subject) -> bool {
     let has_failed = apis.recorder.reported().recovered(of);
     if has_failed {
         let (controller, name) = (of.controller, of.object.for_people());
-        log::info!(target: FINDINGS, controller, object = name.as_str(); "{name}: the problem has ended");
+        log::info!(target: FINDINGS, controller, object = name.as_str(); "{name}: all reported failures have ended");
     }
     has_failed
 }

@@ -146,8 +146,12 @@ impl Ticks {
             if state == PUT_OFF {
                 log::info!(controller; "{controller}: {outage}");
             } else {
-                let again_s = interval.as_secs_f64();
-                log::warn!(controller; "{controller}: {outage} (trying again every {again_s} s)");
+                let again = if state.ends_with("rate limit") {
+                    "after a pause".to_owned()
+                } else {
+                    format!("every {} s", interval.as_secs_f64())
+                };
+                log::warn!(controller; "{controller}: {outage} (trying again {again})");
             }
         }
         let was_put_off = before == Some(PUT_OFF);
@@ -157,7 +161,7 @@ impl Ticks {
                 "{controller}: ccm refreshes its lists again, because enough calls of the project's rate limit remain"
             );
         } else if before.is_some() && !was_put_off && states.len() == count(PUT_OFF) {
-            log::info!(controller; "{controller}: both APIs answer again");
+            log::info!(controller; "{controller}: Kubernetes and the cloud answer again");
         }
     }
 }

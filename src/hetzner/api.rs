@@ -186,7 +186,9 @@ impl Api {
         let why = match answer.one {
             Some(one) if one.id() == id => return Ok(one),
             Some(other) => format!("the answer is about {kind} {}", other.id()),
-            None => format!("the answer does not have the form of this API (no {kind})"),
+            None => format!(
+                "the answer does not have the form of this API (the field {kind:?} is missing)"
+            ),
         };
         Err(unavailable(format!("GET {path}: {why}")))
     }
@@ -256,7 +258,7 @@ fn last_page(
 ) -> Result<u32, String> {
     let Some((ids, meta)) = ids.zip(meta) else {
         return Err(format!(
-            "the answer does not have the form of this API (no {list} or no meta.pagination)"
+            "the answer does not have the form of this API (the field {list:?} or \"meta.pagination\" is missing)"
         ));
     };
     // [`Pagination::last`] compares the number of IDs with the number of items that the page should have according to

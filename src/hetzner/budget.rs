@@ -75,8 +75,8 @@ impl CloudBudget {
         if let Some(until) = state.paused_until.filter(|until| *until > now) {
             let retry_in = until - now;
             let why = format!(
-                "{what}: not sent, because the project's rate limit is used up (429 rate_limit_exceeded); ccm tries again in \
-                 {:.0} s",
+                "{what}: not sent, because the project's rate limit is used up (429 rate_limit_exceeded); ccm makes no \
+                 call for {:.0} s",
                 retry_in.as_secs_f64().ceil()
             );
             let kind = ErrorKind::RateLimited { retry_in, put_off: false };

@@ -190,7 +190,7 @@ fn answers_that_are_not_the_api_s_are_explained() {
         (Half::Hetzner, Effect::html(), "answered 200 with text/html; charset=utf-8 instead of JSON; is this the API's address, or did a proxy answer?"),
         (Half::Hetzner, Effect::proxy_not_found(), "HTTP status 404 without an error message of the Hetzner API; is HCLOUD_ENDPOINT correct, or did a proxy answer?"),
         (Half::Hetzner, Effect::gateway_timeout(), "HTTP status 504 without an error message of the Hetzner API; is HCLOUD_ENDPOINT correct, or did a proxy answer?"),
-        (Half::Hetzner, Effect::other_json(), "the answer does not have the form of this API (no networks or no meta.pagination), so ccm does not use the answer"),
+        (Half::Hetzner, Effect::other_json(), "the answer does not have the form of this API (the field \"networks\" or \"meta.pagination\" is missing), so ccm does not use the answer"),
         (Half::Hetzner, Effect::Malformed, "the answer ended before it was complete (the address comes from HCLOUD_ENDPOINT)"),
         (Half::Hetzner, Effect::Reset, "the connection was reset (the address comes from HCLOUD_ENDPOINT)"),
         (Half::Hetzner, Effect::hetzner_rate_limit(), "limit of 3600 requests per hour reached (rate_limit_exceeded, ID); all tokens of the project share this limit, which allows one more call each second: wait, or find out who else makes calls"),
@@ -341,14 +341,16 @@ fn a_daemon_waits_for_what_is_unreachable() {
         wait_until("ten failed calls", || failed() >= 10);
         wait_until("the outage", || warnings() == 1);
         sandbox.resume(half).unwrap();
-        daemon.logs("both APIs answer again");
+        daemon.logs("Kubernetes and the cloud answer again");
         sandbox.wait_for_nodes();
         sandbox.stop(half);
         let before = failed();
         wait_until("the next outage", || warnings() == 2);
         wait_until("ten more failed calls", || failed() >= before + 10);
         sandbox.resume(half).unwrap();
-        wait_until("its end", || daemon.log().matches("both APIs answer again").count() == 2);
+        wait_until("its end", || {
+            daemon.log().matches("Kubernetes and the cloud answer again").count() == 2
+        });
         daemon.signal("-TERM");
         assert_eq!(daemon.ended().code(), Some(0));
         assert_eq!(warnings(), 2, "{}", daemon.log());
@@ -364,7 +366,7 @@ fn a_token_that_is_taken_away_later_is_waited_for() {
     sandbox.cloud().remove_token(&projects.token);
     daemon.logs("is not accepted");
     sandbox.cloud().add_token(projects.own, &projects.token, false);
-    daemon.logs("both APIs answer again");
+    daemon.logs("Kubernetes and the cloud answer again");
     daemon.logged("WARN", 1);
 }
 

@@ -139,7 +139,7 @@ fn a_used_up_budget_is_respected_and_waiting_work_is_reported() {
     let polls = paused.filter(|call| call.path == "/api/v1/nodes").count();
     assert!(polls >= 3, "the cluster was polled {polls} times in the pause");
     sandbox.wait_for_nodes();
-    daemon.logs("both APIs answer again");
+    daemon.logs("Kubernetes and the cloud answer again");
     daemon.logged("WARN", 1);
 }
 
@@ -225,7 +225,7 @@ fn survives(half: Half, name: &str, effect: Effect) {
     assert_eq!(written, Vec::<String>::new(), "{half}, {name}: {log}");
     sandbox.faults().remove(rule);
     sandbox.wait_for_nodes();
-    daemon.logs("both APIs answer again");
+    daemon.logs("Kubernetes and the cloud answer again");
     daemon.logged("WARN", 1);
 }
 
@@ -298,7 +298,7 @@ fn a_node_that_changes_until_the_list_is_too_old_is_not_done() {
         &[("CCM_TEST_TIME_SCALE", "0.3"), ("HCLOUD_SERVER_CACHE_MAX_AGE", "2s")],
     );
     let ran = ccm(&slow, &["run", "--once"]).with_code(1);
-    let why = "node/worker-1: another program changed the node, and ccm must first read the list of servers again";
+    let why = "node/worker-1: another program changed the node, so ccm must read the list of servers again before it writes to the node";
     ran.warns(why);
     assert!(!is_initialised(&sandbox.node("worker-1")));
     assert!(is_initialised(&sandbox.node("worker-2")));

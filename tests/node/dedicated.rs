@@ -431,7 +431,7 @@ fn an_outage_of_robot_is_one_line_when_it_begins_and_one_when_it_ends() {
     assert_eq!(count("trying again every"), 1, "{}", daemon.log());
     assert_eq!(count("answer again"), 0, "{}", daemon.log());
     sandbox.resume(Half::Robot).unwrap();
-    daemon.logs("both APIs answer again");
+    daemon.logs("Kubernetes and the cloud answer again");
 }
 
 /// Returns the number of targets of the load balancer, and the addresses among them.

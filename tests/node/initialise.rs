@@ -62,7 +62,7 @@ fn ctrl_c_ends_a_pass_at_once_even_while_it_waits_for_an_answer() {
 #[test]
 fn a_pass_ends_in_time_even_while_it_waits_for_an_answer() {
     let left_behind = [
-        "cloud-node-controller: ccm was stopped before an API answered, and has not processed the objects without a log line above",
+        "cloud-node-controller: ccm was stopped before an API answered. Each object without a log line above was not processed",
         "cloud-node-lifecycle-controller: not started, because ccm was asked to stop",
     ];
     std::thread::scope(|scope| {

@@ -306,7 +306,7 @@ fn pods_and_daemon_sets_that_require_the_label_are_listed_and_prevent_nothing() 
         listed,
         ["! daemonset/kube-system/agent", "! pod/default/db-0", "! pod/default/waits"]
     );
-    ran.prints("its pods on these nodes are deleted at once");
+    ran.prints("its pods on relabelled nodes are deleted at once");
     hcloud(&env, RELABEL).with_code(0);
     assert_eq!(zones(&sandbox, "worker-1"), ["fsn1"; 2]);
     // All of the lists are read in pages.

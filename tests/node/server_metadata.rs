@@ -157,7 +157,7 @@ fn each_special_state_of_a_server_is_one_event() {
     sandbox.wait_for_nodes();
     let log = || daemon.log();
     let reported = || log().matches("(ServerImpaired)").count();
-    let ended = || log().matches("the problem has ended").count();
+    let ended = || log().matches("all reported failures have ended").count();
     let change = |field: &'static str, value: Value| {
         edit_server(&sandbox, "worker-1", |server| server[field] = value);
     };

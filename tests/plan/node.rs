@@ -151,7 +151,7 @@ fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_
         let mut findings = plan.all_findings();
         let found = findings.find(|finding| finding.reason == Reason::ServerReplaced);
         let is_in_doubt =
-            found.map(|finding| finding.message.contains("first check that the token"));
+            found.map(|finding| finding.message.contains("First check that the token"));
         assert_eq!(is_in_doubt, expected, "case {number}: {plan:#?}");
         let has_fix = found.is_none_or(|one| one.message.contains("kubectl delete node a)"));
         assert!(has_fix, "case {number}: {found:?}");

@@ -62,7 +62,7 @@ fn a_cloud_that_fails_at_the_start_is_waited_for() {
     assert!(!is_ready(&daemon), "{}", daemon.log());
     sandbox.faults().remove(away);
     wait_until("readiness", || is_ready(&daemon));
-    daemon.logs("both APIs answer again");
+    daemon.logs("Kubernetes and the cloud answer again");
     daemon.logged(" WARN ", 1);
 }
 

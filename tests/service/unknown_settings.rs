@@ -150,8 +150,7 @@ impl World {
 /// The namespace of the daemon.
 const SYSTEM: Option<&str> = Some("kube-system");
 
-const USED: &str =
-    "ccm: the settings of deployment kube-system/ccm-from-scratch are used, unless you set them";
+const USED: &str = "ccm: the settings of deployment kube-system/ccm-from-scratch are used, except those that you set for this command";
 
 const SEVERAL: &str = "the daemon's settings, because there are several daemons (deployment kube-system/ccm-from-scratch, \
                        daemonset kube-system/ccm-from-scratch); choose one with --settings-from; --own-settings uses \

@@ -154,7 +154,7 @@ impl KubeletCertificates {
             for plan in plans.iter_mut().filter(|plan| plan.has_writes()).skip(AT_ONCE) {
                 plan.changes.clear();
                 plan.waits = Some(format!(
-                    "ccm approves at most {AT_ONCE} requests at a time, and this request later"
+                    "ccm approves at most {AT_ONCE} requests at a time, and comes to this request later"
                 ));
             }
         }

@@ -130,7 +130,8 @@ pub fn plan(candidate: &PendingRequest, index: &MatchIndex) -> RequestPlan {
         }
         (_, Err((false, why)), _) => why,
         (_, Ok(server), Some((name, why))) => {
-            format!("it asks for {name}, and {why} (server {}, ID {})", server.name, server.id)
+            let (server, id) = (&server.name, server.id);
+            format!("it asks for {name}, and {why}. The node's server is {server} ({id})")
         }
         _ if *approved >= APPROVALS_OF_NODE => format!(
             "{approved} requests of this node were approved within an hour, and ccm approves at most \

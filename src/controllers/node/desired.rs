@@ -175,9 +175,9 @@ pub(super) fn from_server(
     let bytes: usize = pairs.map(|(key, value)| key.len() + value.len() + 2).sum();
     if count > SERVER_LABELS_AT_MOST || bytes > SERVER_LABELS_BYTES_AT_MOST {
         let message = format!(
-            "the node's server has {count} labels with {bytes} bytes, but ccm copies at most {SERVER_LABELS_AT_MOST} \
-             labels with {SERVER_LABELS_BYTES_AT_MOST} bytes. Remove labels from the server; until then ccm changes no \
-             label of the node"
+            "the node's server has {count} labels with the prefixes of {HCLOUD_INSTANCES_LABEL_PREFIXES} ({bytes} bytes \
+             in all), but ccm copies at most {SERVER_LABELS_AT_MOST} labels and {SERVER_LABELS_BYTES_AT_MOST} bytes in all. \
+             Remove such labels from the server; until then ccm copies none of them"
         );
         found.findings = vec![Finding::warning(Reason::InvalidServerLabel, message)];
         return found;
@@ -254,11 +254,14 @@ fn taint_of(key: String, text: &str) -> Option<Taint> {
 }
 
 fn invalid_label(key: &str) -> Finding {
-    let message = format!(
-        "label {} of the server has no effect on the node, because its value is not valid. For a label, the value must \
-         be allowed in Kubernetes. For a taint, write EFFECT or VALUE_EFFECT; EFFECT is NoSchedule, PreferNoSchedule \
-         or NoExecute",
-        text::quoted(key)
-    );
+    let name = key.split_once('/').map_or(key, |(_, name)| name);
+    let why = if name.starts_with(TAINT) {
+        "it is not a valid taint. Its value must be EFFECT or VALUE_EFFECT, where EFFECT is NoSchedule, \
+         PreferNoSchedule or NoExecute"
+    } else {
+        "Kubernetes does not allow this key or this value in a label"
+    };
+    let key = text::quoted(key);
+    let message = format!("label {key} of the server has no effect on the node, because {why}");
     Finding::warning(Reason::InvalidServerLabel, message)
 }

@@ -456,5 +456,5 @@ fn count_states(nodes: &[Arc<KubeNode>], provider: &dyn Provider, backoff: &Back
 
 /// The message when a node has changed and can't be planned again, because the list of servers is too old. The change
 /// can mean that another node has this name now, and the old list can lack the server of that node.
-const TOO_OLD: &str =
-    "another program changed the node, and ccm must first read the list of servers again";
+const TOO_OLD: &str = "another program changed the node, so ccm must read the list of servers again before it writes \
+                       to the node";

@@ -311,13 +311,13 @@ impl NodePlan {
         let condition = if is_right_project {
             ""
         } else {
-            "first check that the token belongs to the right project (the project has no server of any other node), \
-             then "
+            "First check that the token belongs to the right project, because the token's project has no server of any \
+             other node. "
         };
         let delete = shell_command(DELETE_NODE, &[&name]);
         let message = format!(
-            "provider ID {id:?} names server {old}, which does not exist, but server {new} has the node's name. A \
-             provider ID can't be changed, so {condition}delete the node ({delete}). Its kubelet then registers the \
+            "provider ID {id:?} names server {old}, which does not exist, but server {new} has the node's name. \
+             {condition}A provider ID can't be changed, so delete the node ({delete}). Its kubelet then registers the \
              node again (restart the kubelet if it does not)"
         );
         Finding::warning(Reason::ServerReplaced, message)
@@ -467,9 +467,9 @@ impl NodePlan {
         let shared = index.shared_address(&self.node, ips)?;
         let (ip, other) = (shared.ip, shared.other);
         let and_so = if shared.is_kept {
-            "this node keeps its address"
+            format!("this node keeps {ip}")
         } else {
-            "the addresses of this node stay unchanged"
+            "the addresses of this node stay unchanged".to_owned()
         };
         let message = format!(
             "this node asks for the address {ip}, by annotation {INTERNAL_IP} or by the flag --node-ip of its kubelet, \
@@ -537,7 +537,10 @@ impl NodePlan {
                 let value = value.map_or_else(String::new, |value| format!("{value}:"));
                 let name = format!("taint {}", taint.key);
                 let want = Some(format!("{value}{}", taint.effect));
-                let source = Source::server_because("labels", "set only at the initialisation");
+                let source = Source::server_because(
+                    "labels",
+                    "set when ccm initialises the node, and never later",
+                );
                 other_fields.push(Field::new(name, None, want, source));
                 taints.push(taint.clone());
             }

@@ -121,15 +121,15 @@ fn with_version_of(plan: &NodePlan, node: &KubeNode) -> Result<NodePlan, &'stati
 const READ: [(PlacedKind, &str, bool, &str, &str); 3] = [
     (PlacedKind::VOLUMES, "persistentvolume", true,
         "The node affinity or zone label of the volume",
-        "After the change, no pod on these nodes could use the volume, so ccm changes no zone label while such a \
-         volume exists. To relabel other nodes, name only those other nodes in the command"),
+        "After the change, no pod on a relabelled node could use the volume, so ccm changes no zone label while such \
+         a volume exists. To relabel other nodes, name only those nodes in the command"),
     (PlacedKind::DAEMON_SETS, "daemonset", false,
         "The node selector or node affinity of the DaemonSet",
-        "After the change, its pods on these nodes are deleted at once. To keep them, change the DaemonSet first"),
+        "After the change, its pods on relabelled nodes are deleted at once. To keep them, change the DaemonSet first"),
     (PlacedKind::PODS, "pod", false,
         "The node selector or node affinity of the pod",
-        "After the change, a running pod continues to run, but it can't be scheduled to these nodes again. To keep \
-         this possible, change the object that creates the pod first"),
+        "After the change, a running pod continues to run, but it can't be scheduled to a relabelled node again. To \
+         keep this possible, change the object that creates the pod first"),
 ];
 
 /// The end of the message about a kind of objects (volumes, DaemonSets or pods) that could not be read. It says that
@@ -153,8 +153,8 @@ fn dependents(kube: &KubeClient, plans: &[NodePlan]) -> Vec<Dependent> {
             Ok((found, count)) => {
                 for (name, nodes) in found {
                     let why = format!(
-                        "this command would change the zone label ({}) of {nodes}. {rules} allows these nodes only with \
-                         the present value. {effect}",
+                        "this command would change the zone label ({}) of {nodes}. {rules} requires the present \
+                         value of this label. {effect}",
                         TopologyLabel::Zone.stable_key()
                     );
                     add(format!("{word}/{name}"), why, *is_obstacle);

@@ -373,7 +373,8 @@ impl<'a> Planner<'a> {
                 continue;
             };
             let what = if self.may_become_clear {
-                ". ccm replaces this route as soon as the route of another node exists"
+                ". ccm replaces this route after it has added the route of another node, because that route proves that \
+                 this cluster uses the Network"
             } else {
                 " and may belong to another cluster. Is the kubeconfig that of another cluster? If not, delete that \
                  route by hand. Until then the route stays, and packets to this node's pods go to that server"
@@ -600,7 +601,7 @@ impl<'a> Planner<'a> {
             }
             (None, Some(range)) => format!(
                 "is not within the Network's range {range}. Servers send only packets for the Network's range into the \
-                 Network, so packets to these pods may not follow the routes of the Network"
+                 Network, so packets to pods in {cidr} possibly do not follow the Network's routes"
             ),
             (None, None) => return None,
         };

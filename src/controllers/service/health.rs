@@ -232,7 +232,7 @@ impl Look<'_> {
     fn begins(&self, service: &KubeService, counts: TargetCounts) -> Finding {
         let what = match counts.serving {
             0 => "no traffic reaches the Service",
-            _ => "no target is healthy on every port of the Service",
+            _ => "no target is healthy on all ports of the Service",
         };
         let (seen, inspect) = (self.seen(), inspect(service));
         let message =
@@ -241,7 +241,7 @@ impl Look<'_> {
     }
 
     fn ends(&self, counts: TargetCounts) -> Finding {
-        let is_healthy = "at least one target is healthy on every port of the Service again";
+        let is_healthy = "at least one target is healthy on all ports of the Service again";
         let message = format!("{is_healthy}: {counts}, {}", self.seen());
         Finding::info(Reason::HealthyTarget, message)
     }

@@ -231,7 +231,7 @@ pub(super) fn delete(
             if came_up {
                 let name = plan.name();
                 log::info!(
-                    "{name}: a Service of the same name was created, so ccm does not delete the load balancer"
+                    "{name}: the Service of this load balancer exists again, so ccm does not delete the load balancer"
                 );
                 report.note(name, Progress::Unreached);
                 continue;

@@ -158,7 +158,7 @@ pub(super) fn waiting(service: &KubeService) -> Finding {
     let namespace = &service.metadata.namespace;
     let message = format!(
         "this change waits, because changes of Services in namespace {namespace} have used up their share of the \
-         project's API calls (900 at once and 900 an hour). Does a program change these Services all the time?"
+         project's API calls (900 calls; used calls come back, 900 an hour). Does a program change these Services all the time?"
     );
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     let fix = format!("if so, stop that program; {sync} makes the change without waiting");
@@ -249,7 +249,8 @@ impl Write for AddToNew {
 
     fn description(&self) -> Description {
         let Self { name, created_for } = self;
-        let to = format!(" to load balancer {name:?}, which is created for Service {created_for}");
+        let to =
+            format!(" to load balancer {name:?}, which the sync of Service {created_for} creates");
         Description::new(WriteVerb::ADD, "ports", to)
     }
 

@@ -479,8 +479,8 @@ impl ServiceSync<'_> {
             for change in &mut changes {
                 if let Some(rest) = change.without_parts() {
                     log::warn!(
-                        "{name}: the API refused to create the load balancer with all its parts, so ccm makes this change, and \
-                         adds the parts afterwards: {}",
+                        "{name}: the API refused a port or a target of the new load balancer, so ccm adds ports and \
+                         targets later. Next change: {}",
                         rest.description()
                     );
                     *change = rest;
@@ -539,7 +539,7 @@ impl ServiceSync<'_> {
             End::AllMade | End::PlanAgain(_) => {}
             End::Overtaken(line) => task.overtaken = Some(line),
             End::RefusedInPart(error) => {
-                log::info!("{name}: {error}; ccm reads the load balancer again");
+                log::info!("{name}: {error}; ccm makes a new plan for the Service and tries again");
                 task.refused += 1;
             }
         }

@@ -89,7 +89,9 @@ impl LeaderElection {
         match result.recv_timeout(RELEASE_TIMEOUT) {
             Ok(Ok(())) => log::info!("{key}: released"),
             Ok(Err(error)) => {
-                log::warn!("{key}: the Lease was not released, but it expires by itself: {error}")
+                log::warn!(
+                    "{key}: ccm could not release the Lease ({error}). The Lease expires by itself"
+                )
             }
             Err(_) => log::warn!(
                 "{key}: the Lease was not released within {} s; it expires by itself",

@@ -182,7 +182,7 @@ fn one_left_over_route_is_replaced_when_the_others_exist() {
     assert!(has("worker-1", "missing → add"), "{listed:?}");
     assert!(has("worker-2", "missing !"), "{listed:?}");
     assert!(has(" - ", "stale"), "{listed:?}");
-    listed.warns("ccm replaces this route as soon as");
+    listed.warns("ccm replaces this route after");
     world.sync(&[]).with_code(0);
     assert_eq!(world.routes(), world.wanted());
     assert!(world.all_are_reached());

@@ -410,7 +410,7 @@ fn an_adopt_label_that_comes_too_late_is_reported_and_counts_when_the_new_load_b
     let mark = world.mark();
     world.ticks(20);
     let log = daemon.log();
-    assert!(!log.contains("the problem has ended"), "{log}");
+    assert!(!log.contains("all reported failures have ended"), "{log}");
     assert_eq!(log.matches("(LoadBalancerNotAdopted)").count(), 1, "{log}");
     assert_eq!(world.writes(mark), Vec::<String>::new());
     world.cloud().delete_load_balancer(new_id);

@@ -89,7 +89,7 @@ fn new_targets_end_no_failure_that_lasts() {
 
     world.annotate("web", "external", None);
     wait_until("the end of the failure", || {
-        lines(&daemon, &["service/default/web", "the problem has ended"]) == 1
+        lines(&daemon, &["service/default/web", "all reported failures have ended"]) == 1
     });
 }
 

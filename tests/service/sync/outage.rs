@@ -167,11 +167,11 @@ fn an_outage_of_one_port_of_two_does_not_say_that_no_traffic_arrives() {
     };
     port_is(&world, 443, closed());
     let begins = message(BEGINS, "0 of 2 targets healthy");
-    let says = "no target is healthy on every port of the Service: ";
+    let says = "no target is healthy on all ports of the Service: ";
     assert!(begins.starts_with(says), "{begins}");
     port_is(&world, 443, None);
     let ends = message(ENDS, "2 of 2 targets healthy");
-    let says = "at least one target is healthy on every port of the Service again: ";
+    let says = "at least one target is healthy on all ports of the Service again: ";
     assert!(ends.starts_with(says), "{ends}");
     drop(daemon);
 }
