@@ -143,7 +143,7 @@ fn wrong_usage_is_explained() {
         (&["node", "list", "--outptu", "json"], &[], 2, "--outptu: unknown flag; did you mean --output?"),
         (&["node", "list", "-o", "xml"], &[], 2, "-o: \"xml\" can't be used: use table, wide, name, json or yaml"),
         (&["node", "list", "-o"], &[], 2, "-o: needs a value: table|wide|name|json|yaml"),
-        (&["node", "list", "-o", "xml", "--frob", "-v=much"], &[("HCLOUD_DEBUG", "2")], 2, "--frob: unknown flag; see ccm node list --help\n-o: \"xml\" can't be used: use table, wide, name, json or yaml\n-v: \"much\" can't be used: use a whole number from 0\nHCLOUD_DEBUG: \"2\" can't be used: use true or false"),
+        (&["node", "list", "-o", "xml", "--frob", "-v=much"], &[("HCLOUD_DEBUG", "2")], 2, "--frob: unknown flag; see ccm node list --help\n-o: \"xml\" can't be used: use table, wide, name, json or yaml\n-v: \"much\" can't be used: use a whole number, 0 or larger\nHCLOUD_DEBUG: \"2\" can't be used: use true or false"),
         (&["node", "list", "-o", "jsonpath={.items[0]}"], &[], 2, "-o: \"jsonpath={.items[0]}\" can't be used: only kubectl has this format; use -o json, and select from the output with jq"),
         (&["lb", "list", "-o=custom-columns=NAME:.metadata.name"], &[], 2, "-o: \"custom-columns=NAME:.metadata.name\" can't be used: only kubectl has this format; use -o json, and select from the output with jq"),
         (&["lb", "inspect", "web", "-o", "name"], NO_CLUSTER, 2, "-o name: only for lists"),

@@ -46,10 +46,7 @@ pub(super) fn services(view: &DoctorView) -> CheckResult {
     }
     for without_effect in &view.services.namespaces.without_effect {
         let what = NamespaceDefaults::no_effect(without_effect);
-        outcomes.push(CheckOutcome::warn(
-            what,
-            "remove the annotation, or set it on the Services instead",
-        ));
+        outcomes.push(CheckOutcome::warn(what, ""));
     }
     outcomes.extend(unlimited_addresses(view, plans));
     outcomes.extend(much_traffic(plans));

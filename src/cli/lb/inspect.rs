@@ -286,6 +286,7 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
     let of_cloud = |text: &dyn Fn(&Balancer) -> String| {
         vec![plan.cloud.found.as_ref().map_or("-".to_owned(), text)]
     };
+    let not_managed = service.left_alone.map(|why| format!("not managed: {why}"));
     let state = match plan.want {
         Want::Ensure if plan.cloud.outcome.is_released() => "its load balancer is released",
         Want::Ensure => "wants a load balancer",
@@ -294,7 +295,7 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
         }
         Want::Remove => "its ports are to be removed",
         Want::Release => "its load balancer is to be released",
-        Want::Nothing => plan.service.left_alone.unwrap_or("nothing"),
+        Want::Nothing => not_managed.as_deref().unwrap_or("nothing"),
     };
     let status = service.status.load_balancer.ingress.iter().map(|ingress| {
         let address = ingress.hostname.as_ref().or(ingress.ip.as_ref());
