@@ -136,7 +136,8 @@ fn the_orphan_of_a_group_is_named_by_its_group() {
     let delete = ["lb", "sync", "--delete-orphans", "--yes"];
     let text = seen(&sandbox, &text) + "\n" + &seen(&sandbox, &delete);
     snapshot("lb-groups-orphan.txt", &text);
-    let says = "was created for the Services that share a load balancer under the name default/edge, none of which exists, and costs money";
+    let says = "was created for the Services that share a load balancer under the name default/edge, none of which \
+                exists, and costs money";
     contains(&common::one_line(&doctor.stdout), says);
     assert_eq!(sandbox.balancers(), Vec::<Value>::new());
 }

@@ -153,7 +153,7 @@ pub(super) fn attached(view: &DoctorView) -> CheckResult {
     Ok(vec![match &view.cloud.checkup.attached {
         Attached::Yes => CheckOutcome::ok(format!("this machine is attached to {network}")),
         Attached::Unknown(why) => CheckOutcome::skipped(format!(
-            "the metadata service does not answer, which is normal outside of Hetzner Cloud ({why})"
+            "the metadata service gives no usable answer ({why}), which is normal outside of Hetzner Cloud"
         )),
         Attached::No(there) => {
             let found = format!(
