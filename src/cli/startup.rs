@@ -301,7 +301,7 @@ fn both(
         let problems: Vec<String> = problems.iter().map(Problem::to_string).collect();
         problems.join("; ")
     };
-    let mut container = container(workload).map_err(|why| format!("{name}: {why}"))?;
+    let mut container = container(workload).map_err(|why| format!("{name} {why}"))?;
     let arguments = std::mem::take(&mut container.words);
     let mut variables = std::mem::take(&mut container.variables);
     variables.extend(container.elsewhere.iter().map(|(name, _)| (name.clone(), String::new())));

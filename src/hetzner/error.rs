@@ -32,7 +32,7 @@ impl From<HttpError> for CloudFailure {
                 " without an error message of the Hetzner API; is {HCLOUD_ENDPOINT} correct, or did a proxy answer?"
             ),
             (None, HttpErrorKind::Unreachable(_)) => {
-                format!(" (the address comes from {HCLOUD_ENDPOINT})")
+                format!(" (the API's address comes from {HCLOUD_ENDPOINT})")
             }
             (None, _) => String::new(),
         };

@@ -225,8 +225,11 @@ fn describe_tls(error: &rustls::Error) -> HttpErrorKind {
         }
         rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => {
             HttpErrorKind::Tls(
-                "the server does not speak TLS (is it http:// instead of https://?)".into(),
+                "the server does not speak TLS (is http:// right instead of https://?)".into(),
             )
+        }
+        rustls::Error::AlertReceived(alert) => {
+            HttpErrorKind::Tls(format!("the server ended the connection with TLS alert {alert:?}"))
         }
         other => HttpErrorKind::Tls(other.to_string()),
     }

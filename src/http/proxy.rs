@@ -114,7 +114,7 @@ pub(super) const PROXY_URL: &str = "proxy-url";
 
 /// A part of error messages that says how a proxy's URL is written. A text without a scheme is also accepted: it is
 /// read as the `host:port` of an HTTP proxy, as in Go.
-const FORMS: &str = "write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed";
+const FORMS: &str = "write the proxy's URL like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed";
 
 /// A proxy, with the login that it requires. `Debug` and `Display` do not show the login.
 #[derive(Clone, PartialEq, Eq)]

@@ -363,7 +363,7 @@ pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
         HttpErrorKind::Unreachable(why)
         | HttpErrorKind::Malformed(why)
         | HttpErrorKind::Request(why) => why,
-        _ => "no answer that can be read".to_owned(),
+        _ => "the answer can't be read".to_owned(),
     };
     let agent = agent(None, timeout, &Tls::default());
     let request = ureq::http::Request::builder().uri(url).body(());

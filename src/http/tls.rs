@@ -172,7 +172,7 @@ impl<In: Transport> Connector<In> for Encrypt {
 
 pub(super) fn certificate_name(host: &str) -> Result<ServerName<'static>, ureq::Error> {
     ServerName::try_from(host.to_owned())
-        .map_err(|_| ureq::Error::Tls("the host of the URL can't be the name in a certificate"))
+        .map_err(|_| ureq::Error::Tls("the host name in the URL is not valid"))
 }
 
 /// Returns a URL's host, without the brackets of an IPv6 address.

@@ -220,7 +220,7 @@ impl<S: Read + Write> Opening<'_, S> {
             4 => "host unreachable",
             5 => "connection refused",
             6 => "no answer in time",
-            7 | 8 => "the proxy does not support this",
+            7 | 8 => "the proxy does not support this kind of connection",
             _ => "general failure",
         };
         let why = format!("it could not connect to {to} ({why}); can the proxy reach this host?");

@@ -75,9 +75,9 @@ impl Above {
         };
         let limit = limit >> 20;
         format!(
-            "ccm leaves the load balancer of this Service unchanged, because the annotations for load balancers of \
-             {whose} have more than {limit} MiB together, and ccm reads the annotations of older Services first; \
-             remove annotations or Services, or shorten long lists"
+            "ccm leaves the load balancer of this Service unchanged, because {whose} have more than {limit} \
+             MiB of annotations, ports and source ranges together. ccm reads older Services first, and this Service \
+             does not fit any more; remove annotations or Services, or shorten long lists"
         )
     }
 }

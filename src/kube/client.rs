@@ -293,7 +293,7 @@ impl KubeClient {
     pub(super) fn document(&self, path: &str, field: &str) -> Result<Value, KubeError> {
         let document: Value = self.get(path)?;
         if document[field].is_null() {
-            Err(self.unreadable(path, format!("the answer has no {field}")))
+            Err(self.unreadable(path, format!("the answer has no field {field}")))
         } else {
             Ok(document)
         }
@@ -460,7 +460,10 @@ impl KubeClient {
             };
             let end = match read_page(&mut so_far, &path, reading) {
                 Err(error) if error.is_too_long() && page.shrink() => {
-                    log::info!("{error}; ccm reads the list in pages of {} items", page.items);
+                    log::info!(
+                        "{error}; ccm reads the list again, in pages of {} items",
+                        page.items
+                    );
                     lock(&self.large_lists).insert(kind.to_owned(), page.items);
                     continue;
                 }

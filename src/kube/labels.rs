@@ -235,10 +235,10 @@ impl ServiceScope {
             |key: &str| labels.iter().find(|(have, _)| *have == key).map(|(_, value)| value);
         if *class != self.class {
             Some(
-                "its spec.loadBalancerClass differs from the flag --load-balancer-class of this ccm",
+                "the Service's spec.loadBalancerClass differs from the flag --load-balancer-class of this ccm",
             )
         } else if !self.selector.matches(value_of) {
-            Some("its labels do not match --service-selector")
+            Some("the Service's labels do not match --service-selector")
         } else {
             None
         }

@@ -109,7 +109,7 @@ impl KubeClient {
             ),
             Ok(Some(read)) if read.has_default => return read.found,
             Ok(_) => {
-                "the list of Namespaces lacks the Namespace default, which always exists".to_owned()
+                "the API server's list of Namespaces is incomplete (no Namespace is named \"default\")".to_owned()
             }
             Err(error) if error.is_forbidden() => {
                 let apply = "kubectl apply -k manifests/components/namespace-defaults";

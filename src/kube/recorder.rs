@@ -328,8 +328,8 @@ impl Queue {
         if self.drops_logged.is_none_or(is_due) {
             self.drops_logged = Some(now);
             log::warn!(
-                "too many events to write: ccm drops events, first of the namespaces with the most events; metric {} \
-                 counts the dropped events",
+                "too many events to write: ccm drops events, beginning with those of the namespaces that have the most; \
+                 metric {} counts the dropped events",
                 EVENTS.name
             );
         }

@@ -76,7 +76,7 @@ impl fmt::Display for AltName {
 /// requests that kubelets create.
 type Form<T> = Result<T, &'static str>;
 
-const ENDS_ELSEWHERE: &str = "a value does not fill the field that contains it";
+const ENDS_ELSEWHERE: &str = "a field has more content than in requests of kubelets";
 
 impl ServingRequest {
     /// Reads a certificate request from its PEM text. The error says how it differs from the requests that kubelets
@@ -137,7 +137,8 @@ fn any_value<'a>(reader: &mut Reader<'a>) -> Form<(u8, Input<'a>)> {
         0x82 => Some(byte()? << 8 | byte()?).filter(|length| *length >= 0x100),
         _ => None,
     };
-    let length = length.ok_or("the length of a value is not in its shortest form")?;
+    let length = length
+        .ok_or("the length of a field is written in another way than in requests of kubelets")?;
     Ok((tag, reader.read_bytes(length).map_err(short)?))
 }
 

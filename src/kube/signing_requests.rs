@@ -92,15 +92,18 @@ impl RowForm for SigningTableRow {
         let metadata = self.object.metadata;
         let state = match condition.split(',').collect::<Vec<_>>()[..] {
             _ if signer != KUBELET_SERVING => {
-                return Err("a row of the table is of another signer".into());
+                return Err(format!(
+                    "certificate request {name} in the answer is for another signer"
+                ));
             }
             ["Pending"] => SigningState::Pending,
             ["Approved", "Issued"] => SigningState::Signed,
             ["Approved", ..] => SigningState::Approved,
             _ => SigningState::Denied,
         };
-        let created =
-            metadata.creation_timestamp.ok_or("a row of the table has no creation time")?;
+        let created = metadata.creation_timestamp.ok_or_else(|| {
+            format!("certificate request {name} in the answer has no creation time")
+        })?;
         let node = user.strip_prefix(NODE_USER).map(str::to_owned);
         Ok(SigningRow { created, name, uid: metadata.uid, node, state })
     }

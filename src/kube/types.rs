@@ -285,7 +285,7 @@ impl<T, const N: usize> First<T, N> {
     pub fn too_many(&self, what: &str) -> Option<String> {
         let count = self.kept.len() + self.left_out;
         (self.left_out > 0).then(|| {
-            format!("the Service has {count} {what}, but ccm reads at most {N}, so ccm leaves it unchanged; remove some {what}")
+            format!("the Service has {count} {what}, but ccm reads at most {N}, so ccm leaves the load balancer unchanged; remove some {what}")
         })
     }
 
@@ -328,9 +328,8 @@ pub(super) fn short<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error>
 pub(super) fn not_empty<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
     let text = String::deserialize(d)?;
     if text.is_empty() {
-        Err(serde::de::Error::invalid_value(
-            serde::de::Unexpected::Str(""),
-            &"a name, UID or resourceVersion",
+        Err(serde::de::Error::custom(
+            "a name, namespace, UID or resourceVersion in metadata is empty",
         ))
     } else {
         Ok(text)

@@ -154,7 +154,7 @@ fn containers(workload: &Value) -> &[Value] {
 }
 
 /// Returns the container that runs a cloud-controller-manager. The error says why it is not clear which
-/// container that is.
+/// container that is. The name of the workload is the subject of this sentence.
 pub fn container(workload: &Value) -> Result<Container, String> {
     let all = containers(workload);
     let name = |container: &Value| text(&container["name"]).to_owned();
@@ -164,12 +164,12 @@ pub fn container(workload: &Value) -> Result<Container, String> {
     let container = match (named.as_slice(), all) {
         ([one], _) => one,
         ([], [one]) => one,
-        (_, []) => return Err("it has no container".to_owned()),
+        (_, []) => return Err("has no container".to_owned()),
         (_, several) => {
             let names: Vec<String> = several.iter().map(name).collect();
             return Err(format!(
-                "it is not clear which of its containers is the cloud-controller-manager: {}; the name of exactly one \
-                 container should begin with ccm or {}",
+                "has several containers ({}), and it is not clear which of them is the cloud-controller-manager; the name \
+                 of exactly one container should begin with ccm or {}",
                 text::some_of(&names),
                 NAMES[1]
             ));

@@ -495,8 +495,8 @@ impl LeftOutState {
             }
             LeftOutState::Stays(why) => {
                 format!(
-                    "stays a target, although the node runs no pods of the load balancer's Services and another node \
-                     does, because {}",
+                    "stays a target for now. The node runs no pods of the load balancer's Services, and should make \
+                     room for a node with such pods, but {}",
                     why.name()
                 )
             }
@@ -1014,7 +1014,8 @@ impl Orphan {
             }
             (BalancerUse::Shared, true) => {
                 format!(
-                    "the Services that share it under the name {name}, which are not of type LoadBalancer any more"
+                    "the Services that share it under the name {name}, of which at least one exists, but \
+                     none is of type LoadBalancer any more"
                 )
             }
             (_, false) => format!("Service {name}, which does not exist"),

@@ -74,9 +74,9 @@ impl NamespaceDefaults {
     /// Returns the message that this annotation of a Namespace has no effect.
     pub fn no_effect((namespace, key): &(String, String)) -> String {
         format!(
-            "annotation {key} of namespace {namespace} has no effect. On a Namespace, ccm reads only annotations whose \
-             default an environment variable can set (ccm help annotations), and only names that do not end with a \
-             port. Set the annotation on the Services instead, or remove it"
+            "annotation {key} of namespace {namespace} has no effect. A Namespace can set only annotations for which \
+             ccm help annotations lists an environment variable, and none for a single port. Set the annotation on the \
+             Services instead, or remove it"
         )
     }
 

@@ -322,7 +322,7 @@ fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
     let mut problems = Vec::new();
     if deadline.as_secs_f64() <= JITTER_FACTOR * retry.as_secs_f64() {
         let why = format!(
-            "must be longer than {JITTER_FACTOR} × --leader-elect-retry-period ({retry_s})"
+            "must be longer than {JITTER_FACTOR} × {retry_s} (--leader-elect-retry-period)"
         );
         problems.push(problem("--leader-elect-renew-deadline", deadline, why));
     }

@@ -140,7 +140,7 @@ pub(super) fn out_of_service_after(text: &str) -> Result<Option<Duration>, Strin
 }
 
 pub(super) fn verbosity(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "use a whole number from 0".to_owned())
+    text.parse().map_err(|_| "use a whole number, 0 or larger".to_owned())
 }
 
 /// Parses the name of the cluster, which begins the names of load balancers and is also the value of a label.
@@ -249,8 +249,9 @@ pub(super) fn label_prefixes(text: &str) -> Result<LabelPrefixes, String> {
         let is_reserved = is_kubernetes_label(item) || domain.ends_with(ANNOTATION_DOMAIN);
         if is_reserved && (name.is_empty() || !TAKEN_BY_NAME.contains(&domain)) {
             return wrong(
-                "is refused, because servers can't set labels of kubernetes.io, k8s.io and hetzner.cloud. Only labels \
-                 of topology.kubernetes.io and node-role.kubernetes.io are allowed, each by its whole key",
+                "is refused, because nodes do not get labels of kubernetes.io, k8s.io and hetzner.cloud from their \
+                 servers. Exceptions are topology.kubernetes.io and node-role.kubernetes.io: write the whole key of \
+                 each such label",
             );
         }
         if TopologyLabel::ALL.iter().any(|label| label.stable_key() == item) {

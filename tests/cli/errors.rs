@@ -91,7 +91,7 @@ fn wrong_settings_are_explained() {
         (LIST, &[("HCLOUD_NETWORK", "nets"), ("HCLOUD_TOKEN", &foreign)], 1, "HCLOUD_NETWORK: there is no Network nets; this project has no Network"),
         (LIST, &[("HCLOUD_ENDPOINT", "localhost")], 1, "HCLOUD_ENDPOINT: \"localhost\" can't be used: write a complete URL, e.g. https://api.example.com"),
         (LIST, &[("HCLOUD_ENDPOINT", &root)], 1, "GET HETZNER_ROOT/networks: resource not found (not_found, ID); is HCLOUD_ENDPOINT complete, with /v1 at its end?"),
-        (LIST, &[("HCLOUD_ENDPOINT", "http://127.0.0.1:1/v1")], 1, "GET http://127.0.0.1:1/v1/networks: connection refused; does a server run at this address? (the address comes from HCLOUD_ENDPOINT)"),
+        (LIST, &[("HCLOUD_ENDPOINT", "http://127.0.0.1:1/v1")], 1, "GET http://127.0.0.1:1/v1/networks: connection refused; does a server run at this address? (the API's address comes from HCLOUD_ENDPOINT)"),
         (LIST, &[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5"), ("HCLOUD_DEBUG", "maybe")], 1, "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\" can't be used: use ipv4, ipv6, dualstack or none\nHCLOUD_DEBUG: \"maybe\" can't be used: use true or false"),
         (LIST, &[("HCLOUD_NETWROK", "x"), ("HCLOUD_NETWORK", "")], 0, "warn: HCLOUD_NETWROK: ccm does not read this variable; did you mean HCLOUD_NETWORK?"),
         (ONCE, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it complete, and does it still exist?"),
@@ -143,7 +143,7 @@ fn wrong_usage_is_explained() {
         (&["node", "list", "--outptu", "json"], &[], 2, "--outptu: unknown flag; did you mean --output?"),
         (&["node", "list", "-o", "xml"], &[], 2, "-o: \"xml\" can't be used: use table, wide, name, json or yaml"),
         (&["node", "list", "-o"], &[], 2, "-o: needs a value: table|wide|name|json|yaml"),
-        (&["node", "list", "-o", "xml", "--frob", "-v=much"], &[("HCLOUD_DEBUG", "2")], 2, "--frob: unknown flag; see ccm node list --help\n-o: \"xml\" can't be used: use table, wide, name, json or yaml\n-v: \"much\" can't be used: use a whole number from 0\nHCLOUD_DEBUG: \"2\" can't be used: use true or false"),
+        (&["node", "list", "-o", "xml", "--frob", "-v=much"], &[("HCLOUD_DEBUG", "2")], 2, "--frob: unknown flag; see ccm node list --help\n-o: \"xml\" can't be used: use table, wide, name, json or yaml\n-v: \"much\" can't be used: use a whole number, 0 or larger\nHCLOUD_DEBUG: \"2\" can't be used: use true or false"),
         (&["node", "list", "-o", "jsonpath={.items[0]}"], &[], 2, "-o: \"jsonpath={.items[0]}\" can't be used: only kubectl has this format; use -o json, and select from the output with jq"),
         (&["lb", "list", "-o=custom-columns=NAME:.metadata.name"], &[], 2, "-o: \"custom-columns=NAME:.metadata.name\" can't be used: only kubectl has this format; use -o json, and select from the output with jq"),
         (&["lb", "inspect", "web", "-o", "name"], NO_CLUSTER, 2, "-o name: only for lists"),
@@ -191,8 +191,8 @@ fn answers_that_are_not_the_api_s_are_explained() {
         (Half::Hetzner, Effect::proxy_not_found(), "HTTP status 404 without an error message of the Hetzner API; is HCLOUD_ENDPOINT correct, or did a proxy answer?"),
         (Half::Hetzner, Effect::gateway_timeout(), "HTTP status 504 without an error message of the Hetzner API; is HCLOUD_ENDPOINT correct, or did a proxy answer?"),
         (Half::Hetzner, Effect::other_json(), "the answer does not have the form of this API (the field \"networks\" or \"meta.pagination\" is missing), so ccm does not use the answer"),
-        (Half::Hetzner, Effect::Malformed, "the answer ended before it was complete (the address comes from HCLOUD_ENDPOINT)"),
-        (Half::Hetzner, Effect::Reset, "the connection was reset (the address comes from HCLOUD_ENDPOINT)"),
+        (Half::Hetzner, Effect::Malformed, "the answer ended before it was complete (the API's address comes from HCLOUD_ENDPOINT)"),
+        (Half::Hetzner, Effect::Reset, "the connection was reset (the API's address comes from HCLOUD_ENDPOINT)"),
         (Half::Hetzner, Effect::hetzner_rate_limit(), "limit of 3600 requests per hour reached (rate_limit_exceeded, ID); all tokens of the project share this limit, which allows one more call each second: wait, or find out who else makes calls"),
         (Half::Hetzner, Effect::hetzner_error(503, "maintenance", "back soon"), "back soon (maintenance, ID)"),
         (Half::Kubernetes, Effect::html(), "answered 200 with text/html; charset=utf-8 instead of JSON; is this the API's address, or did a proxy answer?"),
@@ -224,7 +224,7 @@ fn an_unreachable_api_is_explained() {
     let env = env(&sandbox);
     let refused = "connection refused; does a server run at this address?";
     let hetzner =
-        format!("GET HETZNER/networks: {refused} (the address comes from HCLOUD_ENDPOINT)");
+        format!("GET HETZNER/networks: {refused} (the API's address comes from HCLOUD_ENDPOINT)");
     let kubernetes = format!("GET KUBERNETES/api/v1/nodes: {refused}");
     let origin = "(kubeconfig \"DIR/kubeconfig-ccm\", context \"ccm\")";
     #[rustfmt::skip]

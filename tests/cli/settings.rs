@@ -235,8 +235,9 @@ fn values_on_the_command_line_are_parsed_by_their_type() {
 #[test]
 #[rustfmt::skip] // A case is a line.
 fn prefixes_of_labels_of_servers_are_checked() {
-    let reserved = "is refused, because servers can't set labels of kubernetes.io, k8s.io and hetzner.cloud. Only labels \
-                    of topology.kubernetes.io and node-role.kubernetes.io are allowed, each by its whole key";
+    let reserved = "is refused, because nodes do not get labels of kubernetes.io, k8s.io and hetzner.cloud from their \
+                    servers. Exceptions are topology.kubernetes.io and node-role.kubernetes.io: write the whole key of \
+                    each such label";
     let by_us = "is refused, because ccm sets this label from the location of the server";
     let no_slash = "lacks a slash; write a domain with a slash at its end, e.g. node.example.com/";
     let no_key = "is neither a domain with a slash at its end nor the key of a label";
@@ -325,8 +326,8 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "-x", "-x: unknown flag; see ccm run --help"),
         (Run, "-o json", "-o: not a flag of run; see ccm run --help"),
         (Run, "-v", "-v: needs a value: N, e.g. -v 0"),
-        (Run, "-v=-1", "-v: \"-1\" can't be used: use a whole number from 0"),
-        (Run, "--v=high", "--v: \"high\" can't be used: use a whole number from 0"),
+        (Run, "-v=-1", "-v: \"-1\" can't be used: use a whole number, 0 or larger"),
+        (Run, "--v=high", "--v: \"high\" can't be used: use a whole number, 0 or larger"),
         (Run, "-h=x", "-h: takes no value"),
         (Run, "--once=ja", "--once: \"ja\" can't be used: use true or false"),
         (Run, "--log-format=xml", "--log-format: \"xml\" can't be used: use text or json"),
@@ -346,7 +347,7 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--route-reconciliation-period=0", "--route-reconciliation-period: \"0\" can't be used: must be 100ms or longer"),
         (Run, "--leader-elect-lease-duration=0s", "--leader-elect-lease-duration: \"0s\" can't be used: must be 100ms or longer"),
         (Run, "--leader-elect-lease-duration=10s", "--leader-elect-lease-duration: \"10s\" can't be used: must be longer than --leader-elect-renew-deadline (10s)"),
-        (Run, "--leader-elect-renew-deadline=2400ms", "--leader-elect-renew-deadline: \"2.4s\" can't be used: must be longer than 1.2 × --leader-elect-retry-period (2s)"),
+        (Run, "--leader-elect-renew-deadline=2400ms", "--leader-elect-renew-deadline: \"2.4s\" can't be used: must be longer than 1.2 × 2s (--leader-elect-retry-period)"),
         (Run, "--leader-elect-lease-duration=9s --leader-elect-renew-deadline=5s", "--leader-elect-lease-duration: \"9s\" can't be used: must be 10s or longer, because a write may take 8s and must end before the Lease expires, even if the write begins at the end of a --leader-elect-retry-period (2s)"),
         (Run, "--leader-elect-lease-duration=999999h", "--leader-elect-lease-duration: \"3599996400s\" can't be used: must not be longer than 68 years"),
         (Run, "--leader-elect-resource-name=Ccm", "--leader-elect-resource-name: \"Ccm\" can't be used: use lower case letters, digits, - and ., and begin and end with a letter or digit"),

@@ -377,7 +377,7 @@ fn robot_gap(error: provider::ProviderError) -> Gap {
              because three refused logins block the IP of this machine for ten minutes"
         ),
         ErrorKind::RateLimited { .. } => {
-            "wait: the web service allows only 200 calls an hour; find out who else makes calls (other clusters, \
+            "wait: the web service allows only 200 calls to /server an hour; find out who else makes calls (other clusters, \
              installers, scripts)"
                 .to_owned()
         }

@@ -291,6 +291,7 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
     let of_cloud = |text: &dyn Fn(&Balancer) -> String| {
         vec![plan.cloud.found.as_ref().map_or("-".to_owned(), text)]
     };
+    let not_managed = service.left_alone.map(|why| format!("not managed: {why}"));
     let state = match plan.want {
         Want::Ensure if plan.cloud.outcome.is_released() => "ccm lb release ended the management",
         Want::Ensure => "wants a load balancer",
@@ -299,7 +300,7 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
         }
         Want::Remove => "its ports are to be removed",
         Want::Release => "ccm stops managing its load balancer",
-        Want::Nothing => plan.service.left_alone.unwrap_or("nothing"),
+        Want::Nothing => not_managed.as_deref().unwrap_or("nothing"),
     };
     let status = service.status.load_balancer.ingress.iter().map(|ingress| {
         let address = ingress.hostname.as_ref().or(ingress.ip.as_ref());

@@ -103,8 +103,8 @@ fn orphans(
         if !without_service.contains(&orphan.balancer.id) {
             orphan.service_exists = true;
             let whose = match orphan.balancer.use_of {
-                BalancerUse::Shared => "one of its Services",
-                _ => "its Service",
+                BalancerUse::Shared => "one of these Services",
+                _ => "the Service",
             };
             orphan.removal = Err(format!("{whose} exists"));
         }

@@ -98,8 +98,9 @@ impl RobotBudget {
         };
         bucket.take(call.reserve(), now).map_err(|retry_in| {
             let why = format!(
-                "{what}: postponed: ccm makes at most {} calls of this kind an hour, so that other programs can call Robot, too",
-                bucket.holds + bucket.back_an_hour - call.reserve()
+                "{what}: postponed: ccm makes at most {} calls to /{} an hour, so that other programs can call Robot, too",
+                bucket.holds + bucket.back_an_hour - call.reserve(),
+                bucket.name
             );
             ProviderError::new(ErrorKind::RateLimited { retry_in, put_off: true }, why)
         })
@@ -115,7 +116,7 @@ impl RobotBudget {
         let ends = clock::timestamp().checked_add(clock::to_machine(pause));
         let ends = ends.unwrap_or_default();
         ROBOT_BLOCKED.set(&["rate_limit"], ends.as_second() as f64);
-        let why = format!("{what}; ccm tries again at {}", whole_second(ends));
+        let why = format!("{what}, probably until {}", whole_second(ends));
         let mut state = lock(&self.state);
         state.paused = Some((now + pause, why));
         pause

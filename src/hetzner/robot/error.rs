@@ -89,7 +89,7 @@ fn hint(http: &http::HttpError, kind: &ErrorKind, has_body: bool) -> String {
             format!(" without an error message of Robot; is {ROBOT_ENDPOINT} correct, or did a proxy answer?")
         }
         ErrorKind::Unavailable if matches!(http.kind, HttpErrorKind::Unreachable(_)) => {
-            format!(" (the address comes from {ROBOT_ENDPOINT})")
+            format!(" (the API's address comes from {ROBOT_ENDPOINT})")
         }
         _ => String::new(),
     }

@@ -230,7 +230,7 @@ fn instances(entries: Vec<Entry>) -> Result<Vec<Instance>, String> {
 
 fn instance(server: RobotServer) -> Result<Instance, String> {
     if server.server_number == 0 {
-        return Err("no server has this number".to_owned());
+        return Err("the number of a server can't be 0".to_owned());
     }
     let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
     let no_ip = |text: &str| format!("{text:?} is not an IP address");
@@ -633,7 +633,7 @@ mod tests {
             (vec![good(), of(json!({ "server_number": -5 }))], "invalid value"),
             (
                 vec![good(), of(json!({ "server_number": 0 }))],
-                "server 0: no server has this number",
+                "server 0: the number of a server can't be 0",
             ),
             (
                 vec![good(), of(json!({ "server_number": 5, "server_ip": "10.0.0" }))],

@@ -246,11 +246,11 @@ fn identity(user: &KubeconfigEntry<User>) -> Result<Option<ClientIdentity>, Stri
         (None, None) => Ok(None),
         (Some(_), None) => Err(user.error(
             "client-key",
-            "not set, but client-certificate is set; set both or none (or client-key-data)",
+            "not set, but the user has a client certificate; set client-key or client-key-data, or remove the certificate",
         )),
         (None, Some(_)) => Err(user.error(
             "client-certificate",
-            "not set, but client-key is set; set both or none (or client-certificate-data)",
+            "not set, but the user has a client key; set client-certificate or client-certificate-data, or remove the key",
         )),
         (Some(certificate), Some(key)) => ClientIdentity::from_pem(&certificate, &key)
             .map(Some)

@@ -198,8 +198,8 @@ fn parse(
     })?;
     if (credential.kind.as_str(), credential.api_version.as_str()) != ("ExecCredential", version) {
         return Err(format!(
-            "did not print an ExecCredential with apiVersion {version}, which the kubeconfig names; write the \
-             apiVersion that the plugin prints into the kubeconfig"
+            "did not print an ExecCredential with apiVersion {version}, which the kubeconfig names; in the \
+             kubeconfig, set apiVersion to the version that the plugin prints"
         ));
     }
     let status = credential.status.unwrap_or_default();

@@ -199,7 +199,7 @@ fn wrong_lists_and_contexts_are_explained() {
     #[rustfmt::skip]
     let cases = [
         ("contexts", Value::Null, ": current-context: there is no context \"here\"; the kubeconfig has no contexts"),
-        ("contexts", json!(["here"]), ": contexts[0]: must be an entry with a name and its fields"),
+        ("contexts", json!(["here"]), ": contexts[0]: must be an entry with the field name, and with cluster, context or user"),
         ("contexts", json!([{"context": {}}]), ": contexts[0]: name: not set"),
         ("contexts", json!([{"name": 1}]), ": current-context: there is no context \"here\"; the kubeconfig has \"1\""),
         ("contexts", json!([{"name": "here"}]), ", context \"here\": cluster: there is no cluster \"\"; the kubeconfig has \"there\""),
@@ -249,7 +249,7 @@ fn wrong_clusters_are_explained() {
         ("tls-server-name", json!(["kubernetes"]), "must be text; put it in quotes"),
         ("tls-server-name", json!("kubernetes"), "GET URL/api/v1/nodes: TLS: the server's certificate is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for kubernetes; check the fields server and certificate-authority of the kubeconfig"),
         ("proxy-url", json!(3128), "must be text; put it in quotes"),
-        ("proxy-url", json!(format!("ftp://me:{}@proxy:3128", world.token)), "its scheme is not http, https, socks5 or socks5h; write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed"),
+        ("proxy-url", json!(format!("ftp://me:{}@proxy:3128", world.token)), "its scheme is not http, https, socks5 or socks5h; write the proxy's URL like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed"),
         ("certificate-autority", json!("ca.crt"), "unknown field; use one of server, certificate-authority, certificate-authority-data, insecure-skip-tls-verify, tls-server-name, proxy-url, disable-compression, extensions"),
     ];
     check(&world, &world.config(), "/clusters/0/cluster", cases);
@@ -340,8 +340,8 @@ fn wrong_users_with_a_certificate_are_explained() {
     check(&world, &good, "/users/0/user", cases);
     #[rustfmt::skip] // A case is a line.
     let cases = [
-        ("client-key", "not set, but client-certificate is set; set both or none (or client-key-data)"),
-        ("client-certificate", "not set, but client-key is set; set both or none (or client-certificate-data)"),
+        ("client-key", "not set, but the user has a client certificate; set client-key or client-key-data, or remove the certificate"),
+        ("client-certificate", "not set, but the user has a client key; set client-certificate or client-certificate-data, or remove the key"),
     ];
     for (missing, why) in cases {
         let mut config = good.clone();

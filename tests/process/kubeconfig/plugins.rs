@@ -333,7 +333,7 @@ fn plugins_that_fail_are_explained() {
         (print(&format!("{{\"kind\": \"{token}")), "must print an ExecCredential and nothing else, but ccm can't read its output at line 2, column 0"),
         (print("[]"), "must print an ExecCredential and nothing else, but ccm can't read its output at line 1, column 2"),
         (print(&json!({"kind": token}).to_string()), "must print an ExecCredential and nothing else, but ccm can't read its output at line 1, column 75"),
-        (print(&json!({"kind": "ExecCredential", "apiVersion": V1BETA1, "status": {"token": token}}).to_string()), "did not print an ExecCredential with apiVersion client.authentication.k8s.io/v1, which the kubeconfig names; write the apiVersion that the plugin prints into the kubeconfig"),
+        (print(&json!({"kind": "ExecCredential", "apiVersion": V1BETA1, "status": {"token": token}}).to_string()), "did not print an ExecCredential with apiVersion client.authentication.k8s.io/v1, which the kubeconfig names; in the kubeconfig, set apiVersion to the version that the plugin prints"),
         (credential(json!(null)), "printed neither status.token nor status.clientCertificateData"),
         (credential(json!({"token": ""})), "printed neither status.token nor status.clientCertificateData"),
         (credential(json!({"token": [token]})), "must print an ExecCredential and nothing else, but ccm can't read its output at line 1, column 90"),

@@ -133,7 +133,7 @@ fn a_server_without_tls_is_reported() {
     let url = without_tls().replace("http", "https");
     let mut config = world.config();
     config["clusters"][0]["cluster"]["server"] = url.as_str().into();
-    let why = "the server does not speak TLS (is it http:// instead of https://?)";
+    let why = "the server does not speak TLS (is http:// right instead of https://?)";
     let message = format!("GET {url}/api/v1/nodes: TLS: {why}; {COMPARE}");
     says(&world, &config, &message);
 }

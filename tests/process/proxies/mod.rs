@@ -160,8 +160,8 @@ fn client(base: String, tls: Tls, proxies: Proxies, token: SecretSource) -> http
 #[test]
 fn an_invalid_proxy_variable_ends_ccm_at_once() {
     let world = World::new();
-    let scheme = "its scheme is not http, https, socks5 or socks5h; write it like";
-    let port = "the port must be a number from 1 to 65535; write it like";
+    let scheme = "its scheme is not http, https, socks5 or socks5h; write the proxy's URL like";
+    let port = "the port must be a number from 1 to 65535; write the proxy's URL like";
     let missing = "/proc/no-such-file: the file does not exist; correct the path";
     let endless = "/dev/zero: the file is longer than 4 MiB";
     for (variable, value, why) in [

@@ -24,7 +24,7 @@ fn an_error_names_the_proxy_as_its_cause() {
         ("http", http, NotAtAll, None, &right, true, ""),
         ("http", http, Never, None, &right, true, "no answer in time; does a proxy for this scheme run at this address?"),
         ("http", http, Nonsense, None, "", false, "the server at this address does not speak HTTP; is it a SOCKS proxy (socks5://)?"),
-        ("https", http, Nonsense, None, &right, true, "TLS: the server does not speak TLS (is it http:// instead of https://?)"),
+        ("https", http, Nonsense, None, &right, true, "TLS: the server does not speak TLS (is http:// right instead of https://?)"),
         ("http", socks, ByConnecting, None, &right, true, ""),
         ("socks5", socks, ByConnecting, login, "", false, "it requires a login; write the login before the host in HTTP_PROXY: socks5://user:password@host:port"),
         ("socks5h", socks, ByConnecting, login, &wrong, false, "it does not accept the login in HTTP_PROXY; is the login right?"),

@@ -112,7 +112,7 @@ fn a_load_balancer_of_a_service_that_lost_its_finalizer_is_reported_and_stays() 
     };
     assert!(is_shown());
     let why = "costs money, but was made for Service default/web, which is not of type LoadBalancer any more. ccm \
-               does not delete the load balancer, because its Service exists. Fix: if the load balancer is not needed, \
+               does not delete the load balancer, because the Service exists. Fix: if the load balancer is not needed, \
                delete it yourself: hcloud";
     let log = daemon_deletes(&world);
     assert_eq!(log.matches(why).count(), 1, "{log}");

@@ -208,7 +208,7 @@ fn only_services_of_the_class_are_ours() {
     ran.prints("not managed");
     let ran = world.ccm(&["lb", "inspect", "default/classed"]);
     let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("its spec.loadBalancerClass differs from the flag"), "{said}");
+    assert!(said.contains("the Service's spec.loadBalancerClass differs from the flag"), "{said}");
     assert_same(&world, &before, "in a shell");
     world.delete("classed");
     world.converge(&[CLASS]);
