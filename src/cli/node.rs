@@ -627,7 +627,10 @@ fn target_rules(found: &ForeignMatch) -> [(Option<bool>, String); 4] {
             Some(count == 1),
             format!("exactly one server must have the node's name (found: {count})"),
         ),
-        (if_one(is_alone), "the provider ID of another node must not name this server".to_owned()),
+        (
+            if_one(is_alone),
+            "no other node may have a provider ID that names this server".to_owned(),
+        ),
         (if_one(has_address), format!("the node must report an address of this server{address}")),
         (is_only, "the node must not report an address of another server".to_owned()),
     ]

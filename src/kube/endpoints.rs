@@ -149,7 +149,7 @@ impl KubeClient {
 pub fn without_endpoint_rights(error: &KubeError) -> String {
     let apply = shell_command("kubectl apply -k", &[&"manifests/components/endpointslices"]);
     format!(
-        "the right to list EndpointSlices is missing: run {apply}, or set preferNodesWithPods: true in the values of \
-         the chart ({error})"
+        "it has no right to list EndpointSlices. To give it this right, run {apply}, or, with the Helm chart, set \
+         preferNodesWithPods: true in the values ({error})"
     )
 }

@@ -28,12 +28,12 @@ impl ZoneState {
             let have = label(key).map(str::to_owned);
             Field::new(format!("label {key}"), have, wanted.value.clone(), wanted.source.clone())
         };
-        let ([beta, stable], [datacenter, location]) = (ZONE_KEYS, &zone.possible);
+        let ([beta, _], [datacenter, location]) = (ZONE_KEYS, &zone.possible);
         let is_known = !datacenter.is_empty() && !location.is_empty();
         let stays = match label(beta) {
             _ if ZONE_KEYS.iter().all(|key| label(key) == wanted.value.as_deref()) => None,
             None => Some(format!(
-                "the node has no label {beta}, so ccm sets neither this label nor label {stable}"
+                "ccm changes the zone labels only on a node that has label {beta}, and this node does not have it"
             )),
             Some(value) if zone.possible.iter().any(|it| it == value) && is_known => None,
             Some(value) => Some(format!(

@@ -373,8 +373,8 @@ impl<'a> Planner<'a> {
                 continue;
             };
             let what = if self.may_become_clear {
-                ". ccm replaces this route after it has added the route of another node, because that route proves that \
-                 this cluster uses the Network"
+                ". ccm waits until it has added a route for another node, which proves that this cluster uses the \
+                 Network. Then ccm replaces the route of this node"
             } else {
                 " and may belong to another cluster. Is the kubeconfig that of another cluster? If not, delete that \
                  route by hand. Until then the route stays, and packets to this node's pods go to that server"

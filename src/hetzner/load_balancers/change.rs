@@ -320,14 +320,13 @@ impl BalancerChange {
             return Ok(None);
         };
         let kind = if self.action.is(OfCertificate) { "certificate" } else { "load balancer" };
-        let message = format!(
-            "{kind} {id}: ccm did not {}, because {why}. ccm reads the present state and plans again",
-            self.description.requested()
-        );
+        let message =
+            format!("{kind} {id}: ccm did not {}, because {why}", self.description.requested());
         if self.purpose == Purpose::Orphan {
+            let message = format!("{message}. Repeat the command if it is still to be deleted");
             return Err(ProviderError::new(ErrorKind::Other, message));
         }
-        log::info!("{message}");
+        log::info!("{message}. ccm reads the present state and plans again");
         Ok(Some(Applied::Overtaken))
     }
 

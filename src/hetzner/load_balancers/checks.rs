@@ -80,8 +80,8 @@ pub(super) fn report_unknown(
     let whys: BTreeSet<&str> = whys.filter_map(|annotation| context.unknown(annotation)).collect();
     for why in whys {
         if there.is_some() || group.is_external() {
-            let stays = "ccm does not know the namespace's default, and leaves the settings that depend on it \
-                         unchanged";
+            let stays =
+                "ccm leaves all settings unchanged that depend on the defaults of this namespace";
             let why = format!("{why}. Until this is corrected, {stays}");
             parser.warning(Reason::SyncLoadBalancerFailed, why);
         } else {

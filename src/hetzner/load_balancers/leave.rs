@@ -163,7 +163,7 @@ pub(super) fn leave_unwanted_ports(
 
 /// The reason why an external load balancer on which a Service can have no port is left, but not deleted.
 pub(super) const NO_PORT_THERE: &str =
-    "it is external. None of the Service's ports can be used there";
+    "it is external, and this load balancer can have none of the Service's ports";
 
 /// Adds `leaves` to a plan, the changes by which the Service leaves other load balancers. They are made after all other
 /// changes of the plan. A plan that was refused because of a problem has no other changes.

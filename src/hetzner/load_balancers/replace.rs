@@ -154,7 +154,8 @@ impl BalancerSnapshot {
             }
             ReplacementStep::WaitForStatus(side) => {
                 format!(
-                    "the status of a Service still shows an address of load balancer {}",
+                    "the status of this Service, or of another Service that uses the load balancer, still has an \
+                     address of load balancer {}",
                     name(side)
                 )
             }
@@ -338,7 +339,7 @@ impl NextStep {
         let finding = if is_long { Finding::warning } else { Finding::info };
         let finding = finding(Reason::LoadBalancerReplacementWaits, text);
         let finding = Some(finding.with_fix(format!(
-            "if this lasts, remove the cause, or abort the replacement: {abort}"
+            "if this lasts, find out what prevents it, or abort the replacement: {abort}"
         )));
         NextStep { finding, ..NextStep::default() }
     }

@@ -284,8 +284,8 @@ fn by_label<'a>(
     };
     if let Some(differs) = differs(found, wanted).filter(|_| !wanted.domains.is_empty()) {
         let why = format!(
-            "the Service keeps certificate {}. This certificate is {differs}, and a certificate can't be changed. To \
-             get a new certificate, choose another name in annotation {}",
+            "the Service keeps certificate {}, although it is {differs}, because a certificate can't be changed. To get a new \
+             certificate, choose another name in annotation {}",
             found.shown(),
             a::HTTP_MANAGED_CERTIFICATE_NAME.key()
         );
@@ -328,11 +328,11 @@ fn differs(one: &Certificate, wanted: &WantedCertificate) -> Option<String> {
     let domains = sorted(&one.domain_names);
     let staging = one.is_staging();
     let other = (domains != wanted.domains).then(|| {
-        format!("for {}, not for {}", text::some_of(&domains), text::some_of(&wanted.domains))
+        format!("for {} instead of {}", text::some_of(&domains), text::some_of(&wanted.domains))
     });
     let test = (staging != wanted.is_staging).then(|| {
         let (from, not) = if staging { ("test", "real") } else { ("real", "test") };
-        format!("from the {from} service of Let's Encrypt, not from the {not} service")
+        format!("from the {from} service of Let's Encrypt instead of the {not} service")
     });
     let all: Vec<String> = other.into_iter().chain(test).collect();
     (!all.is_empty()).then(|| all.join(" and "))

@@ -485,8 +485,8 @@ impl Diff<'_, '_> {
         let unread = asked.iter().find_map(|service| pods.unread.get(service));
         if let Some(why) = unread {
             let why = format!(
-                "ccm can't prefer nodes with pods (prefer-nodes-with-pods), because it does not know on which nodes \
-                 the pods run: {why}"
+                "ccm does not know on which nodes the pods run, so it can't prefer these nodes \
+                 (prefer-nodes-with-pods): {why}"
             );
             self.parser.warning(Reason::EndpointsUnreadable, why);
         }

@@ -83,8 +83,8 @@ impl DefaultsReader<'_> {
                 let parsed = if let Some((other, _)) = set.find(|(_, other)| other.trim() != value)
                 {
                     Err(format!(
-                        "annotation {other} of the Namespace differs only in upper and lower case, but has another \
-                         value; remove one of the two"
+                        "the Namespace also has annotation {other} with another value, and the two names differ only in \
+                         upper and lower case. Remove one of the two annotations"
                     ))
                 } else if value.len() > longest {
                     Err(format!(
