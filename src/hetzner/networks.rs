@@ -73,7 +73,8 @@ impl Resource for ApiNetwork {
 pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<ApiNetwork, ProviderError> {
     let networks = api.list::<ApiNetwork>("", Urgency::Needed)?;
     let there = match networks.as_slice() {
-        [] => "this project has no Network".to_owned(),
+        [] => "this project has no Network. Create one, or use an API token of another project"
+            .to_owned(),
         some => {
             let shown: Vec<String> = some.iter().map(ApiNetwork::shown).collect();
             format!("this project has {}", text::some_of(&shown))

@@ -88,7 +88,7 @@ fn wrong_settings_are_explained() {
         (LIST, &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", NO_TOKEN)], 1, "HCLOUD_TOKEN_FILE: the value is not the path of a file that can be read, and looks like a token; write the path of a file with the token"),
         (LIST, &[("HCLOUD_NETWORK", "sandbix")], 1, "HCLOUD_NETWORK: there is no Network sandbix; this project has sandbox (1000001), other (1000011)"),
         (LIST, &[("HCLOUD_NETWORK", "4711")], 1, "HCLOUD_NETWORK: there is no Network 4711; this project has sandbox (1000001), other (1000011)"),
-        (LIST, &[("HCLOUD_NETWORK", "nets"), ("HCLOUD_TOKEN", &foreign)], 1, "HCLOUD_NETWORK: there is no Network nets; this project has no Network"),
+        (LIST, &[("HCLOUD_NETWORK", "nets"), ("HCLOUD_TOKEN", &foreign)], 1, "HCLOUD_NETWORK: there is no Network nets; this project has no Network. Create one, or use an API token of another project"),
         (LIST, &[("HCLOUD_ENDPOINT", "localhost")], 1, "HCLOUD_ENDPOINT: \"localhost\" can't be used: write a complete URL, e.g. https://api.example.com"),
         (LIST, &[("HCLOUD_ENDPOINT", &root)], 1, "GET HETZNER_ROOT/networks: resource not found (not_found, ID); is HCLOUD_ENDPOINT complete, with /v1 at its end?"),
         (LIST, &[("HCLOUD_ENDPOINT", "http://127.0.0.1:1/v1")], 1, "GET http://127.0.0.1:1/v1/networks: connection refused; does a server run at this address? (the API's address comes from HCLOUD_ENDPOINT)"),

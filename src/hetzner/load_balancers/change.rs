@@ -323,7 +323,9 @@ impl BalancerChange {
         let message =
             format!("{kind} {id}: ccm did not {}, because {why}", self.description.requested());
         if self.purpose == Purpose::Orphan {
-            let message = format!("{message}. Repeat the command if it is still to be deleted");
+            let message = format!(
+                "{message}. If you repeat the command, ccm decides anew whether the {kind} can be deleted"
+            );
             return Err(ProviderError::new(ErrorKind::Other, message));
         }
         log::info!("{message}. ccm reads the present state and plans again");
@@ -494,7 +496,11 @@ impl BalancerChange {
         let (location, kind) = (a::LOCATION.key(), a::TYPE.key());
         Some(match code.as_str() {
             code if code.starts_with("primary_ip_") => format!(
-                "unassign the Primary IP where it is used, or name another Primary IP in annotation {} or {}",
+                "{}name another Primary IP in annotation {} or {}",
+                match code {
+                    "primary_ip_assigned" => "unassign the Primary IP where it is used, or ",
+                    _ => "",
+                },
                 a::PUBLIC_NET_IPV4.key(),
                 a::PUBLIC_NET_IPV6.key()
             ),

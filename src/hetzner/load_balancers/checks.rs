@@ -80,9 +80,11 @@ pub(super) fn report_unknown(
     let whys: BTreeSet<&str> = whys.filter_map(|annotation| context.unknown(annotation)).collect();
     for why in whys {
         if there.is_some() || group.is_external() {
-            let stays =
-                "ccm leaves all settings unchanged that depend on the defaults of this namespace";
-            let why = format!("{why}. Until this is corrected, {stays}");
+            let why = format!(
+                "{why}. Until this is corrected, ccm leaves all settings unchanged that depend on the defaults of \
+                 namespace {}",
+                context.service.namespace
+            );
             parser.warning(Reason::SyncLoadBalancerFailed, why);
         } else {
             let instead = "ccm creates no load balancer until this is corrected, or until annotations of the Service \

@@ -162,8 +162,7 @@ pub(super) fn leave_unwanted_ports(
 }
 
 /// The reason why an external load balancer on which a Service can have no port is left, but not deleted.
-pub(super) const NO_PORT_THERE: &str =
-    "it is external, and this load balancer can have none of the Service's ports";
+pub(super) const NO_PORT_THERE: &str = "it is external. The Service leaves this load balancer, because none of its ports can be used there";
 
 /// Adds `leaves` to a plan, the changes by which the Service leaves other load balancers. They are made after all other
 /// changes of the plan. A plan that was refused because of a problem has no other changes.

@@ -48,6 +48,12 @@ const LONG_OVERLAP_S: i64 = 7 * 24 * 3600;
 const NO_TIME: &str =
     "the answer of the Hetzner API has no Date header, from which ccm takes the time";
 
+/// The advice when the message about a replacement that waits names what a person must correct.
+const CORRECT: &str = "correct this";
+
+/// The advice when a replacement waits for something that should come by itself.
+const FIND_OUT: &str = "if this lasts, find out what prevents it";
+
 /// What a replacement adds to the plan of its Service.
 #[derive(Default)]
 struct NextStep {
@@ -95,7 +101,7 @@ impl BalancerSnapshot {
         plan.status = plan.status.filter(|_| of.service.addresses.is_empty() || !stays);
         let mut more = beside.outcome.take_changes();
         let step = match (beside.outcome.obstacle(), pair) {
-            (Some(why), _) => NextStep::waits(&why.message, of, true),
+            (Some(why), _) => NextStep::waits(&why.message, of, true, CORRECT),
             (None, Some(pair)) => self.step(&pair, of, is_empty(&beside.status)),
             (None, None) => creation(serving, of, &mut more),
         };
@@ -160,9 +166,12 @@ impl BalancerSnapshot {
                 )
             }
             ReplacementStep::WaitForClock => NO_TIME.to_owned(),
-            ReplacementStep::WaitForDuration => seconds.and_then(Result::err).unwrap_or_default(),
+            ReplacementStep::WaitForDuration => {
+                let why = seconds.and_then(Result::err).unwrap_or_default();
+                return NextStep::waits(&why, of, is_long, CORRECT);
+            }
         };
-        NextStep::waits(&why, of, is_long)
+        NextStep::waits(&why, of, is_long, FIND_OUT)
     }
 
     /// Returns the change that writes how far the replacement is into the label `overlap` of the new load balancer.
@@ -332,15 +341,14 @@ impl NextStep {
     }
 
     /// Returns a step that changes nothing, because something is missing. `why` says what is missing. When `is_long` is
-    /// true, this is reported as a warning, and otherwise as information.
-    fn waits(why: &str, of: ServiceInput, is_long: bool) -> NextStep {
+    /// true, this is reported as a warning, and otherwise as information. `advice` is the first part of the fix.
+    fn waits(why: &str, of: ServiceInput, is_long: bool, advice: &str) -> NextStep {
         let text = format!("the replacement of the load balancer waits: {why}");
         let abort = shell_command("ccm lb replace --abort", &[&of.service.full_name()]);
         let finding = if is_long { Finding::warning } else { Finding::info };
         let finding = finding(Reason::LoadBalancerReplacementWaits, text);
-        let finding = Some(finding.with_fix(format!(
-            "if this lasts, find out what prevents it, or abort the replacement: {abort}"
-        )));
+        let fix = format!("{advice}, or abort the replacement: {abort}");
+        let finding = Some(finding.with_fix(fix));
         NextStep { finding, ..NextStep::default() }
     }
 
@@ -375,17 +383,17 @@ fn creation(
 ) -> NextStep {
     let changes = std::mem::take(more);
     match asked_seconds(old) {
-        Some(Err(why)) => NextStep::waits(&why, of, true),
-        _ if old.protection.delete => NextStep::waits(&protected(old), of, true),
+        Some(Err(why)) => NextStep::waits(&why, of, true, CORRECT),
+        _ if old.protection.delete => NextStep::waits(&protected(old), of, true, CORRECT),
         _ => {
             let why = format!("the load balancer that replaces {} does not exist yet", old.shown());
-            NextStep { changes, ..NextStep::waits(&why, of, true) }
+            NextStep { changes, ..NextStep::waits(&why, of, true, FIND_OUT) }
         }
     }
 }
 
 fn protected(old: Labelled) -> String {
-    format!("load balancer {} has delete protection, so it can't be replaced", old.shown())
+    format!("ccm can't replace load balancer {} as long as it has delete protection", old.shown())
 }
 
 /// Returns how far the replacement is, for display. `other` is the load balancer that does not serve.

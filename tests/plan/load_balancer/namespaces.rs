@@ -112,7 +112,7 @@ fn auto_without_a_known_location_creates_nothing_and_says_so() {
             world.set_one("type", kind);
         }
         let why = world.obstacle();
-        assert_says(&why, &["it knows no target server", "type lb11", "location to a location"]);
+        assert_says(&why, &["ccm knows no target server", "type lb11", "location to a location"]);
         assert!(world.needs().servers, "the servers are read for the location");
     }
 }

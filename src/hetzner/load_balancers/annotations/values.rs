@@ -133,8 +133,8 @@ pub(crate) fn hostname(text: &str) -> Result<String, String> {
     checked(
         text,
         t::is_subdomain(text) && !is_ip,
-        "use a host name, and no IP address: lower case letters, digits, - and ., where each part begins and ends \
-         with a letter or digit",
+        "use a host name (no IP address) of lower case letters, digits, \"-\" and \".\". Each part between the dots must \
+         begin and end with a letter or digit",
     )
 }
 

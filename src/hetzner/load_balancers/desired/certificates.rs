@@ -130,10 +130,10 @@ fn wanted(parser: &mut AnnotationParser, context: &PlanContext) -> Vec<WantedCer
                 same.ports.extend(one.ports);
             }
             Some(other) => parser.problem(format!(
-                "ports {} and {} ask for different managed certificates with the same name, {:?}. Give the certificate \
-                 of port {} another name in annotation {}.{}",
+                "port {} asks for another managed certificate than port {}, but with the same name, {:?}. Give the \
+                 certificate of port {} another name in annotation {}.{}",
+                port.port,
                 shown(&other.ports),
-                shown(&one.ports),
                 one.name,
                 port.port,
                 a::HTTP_MANAGED_CERTIFICATE_NAME.key(),
@@ -284,8 +284,8 @@ fn by_label<'a>(
     };
     if let Some(differs) = differs(found, wanted).filter(|_| !wanted.domains.is_empty()) {
         let why = format!(
-            "the Service keeps certificate {}, although it is {differs}, because a certificate can't be changed. To get a new \
-             certificate, choose another name in annotation {}",
+            "the Service keeps certificate {}, although it is {differs}, because a certificate can't be changed. To get \
+             a new certificate, choose another name in annotation {}",
             found.shown(),
             a::HTTP_MANAGED_CERTIFICATE_NAME.key()
         );
@@ -328,7 +328,8 @@ fn differs(one: &Certificate, wanted: &WantedCertificate) -> Option<String> {
     let domains = sorted(&one.domain_names);
     let staging = one.is_staging();
     let other = (domains != wanted.domains).then(|| {
-        format!("for {} instead of {}", text::some_of(&domains), text::some_of(&wanted.domains))
+        let wanted = text::some_of(&wanted.domains);
+        format!("for {} (the Service asks for {wanted})", text::some_of(&domains))
     });
     let test = (staging != wanted.is_staging).then(|| {
         let (from, not) = if staging { ("test", "real") } else { ("real", "test") };
@@ -388,7 +389,8 @@ pub(crate) fn issued(
     let why = error.as_deref().unwrap_or("the API does not say why");
     let fix = format!(
         "the domains of the certificate must be in DNS zones of this project that are delegated to Hetzner's name \
-         servers. Correct the DNS zones. Then start the next attempt in the Hetzner Console or with {}",
+         servers, and their CAA records must allow Let's Encrypt. Correct the DNS zones. Then start the next \
+         attempt in the Hetzner Console or with {}",
         text::shell_command("hcloud certificate retry", &[&certificate.id])
     );
     let failed = |why| Finding::warning(Reason::CertificateFailed, why).with_fix(fix);

@@ -225,7 +225,7 @@ impl Desired {
             (Replacing::Last, Some(new)) if whole.name.is_none() => {
                 let name = default_name(context);
                 let is_free = context.balancers.named(&name).all(|named| named.id == new.id);
-                let rule = Source::Rule("the replacement of the load balancer has ended");
+                let rule = Source::Rule("the load balancer has replaced the old one");
                 whole.name = is_free.then(|| Sourced::new(name, rule));
             }
             _ => {}
@@ -511,7 +511,8 @@ fn way_to_targets(
             )
         } else {
             format!(
-                "the public interface of load balancer {} is off. Remove the annotation",
+                "load balancer {} has its public interface off, and can reach targets only by private addresses. \
+                 Remove the annotation",
                 balancer.shown()
             )
         };

@@ -105,8 +105,8 @@ impl Diff<'_, '_> {
             }
             Some(location) if location.value == AUTO => {
                 self.parser.problem(format!(
-                    "{}: ccm can't choose a location, because it knows no target server at a location where type {} is \
-                     offered. Set annotation {} to a location, e.g. \"fsn1\"",
+                    "{}: the value {AUTO:?} lets ccm choose a location, but ccm knows no target server at a location \
+                     where type {} is offered. Set annotation {} to a location, e.g. \"fsn1\"",
                     location.source,
                     self.kind.name,
                     annotations::LOCATION.key()

@@ -118,15 +118,17 @@ pub(crate) fn report(
     if !wanted.is_empty() && !has && !gets {
         // This message says that the Service does not get the address in `spec.loadBalancerIP`. The text is the same in
         // the plan that creates the load balancer and in all later plans, so that the user gets one event and not two.
-        let why = format!(
-            "spec.loadBalancerIP: {} has no effect, because ccm can choose an address only when it creates the load \
-             balancer, and only from the free Primary IPs of the project{}. If a free Primary IP has this address \
-             (hcloud primary-ip list shows all), delete the Service and create it again to get the address. This \
-             interrupts the traffic, and the present address is lost, unless it is a Primary IP without auto-delete",
-            // The message quotes the text in `spec.loadBalancerIP` when it is not an IP address.
-            wanted.parse::<IpAddr>().map_or_else(|_| quoted(wanted), |_| wanted.clone()),
-            limited(context)
-        );
+        let why = match wanted.parse::<IpAddr>() {
+            Ok(ip) => format!(
+                "{ip} has no effect, because ccm can choose an address only when it creates the load balancer, and only \
+                 from the free Primary IPs of the project{}. If a free Primary IP has this address (hcloud primary-ip \
+                 list shows all), delete the Service and create it again to get the address. This interrupts the \
+                 traffic, and the present address is lost, unless it is a Primary IP without auto-delete",
+                limited(context)
+            ),
+            Err(_) => format!("{} has no effect, because it is no IP address", quoted(wanted)),
+        };
+        let why = format!("spec.loadBalancerIP: {why}");
         parser.warning(Reason::FieldIgnored, why);
     }
 }

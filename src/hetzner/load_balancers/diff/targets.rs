@@ -670,9 +670,9 @@ impl Diff<'_, '_> {
             return;
         }
         self.parser.problem(format!(
-            "the public interface of load balancer {} is off, and no setting turns it on, but the nodes are to be \
-             reached by their public addresses. Set annotation {} to \"false\" to turn it on, or annotation {} to \
-             \"true\" to reach the nodes by their private addresses",
+            "load balancer {} should reach the nodes by their public addresses, but its public interface is off. Set \
+             annotation {} to \"false\" to turn the interface on, or annotation {} to \"true\" to reach the nodes by \
+             their private addresses",
             balancer.shown(),
             a::DISABLE_PUBLIC_NETWORK.key(),
             a::USE_PRIVATE_IP.key()

@@ -227,15 +227,17 @@ impl Diff<'_, '_> {
         if !named.any(|other| Some(other.id) != own) {
             return Some(wanted);
         }
-        let why = format!(
-            "{}: another load balancer of the project has the name {:?}, so the Service's load balancer keeps the name \
-             {:?}",
-            wanted.source,
-            wanted.value,
-            self.balancer.map_or("", |labelled| &labelled.balancer.name)
-        );
+        let taken = format!("another load balancer of the project has the name {:?}", wanted.value);
+        let why = match self.balancer {
+            Some(own) => format!(
+                "{}: {taken}, so the Service's load balancer keeps the name {:?}",
+                wanted.source, own.balancer.name
+            ),
+            None => format!("{taken}, so the Service's new load balancer can't get this name"),
+        };
         let finding = Finding::warning(Reason::LoadBalancerNameTaken, why);
-        self.parser.finding(finding.with_fix("choose another name"));
+        let fix = format!("choose another name in annotation {}", annotations::NAME.key());
+        self.parser.finding(finding.with_fix(fix));
         None
     }
 

@@ -97,8 +97,12 @@ impl DefaultsReader<'_> {
                 } else {
                     parse(value)
                 };
-                let named =
-                    |why| format!("{source} ({}) is no valid default: {why}", text::quoted(value));
+                // A value that is too long would make the message hard to read.
+                let shown = match value.len() {
+                    length if length > longest => String::new(),
+                    _ => format!(" ({})", text::quoted(value)),
+                };
+                let named = |why| format!("{source}{shown} is no valid default: {why}");
                 parsed.map_err(named).map(|value| Sourced::new(value, source.clone()))
             }
         };

@@ -166,8 +166,8 @@ fn by_role<'a>(context: &PlanContext<'a>) -> Result<Option<FoundBalancer<'a>>, U
         }
         Stake::Copy(uid) => {
             let why = WhyNot::Other(format!(
-                "it has this Service's UID in a label, but its label {CLUSTER_UID} names another cluster ({uid}), and \
-                 its targets do not show that it belongs to this cluster"
+                "its label {CLUSTER_UID} names another cluster ({uid}), although another label has this Service's UID, \
+                 and its targets do not show that it belongs to this cluster"
             ));
             Err(not_adopted(service, balancer, None, why))
         }

@@ -255,8 +255,8 @@ fn external<'a>(
     if let Some(uid) = cluster_on_external(found, cluster).filter(|_| has_ours) {
         return Err(format!(
             "annotation {key}: load balancer {shown} has ports of Services of cluster {uid}, and these Services have \
-             the same UIDs as Services of this cluster, so one cluster may be a copy of the other. If cluster {uid} \
-             does not exist any more, because this cluster was restored from its backup, run: {}",
+             the same UIDs as Services of this cluster, so one cluster may be a copy of the other. If this \
+             cluster was restored from a backup of cluster {uid}, and cluster {uid} does not exist any more, run: {}",
             text::shell_command(
                 "hcloud load-balancer remove-label",
                 &[&found.id, &format!("{TARGETS_BEFORE}{uid}")]

@@ -108,7 +108,7 @@ impl Guard {
         } else if those_of_owners(&seen.labels) != those_of_owners(&now.labels) {
             Some("the labels that name the owner of the object changed meanwhile")
         } else if !self.reasons.is_empty() && self.reasons.is_disjoint(&now.targets) {
-            Some("the targets that prevented its deletion are gone")
+            Some("the targets that were the reason not to delete the load balancer are gone")
         } else if takes_all && has_more {
             Some("the load balancer got new ports or targets meanwhile")
         } else {

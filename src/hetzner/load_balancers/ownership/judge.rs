@@ -293,6 +293,7 @@ pub(crate) fn adoption<'a>(
     ) {
         // DNS names of users in the other namespace may still point to the address of the load balancer. So only a
         // Service of that other namespace is allowed to get the load balancer.
+        let other = slashed(other);
         refused(format!("it belonged to Service {other}, which is in another namespace"))
     } else if let Some(label) = owner {
         refused(format!("its label {label} says that another program owns it"))
@@ -333,6 +334,11 @@ fn is_nobodys<'a>(
         (None, Some(why)) => refused(why),
         (None, None) => Ok(()),
     }
+}
+
+/// Returns the value `namespace.name` of a label as `namespace/name`, for messages.
+fn slashed(service: &str) -> String {
+    service.replacen('.', "/", 1)
 }
 
 /// Returns the reason why a load balancer stays when its Service leaves it. Only the labels of the Service are then
@@ -401,7 +407,9 @@ pub(crate) fn leftover(balancer: Labelled, cluster: &Cluster) -> Option<Leftover
     }
     let stays = match &ownership.adopt {
         _ if balancer.protection.delete => Some("it has delete protection".to_owned()),
-        Some(service) => Some(format!("its label {ADOPT} reserves it for Service {service}")),
+        Some(other) => {
+            Some(format!("its label {ADOPT} reserves it for Service {}", slashed(other)))
+        }
         None => why_it_stays(balancer, &Service::default(), cluster),
     };
     Some(Leftover::Orphan { stays })
