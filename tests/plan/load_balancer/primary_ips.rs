@@ -62,6 +62,9 @@ fn a_primary_ip_is_named_by_id_name_or_address() {
         let got = [has.ipv4.ip.unwrap().to_string(), has.ipv6.ip.unwrap().to_string()];
         let ignored = !address.is_empty() && !got.contains(&address.to_owned());
         assert_eq!(told, ignored, "{annotations} {address}");
+        let all = world.finding_messages(Reason::FieldIgnored);
+        let is_no_ip = all.iter().any(|told| told.contains("is no IP address"));
+        assert_eq!(is_no_ip, address == "nonsense", "{annotations} {address}: {all:?}");
     }
 }
 
