@@ -44,7 +44,7 @@ const CASES: &[Case] = &[
     // Contradictions.
     (&[80], &[("protocol.p80", "http"), ("protocol.80", "tcp")], plain, &["have different values: remove one of them"]),
     (&[80], &[("disable-public-network", "true")], plain, &["with its public interface off"]),
-    (&[80], &[("health-check-protocol", "https"), ("health-check-http-validate-certificate", "false")], plain, &["contradicts"]),
+    (&[80], &[("health-check-protocol", "https"), ("health-check-http-validate-certificate", "false")], plain, &["asks for a health check without TLS"]),
     (&[80, 443], &[("protocol.443", "https"), ("http-certificates", "one"), ("http-redirect-http.443", "true")], plain, &["Remove that port from the Service"]),
     (&[443], &[("protocol", "https")], plain, &["has protocol https, which needs a certificate", "or a Secret in annotation load-balancer.hetzner.cloud/http-tls-secret"]),
     (&[443], &[("protocol", "https"), ("certificate-type", "managed")], plain, &["port 443 asks for a managed certificate, but no annotation names its domains"]),

@@ -39,6 +39,15 @@ pub fn not_ready(world: &World, name: &str) {
 }
 
 /// Makes a Service older, so that it does not count as new.
+/// Makes the Service young however long a test takes: it is created in ten minutes.
+pub fn make_young(world: &World, name: &str) {
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(10);
+    world.edit(name, |service| {
+        let soon = soon.strftime("%Y-%m-%dT%H:%M:%SZ");
+        service["metadata"]["creationTimestamp"] = soon.to_string().into();
+    });
+}
+
 pub fn make_older(world: &World, name: &str) {
     world.edit(name, |service| {
         service["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");

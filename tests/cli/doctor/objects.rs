@@ -2,6 +2,7 @@
 
 use crate::common::cluster::{service, with_spec};
 use crate::common::{Cluster, UNINITIALIZED, ccm, contains, on};
+use crate::doctor::broken_clusters::make_young;
 use crate::doctor::world::{World, checks, each, find, rules};
 use sandbox::credentials::Validity;
 use sandbox::exchange::Request;
@@ -179,6 +180,7 @@ fn broken_services_are_reported_with_the_fix() {
         }, "services: warn", &["service/default/web: the Service's load balancer does not exist, although the Service's status has an address"],
             "another address"),
         ("a load balancer that somebody changed", |world| {
+            make_young(world, "web");
             let id = world.balancer_id("web");
             let change = |one: &mut Value| one["targets"] = json!([]);
             world.edit_balancer(id, change);
