@@ -361,7 +361,7 @@ fn a_table_shows_one_api_although_the_other_fails() {
         (Half::Kubernetes, node, &["\nidentity     ?           server ", "203.0.113.1\n", "matched by               ?\n"]),
         (Half::Kubernetes, &["node", "list"], &["worker-1  ?       1", "  running  203.0.113.1,10.0.0.2  ?\n"]),
         (Half::Kubernetes, route, &["10.244.1.0/24  10.0.0.2  ?     ?      worker-1  ?\n"]),
-        (Half::Kubernetes, &["node", "inspect", "nix"], &["there is no node \"nix\" that ccm knows from the cloud (Kubernetes does not answer)"]),
+        (Half::Kubernetes, &["node", "inspect", "nix"], &["there is no node \"nix\" in the cloud (ccm can't search Kubernetes, because Kubernetes does not answer)"]),
     ];
     for (half, words, parts) in cases {
         world.sandbox.stop(half);

@@ -173,7 +173,7 @@ fn broken_services_are_reported_with_the_fix() {
             let id = world.balancer_id("new");
             let change = |one: &mut Value| one["targets"] = json!([]);
             world.edit_balancer(id, change);
-        }, "services: warn", &["service/default/new: ccm has not made 2 changes for the Service yet"], "ccm lb sync"),
+        }, "services: warn", &["service/default/new: ccm must still make 2 changes for the Service"], "ccm lb sync"),
         ("a load balancer that somebody deleted", |world| {
             let id = world.balancer_id("web");
             world.sandbox.cloud().delete_load_balancer(id);
@@ -184,7 +184,7 @@ fn broken_services_are_reported_with_the_fix() {
             let id = world.balancer_id("web");
             let change = |one: &mut Value| one["targets"] = json!([]);
             world.edit_balancer(id, change);
-        }, "services: warn", &["service/default/web: ccm has not made 2 changes for the Service yet"], "ccm lb sync"),
+        }, "services: warn", &["service/default/web: ccm must still make 2 changes for the Service"], "ccm lb sync"),
         ("a load balancer that does not go", |world| { world.delete("web"); }, "services: warn",
             &["service/default/web: the Service was deleted or changed its type, but ccm has not removed its ports or load balancer yet"], "ccm lb sync"),
         ("an orphan", orphaned, "orphans: warn",
