@@ -21,8 +21,8 @@ const COLUMNS: Columns = Columns {
 /// The settings for refresh intervals that the daemon lengthens in a Hetzner project with many objects, to save API
 /// calls.
 const PERIODS: [&Setting; 2] = [&NODE_STATUS_UPDATE_FREQUENCY, &LOAD_BALANCER_RESYNC_PERIOD];
-const STRETCHED: &str =
-    "ccm refreshes a large project less often, with at most 200 calls an hour: see ccm status";
+const STRETCHED: &str = "in a large project ccm makes this interval longer, so that all refreshes use at most 200 calls \
+                         an hour: see ccm status";
 
 /// A row of the table that `ccm config` prints: one setting of the daemon.
 #[derive(Serialize)]

@@ -706,7 +706,7 @@ fn both_sides(plan: &NodePlan, known: Sides) -> String {
                 identity.push(called(server.id));
             }
             if found.obstacle.is_none() {
-                matched_by = "name and address, only for load balancer targets".to_owned();
+                matched_by = "name and address (used only as load balancer target)".to_owned();
             }
         }
         ServerMatch::Gone(id) => identity.push(called(*id)),

@@ -108,7 +108,9 @@ impl Sides {
             Sides::Kubernetes => {
                 " in Kubernetes (ccm can't search the cloud, because the Cloud API does not answer)"
             }
-            Sides::Cloud => " that ccm knows from the cloud (Kubernetes does not answer)",
+            Sides::Cloud => {
+                " in the cloud (ccm can't search Kubernetes, because Kubernetes does not answer)"
+            }
         }
     }
 

@@ -122,7 +122,7 @@ fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
 fn log_start(settings: &Settings, apis: &Apis, controllers: &[Box<dyn Controller>]) {
     let names: Vec<&str> = controllers.iter().map(|controller| controller.name()).collect();
     log::info!(
-        "{}: profile {}, cluster {} ({}), Hetzner {}, running {}",
+        "{}: --cloud-provider={}, cluster {} ({}), Hetzner {}, running {}",
         version::line().trim_end(),
         apis.provider.name(),
         apis.kube.server(),

@@ -320,7 +320,9 @@ fn both(
     let unread = unread(&container, &own.unset_names());
     let unread = (!unread.is_empty()).then(|| {
         let unread = some_of(&unread);
-        format!("{unread} of {name}; set in this shell the values that the command needs")
+        format!(
+            "the value of {unread} of {name}; set in this shell the values that the command needs"
+        )
     });
     Ok((both, unread))
 }

@@ -184,7 +184,7 @@ impl<'a> Screen<'a> {
             (self.special.out_of_service_nodes, "with the taint out-of-service".to_owned()),
             (
                 self.special.target_only_nodes,
-                format!("used only as load balancer targets (provider ID: {schemes})"),
+                format!("used only as load balancer targets ({schemes})"),
             ),
             (late, "waiting for a certificate for 15 min or longer".to_owned()),
         ];
@@ -283,8 +283,8 @@ fn load_balancer_types<'a>(view: &'a DoctorView) -> BTreeMap<&'a str, usize> {
 /// ID` for a node without one.
 fn schemes(nodes: &[NodePlan]) -> String {
     let scheme = |plan: &NodePlan| match plan.node.spec.provider_id.split_once("://") {
-        Some((scheme, _)) => format!("{scheme}://"),
-        None => "none".to_owned(),
+        Some((scheme, _)) => format!("provider ID {scheme}://…"),
+        None => "no provider ID".to_owned(),
     };
     let nodes = nodes.iter().filter(|plan| plan.server.is_target_only());
     Vec::from_iter(nodes.map(scheme).collect::<BTreeSet<_>>()).join(", ")

@@ -190,9 +190,9 @@ pub(super) fn check_attached(endpoint: &str, network: &ApiNetwork) -> Result<(),
         }
     };
     let why = format!(
-        "{HCLOUD_NETWORK}: this machine is not attached to the Network {} ({}), but to {there}; attach the machine, \
-         correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if the machine need not be \
-         attached",
+        "{HCLOUD_NETWORK}: this machine is attached to {there}, but should be attached to the Network {} ({}); attach \
+         the machine, correct {HCLOUD_NETWORK}, or set {HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK}=true if the machine need \
+         not be attached",
         network.name, network.id
     );
     Err(ProviderError::new(ErrorKind::Misconfigured, why))
@@ -251,8 +251,8 @@ mod tests {
         let other = list.replace("42", "420");
         let cases = [
             ("200 OK", list, Ok(())),
-            ("200 OK", &other, Err("but to net: 1 (420); attach the machine")),
-            ("200 OK", "[]\n", Err("but to no Network; attach the machine")),
+            ("200 OK", &other, Err("is attached to net: 1 (420), but should be")),
+            ("200 OK", "[]\n", Err("is attached to no Network, but should be")),
             ("200 OK", "", Ok(())),
             ("200 OK", "null\n", Ok(())),
             ("200 OK", "# no networks\n", Ok(())),

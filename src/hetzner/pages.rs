@@ -167,7 +167,9 @@ impl Pagination {
             (None, None) => items.min(self.per_page),
         };
         if items != expected {
-            return Err(format!("the answer has {items} of {expected} items"));
+            return Err(format!(
+                "the number of items in the answer is {items}, but must be {expected} according to meta.pagination"
+            ));
         }
         let last = match (self.next_page, self.last_page) {
             (None, None) => return Ok(number),
@@ -386,19 +388,19 @@ mod tests {
             (3, 20, page(3, null(), null(), json!(120)), Ok(3)),
             (3, 0, page(3, null(), json!(2), json!(90)), Ok(2)),
             (2, 50, page(1, json!(2), json!(3), json!(120)), Err("the answer is page 1 instead of page 2")),
-            (1, 0, page(1, null(), json!(1), json!(7)), Err("the answer has 0 of 7 items")),
-            (2, 49, page(2, json!(3), json!(3), json!(120)), Err("the answer has 49 of 50 items")),
+            (1, 0, page(1, null(), json!(1), json!(7)), Err("the number of items in the answer is 0, but must be 7 according to meta.pagination")),
+            (2, 49, page(2, json!(3), json!(3), json!(120)), Err("the number of items in the answer is 49, but must be 50 according to meta.pagination")),
             (1, 50, page(1, null(), json!(3), null()), Err("the answer contradicts itself (next page none, last page 3)")),
             (1, 50, page(1, json!(3), json!(3), null()), Err("the answer contradicts itself (next page 3, last page 3)")),
             (1, 50, page(1, json!(2), null(), null()), Err("the answer contradicts itself (next page 2, last page none)")),
             (1, 50, page(1, null(), json!(1), json!(50)), Ok(1)),
             (1, 50, page(1, null(), null(), json!(50)), Ok(1)),
-            (1, 50, page(1, null(), null(), json!(120)), Err("the answer has 50 of 120 items")),
-            (1, 50, page(1, null(), json!(1), json!(120)), Err("the answer has 50 of 120 items")),
-            (2, 50, page(2, null(), null(), json!(120)), Err("the answer has 50 of 70 items")),
-            (1, 0, page(1, null(), json!(1), json!(100)), Err("the answer has 0 of 100 items")),
-            (1, 60, page(1, null(), json!(1), null()), Err("the answer has 60 of 50 items")),
-            (1, 49, page(1, json!(2), json!(2), null()), Err("the answer has 49 of 50 items")),
+            (1, 50, page(1, null(), null(), json!(120)), Err("the number of items in the answer is 50, but must be 120 according to meta.pagination")),
+            (1, 50, page(1, null(), json!(1), json!(120)), Err("the number of items in the answer is 50, but must be 120 according to meta.pagination")),
+            (2, 50, page(2, null(), null(), json!(120)), Err("the number of items in the answer is 50, but must be 70 according to meta.pagination")),
+            (1, 0, page(1, null(), json!(1), json!(100)), Err("the number of items in the answer is 0, but must be 100 according to meta.pagination")),
+            (1, 60, page(1, null(), json!(1), null()), Err("the number of items in the answer is 60, but must be 50 according to meta.pagination")),
+            (1, 49, page(1, json!(2), json!(2), null()), Err("the number of items in the answer is 49, but must be 50 according to meta.pagination")),
             (1, 50, page(1, json!(2), json!(2), json!(120)), Err("the answer contradicts itself (last page 2, but 120 items, 50 a page)")),
             (1, 50, page(1, json!(2), json!(2), json!(50)), Err("the answer contradicts itself (last page 2, but 50 items, 50 a page)")),
             (3, 0, page(3, null(), json!(1), json!(90)), Err("the answer contradicts itself (last page 1, but 90 items, 50 a page)")),

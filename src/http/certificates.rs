@@ -231,7 +231,7 @@ pub fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
         Ok(_) => Ok(bytes),
         Err(error) => Err(match error.kind() {
             ErrorKind::NotFound => "the file does not exist; correct the path".into(),
-            ErrorKind::PermissionDenied => "this user may not read the file".into(),
+            ErrorKind::PermissionDenied => "ccm has no permission to read the file".into(),
             ErrorKind::IsADirectory => "this is a folder, not a file".into(),
             _ => format!("the file can't be read: {error}"),
         }),

@@ -185,7 +185,10 @@ pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Http
         ureq::Error::Rustls(error) => describe_tls(error),
         ureq::Error::Tls(why) => HttpErrorKind::Tls((*why).to_owned()),
         ureq::Error::BadUri(_) | ureq::Error::Http(_) => HttpErrorKind::Request(error.to_string()),
-        ureq::Error::Protocol(_) | ureq::Error::LargeResponseHeader(..) => {
+        ureq::Error::LargeResponseHeader(_, limit) => {
+            HttpErrorKind::Malformed(format!("the header of the answer is longer than {limit} bytes"))
+        }
+        ureq::Error::Protocol(_) => {
             HttpErrorKind::Malformed(format!("the answer is not HTTP/1.1 ({error})"))
         }
         ureq::Error::BodyExceedsLimit(limit) => HttpErrorKind::TooLarge(*limit),
@@ -256,7 +259,8 @@ fn describe_certificate(error: &rustls::CertificateError) -> String {
             let (names, expected) = (names.join(", "), expected.to_str());
             format!("the server's certificate is for {names}, not for {expected}")
         }
-        other => format!("the server's certificate is not accepted: {other}"),
+        Other(error) => format!("ccm does not accept the server's certificate ({error})"),
+        other => format!("ccm does not accept the server's certificate ({other})"),
     }
 }
 

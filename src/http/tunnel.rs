@@ -100,7 +100,7 @@ impl Tunnel {
         ureq::Error::Other(Box::new(match kind {
             HttpErrorKind::Request(why) => HttpErrorKind::Request(in_full(why)),
             HttpErrorKind::TimedOut(_) => {
-                let why = "no answer in time; does a proxy for this scheme run at this address?";
+                let why = "no answer in time; are the scheme and the address of this proxy right?";
                 HttpErrorKind::Unreachable(in_full(why.into()))
             }
             kind => HttpErrorKind::Unreachable(in_full(kind.to_string())),

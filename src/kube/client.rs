@@ -293,7 +293,7 @@ impl KubeClient {
     pub(super) fn document(&self, path: &str, field: &str) -> Result<Value, KubeError> {
         let document: Value = self.get(path)?;
         if document[field].is_null() {
-            Err(self.unreadable(path, format!("the answer has no field {field}")))
+            Err(self.unreadable(path, format!("the answer has no field {field:?}")))
         } else {
             Ok(document)
         }

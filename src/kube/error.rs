@@ -166,7 +166,7 @@ impl fmt::Display for KubeError {
                 )?;
                 match status.code {
                     401 => f.write_str(
-                        "; the API server does not accept this user's token or certificate: is it expired, or for another cluster?",
+                        "; the API server requires valid credentials: is the token or certificate missing, expired, or for another cluster?",
                     ),
                     403 if status.is_namespace_terminating => Ok(()),
                     403 => f.write_str("; give this user a role that allows this call"),
@@ -179,8 +179,11 @@ impl fmt::Display for KubeError {
                     (_, Some(_)) => f.write_str(
                         " without a Status object; is this the API server's address, or did a proxy answer instead of the API server?",
                     ),
-                    (http::HttpErrorKind::Untrusted(_) | http::HttpErrorKind::Tls(_), _) => {
+                    (http::HttpErrorKind::Untrusted(_), _) => {
                         f.write_str("; check the fields server and certificate-authority of the kubeconfig")
+                    }
+                    (http::HttpErrorKind::Tls(_), _) => {
+                        f.write_str("; check the field server and the user's client certificate in the kubeconfig")
                     }
                     _ => Ok(()),
                 }

@@ -188,7 +188,7 @@ impl Annotations {
     pub fn too_large(&self) -> Option<String> {
         self.is_too_large.then(|| {
             format!(
-                "there are more than {COUNT_AT_MOST} annotations for load balancers, or they have more than \
+                "this object has more than {COUNT_AT_MOST} annotations for load balancers, or these have more than \
                  {BYTES_AT_MOST} bytes together, so ccm reads none of them; remove or shorten some of them"
             )
         })

@@ -76,7 +76,7 @@ impl fmt::Display for AltName {
 /// requests that kubelets create.
 type Form<T> = Result<T, &'static str>;
 
-const ENDS_ELSEWHERE: &str = "a field has more content than in requests of kubelets";
+const ENDS_ELSEWHERE: &str = "a field has additional data that requests of kubelets do not have";
 
 impl ServingRequest {
     /// Reads a certificate request from its PEM text. The error says how it differs from the requests that kubelets
@@ -108,7 +108,8 @@ fn decoded(pem: &[u8]) -> Form<Vec<u8>> {
     }
     let text = std::str::from_utf8(pem).unwrap_or_default();
     let body = text.strip_prefix(BEGIN).and_then(|text| text.strip_suffix(END));
-    let body = body.ok_or("the request is not one PEM block of a certificate request")?;
+    let body =
+        body.ok_or("the request is not exactly one PEM block of type CERTIFICATE REQUEST")?;
     let body: String = body.split('\n').collect();
     STANDARD.decode(body).map_err(|_| "the PEM block of the request is not in base64")
 }
@@ -164,7 +165,8 @@ fn named<'a>(input: Input<'a>, id: &[u8], tag: u8) -> Form<Input<'a>> {
 /// checked. The parameters of the algorithm must be missing, null or an object identifier, as for every key that a
 /// kubelet can have. The first byte of the bits says how many bits at the end are unused, and must be 0.
 fn algorithm_and_bits(reader: &mut Reader) -> Form<()> {
-    const OTHER: &str = "the key or the signature has another form than in requests of kubelets";
+    const OTHER: &str =
+        "the key or the signature is encoded in another way than in requests of kubelets";
     let identifier = |id: Input| match id.as_slice_less_safe() {
         [0..=0x7f, .., 0..=0x7f] => Ok(()),
         _ => Err(OTHER),

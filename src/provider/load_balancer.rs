@@ -489,8 +489,8 @@ impl LeftOutState {
                 format!("stays a target, although the node will stop soon, because {}", why.name())
             }
             LeftOutState::Exchanged => {
-                "no target, because the node runs no pods of the load balancer's Services, and a node with such pods \
-                 takes the place"
+                "no target, because the load balancer's type takes no more targets, and ccm prefers nodes that run pods \
+                 of the load balancer's Services. This node runs none"
                     .to_owned()
             }
             LeftOutState::Stays(why) => {
@@ -514,9 +514,9 @@ named! {
         Half = "ccm removes at most half of all targets for this reason",
         Often = "ccm removes the same target at most six times an hour",
         Budget = "few API calls are left under the rate limit of the project",
-        Unknown = "the Namespace's default of annotation departing-delay is not known, as another message explains",
+        Unknown = "the Namespace's default of annotation departing-delay is not known (another warning of the Service says why)",
         Recent = "ccm waits until the node has run no such pods for a minute",
-        Pace = "ccm exchanges at most 5 targets of a load balancer in a minute, and 10 of all load balancers",
+        Pace = "ccm exchanges at most 5 targets of one load balancer in a minute, and at most 10 targets of all load balancers together",
     }
 }
 

@@ -74,9 +74,9 @@ impl NamespaceDefaults {
     /// Returns the message that this annotation of a Namespace has no effect.
     pub fn no_effect((namespace, key): &(String, String)) -> String {
         format!(
-            "annotation {key} of namespace {namespace} has no effect. A Namespace can set only annotations for which \
-             ccm help annotations lists an environment variable, and none for a single port. Set the annotation on the \
-             Services instead, or remove it"
+            "annotation {key} of namespace {namespace} has no effect. A Namespace can set only annotations that \
+             have an environment variable in the output of ccm help annotations, and no annotations for a single port. \
+             Set the annotation on the Services instead, or remove it"
         )
     }
 

@@ -169,7 +169,7 @@ pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
 /// wants.
 pub(super) fn ipv4_ranges(text: &str) -> Result<Vec<Ipv4Net>, String> {
     let ranges = parsed(text).filter(|ranges: &Vec<Ipv4Net>| !ranges.is_empty());
-    let form = "use IP ranges, e.g. 10.0.1.0/24 or 10.0.1.0/24,10.0.2.8/29";
+    let form = "use IPv4 ranges, e.g. 10.0.1.0/24 or 10.0.1.0/24,10.0.2.8/29";
     Ok(ranges.ok_or(form)?.iter().map(Ipv4Net::trunc).collect())
 }
 
@@ -249,9 +249,9 @@ pub(super) fn label_prefixes(text: &str) -> Result<LabelPrefixes, String> {
         let is_reserved = is_kubernetes_label(item) || domain.ends_with(ANNOTATION_DOMAIN);
         if is_reserved && (name.is_empty() || !TAKEN_BY_NAME.contains(&domain)) {
             return wrong(
-                "is refused, because nodes do not get labels of kubernetes.io, k8s.io and hetzner.cloud from their \
-                 servers. Exceptions are topology.kubernetes.io and node-role.kubernetes.io: write the whole key of \
-                 each such label",
+                "is refused, because ccm copies no labels of kubernetes.io, k8s.io and hetzner.cloud from servers to \
+                 nodes, except labels of topology.kubernetes.io and node-role.kubernetes.io that are listed with their \
+                 whole key",
             );
         }
         if TopologyLabel::ALL.iter().any(|label| label.stable_key() == item) {

@@ -44,7 +44,7 @@ const CASES: &[Case] = &[
     // Contradictions.
     (&[80], &[("protocol.p80", "http"), ("protocol.80", "tcp")], plain, &["have different values: remove one of them"]),
     (&[80], &[("disable-public-network", "true")], plain, &["with its public interface off"]),
-    (&[80], &[("health-check-protocol", "https"), ("health-check-http-validate-certificate", "false")], plain, &["contradicts"]),
+    (&[80], &[("health-check-protocol", "https"), ("health-check-http-validate-certificate", "false")], plain, &["asks for a health check without TLS"]),
     (&[80, 443], &[("protocol.443", "https"), ("http-certificates", "one"), ("http-redirect-http.443", "true")], plain, &["Remove that port from the Service"]),
     (&[443], &[("protocol", "https")], plain, &["has protocol https, which needs a certificate", "or a Secret in annotation load-balancer.hetzner.cloud/http-tls-secret"]),
     (&[443], &[("protocol", "https"), ("certificate-type", "managed")], plain, &["port 443 asks for a managed certificate, but no annotation names its domains"]),
@@ -291,9 +291,10 @@ fn lint_checks_services_of_a_group_together() {
     assert_eq!(
         ran.stdout,
         "-: service/default/second: annotation load-balancer.hetzner.cloud/type has no effect, because Service \
-         default/first, which comes first, sets \"lb11\" for the load balancer. Remove the annotation from this \
-         Service, or change it on the other Service\n-: service/default/second: port 80 can't be used, because Service \
-         default/first, which comes first, asks for the same port of the load balancer that both Services share. Fix: \
+         default/first, which comes first in the manifests, sets \"lb11\" for the load balancer that both Services \
+         share. Remove the annotation from Service default/second, or change it on Service default/first\n-: \
+         service/default/second: port 80 can't be used, because Service default/first, which comes first in the \
+         manifests, asks for the same port of the load balancer that both Services share. Fix: \
          give the Service another port, or remove its annotation load-balancer.hetzner.cloud/share\n"
     );
     assert!(ran.stderr.ends_with("3 Services, 1 with problems\n"), "{ran:?}");

@@ -1,7 +1,7 @@
 //! Outages as an operator meets them. `status`, `doctor`, `lb list`, `lb inspect` and the events say the same.
 
 use crate::common::{Cluster, ccm, needs_simulation, run_in_parallel, snapshot, wait_until, with};
-use crate::doctor::broken_clusters::{make_older, not_ready};
+use crate::doctor::broken_clusters::{make_older, make_young, not_ready};
 use crate::doctor::world::{CIDR, World, checks};
 use crate::screens::{Place, of, shown};
 use sandbox::Half;
@@ -66,13 +66,8 @@ const OUTAGES: &[Outage] = &[
             ("fail", "0 of 3 targets healthy; worker-1, worker-2, worker-3: the server is off (the check \"servers\" says how to switch it on)"),
         ], has_event: [true, true] },
     Outage { what: "all servers of new Services are off", begin: |world| {
-            // They are created in ten minutes, so that they are young however long the test takes.
-            let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(10);
             for name in SERVICES {
-                world.edit(name, |service| {
-                    let soon = soon.strftime("%Y-%m-%dT%H:%M:%SZ");
-                    service["metadata"]["creationTimestamp"] = soon.to_string().into();
-                });
+                make_young(world, name);
             }
             turn_off(world, &["worker-1", "worker-2", "worker-3"]);
         },

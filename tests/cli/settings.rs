@@ -235,9 +235,9 @@ fn values_on_the_command_line_are_parsed_by_their_type() {
 #[test]
 #[rustfmt::skip] // A case is a line.
 fn prefixes_of_labels_of_servers_are_checked() {
-    let reserved = "is refused, because nodes do not get labels of kubernetes.io, k8s.io and hetzner.cloud from their \
-                    servers. Exceptions are topology.kubernetes.io and node-role.kubernetes.io: write the whole key of \
-                    each such label";
+    let reserved = "is refused, because ccm copies no labels of kubernetes.io, k8s.io and hetzner.cloud from servers to \
+                    nodes, except labels of topology.kubernetes.io and node-role.kubernetes.io that are listed with their \
+                    whole key";
     let by_us = "is refused, because ccm sets this label from the location of the server";
     let no_slash = "lacks a slash; write a domain with a slash at its end, e.g. node.example.com/";
     let no_key = "is neither a domain with a slash at its end nor the key of a label";

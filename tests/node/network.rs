@@ -63,8 +63,8 @@ fn a_daemon_outside_of_the_network_ends_and_says_what_to_do() {
         for words in [&["run"][..], &["run", "--once"]] {
             let ran = sandbox.ccm(words).with_code(1);
             let expected = format!(
-                "HCLOUD_NETWORK: this machine is not attached to the Network sandbox ({id}), but to {there}; attach the \
-                 machine, correct HCLOUD_NETWORK, or set HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true if the machine \
+                "HCLOUD_NETWORK: this machine is attached to {there}, but should be attached to the Network sandbox ({id}); \
+                 attach the machine, correct HCLOUD_NETWORK, or set HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true if the machine \
                  need not be attached"
             );
             ran.warns(&expected);

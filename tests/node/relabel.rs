@@ -551,8 +551,8 @@ fn inspect_and_doctor_show_what_relabel_would_change() {
     assert_eq!(status, "warn");
     contains(
         &message,
-        "ccm node relabel would change the zone label of 2 nodes, because a new node would get another label. The \
-         command would leave 1 node unchanged",
+        "the zone label of 2 nodes is not the label that a new node on the same server would get. ccm node relabel would \
+         change the label. The command would leave 1 node unchanged",
     );
     contains(&remedy, "ccm node relabel");
     hcloud(&env, RELABEL).with_code(0);

@@ -281,7 +281,8 @@ fn the_only_daemon_s_settings_are_used() {
     // One setting is in a Secret. The token is in a Secret, too, and is not needed.
     let world = world(HCLOUD).with_one_daemon();
     let why = format!(
-        "HCLOUD_NETWORK (in a Secret) of {DAEMON_NAME}; set in this shell the values that the command needs"
+        "the value of HCLOUD_NETWORK (in a Secret) of {DAEMON_NAME}; set in this shell the values that the command \
+         needs"
     );
     let ran = world.refuses(&["lb", "sync"], &why);
     assert!(ran.stderr.starts_with(&format!("{USED}\n")), "{ran:?}");
@@ -357,12 +358,14 @@ fn a_setting_from_a_secret_is_named_and_counts_once_the_shell_sets_it() {
     let proxy = "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL";
     let more = json!([place(proxy, "configMapKeyRef")]);
     world.deploy(json!(["run", "--cluster-name=prod"]), more);
-    let why = format!("HCLOUD_NETWORK (in a Secret), {proxy} (in a ConfigMap) of {DAEMON_NAME}");
+    let why = format!(
+        "the value of HCLOUD_NETWORK (in a Secret), {proxy} (in a ConfigMap) of {DAEMON_NAME}"
+    );
     let ran = world.refuses(&["lb", "sync", FROM], &why);
     assert!(!ran.stderr.contains("HCLOUD_TOKEN"), "{ran:?}");
     let set = with(world.shell.clone(), &[("HCLOUD_NETWORK", "sandbox")]);
     let ran = ccm(&set, &["lb", "sync", FROM]).with_code(2);
-    ran.warns(&format!("{REFUSED}{proxy} (in a ConfigMap) of {DAEMON_NAME}"));
+    ran.warns(&format!("{REFUSED}the value of {proxy} (in a ConfigMap) of {DAEMON_NAME}"));
     // Nodes and routes do not depend on this setting.
     ccm(&set, &["node", "sync", FROM]).with_code(0);
     let ran = ccm(&with(set, &[(proxy, "true")]), &["lb", "sync", FROM]).with_code(0);
@@ -373,7 +376,7 @@ fn a_setting_from_a_secret_is_named_and_counts_once_the_shell_sets_it() {
     });
     world.deploy_as("imports", json!([container, { "name": "proxy" }]));
     let imports = "--settings-from=kube-system/deployment/imports";
-    let why = "the variables from envFrom of deployment kube-system/imports";
+    let why = "the value of the variables from envFrom of deployment kube-system/imports";
     world.refuses(&["lb", "sync", imports], why);
     // Settings that can be read are used, and the others have their defaults.
     let words = ["lb", "sync", imports, "--own-settings", "default/web"];
@@ -453,7 +456,7 @@ fn nodes_keep_the_fields_that_the_daemon_set() {
     };
     sync(&[], &["--own-settings"]).with_code(1).warns("set --cloud-provider to the daemon's value");
     world.refuses(&["node", "sync", HCLOUD], SEVERAL);
-    let why = format!("HCLOUD_NETWORK (in a Secret) of {DAEMON_NAME}");
+    let why = format!("the value of HCLOUD_NETWORK (in a Secret) of {DAEMON_NAME}");
     world.refuses(&["node", "sync", FROM], &why).prints("remove address InternalIP (10.0.0.2)");
     sync(&[("HCLOUD_NETWORK", "sandbox")], &[FROM]).with_code(0);
     assert_eq!(addresses()[2], "InternalIP 10.0.0.2");
@@ -492,7 +495,7 @@ fn nodes_keep_labels_of_their_servers_and_stay_private() {
         let mut settings = daemon.to_vec();
         let (name, _) = settings.remove(left_out);
         let ran = sync(&settings).with_code(2);
-        ran.warns(&format!("{REFUSED}{name} (in a ConfigMap) of {DAEMON_NAME}"));
+        ran.warns(&format!("{REFUSED}the value of {name} (in a ConfigMap) of {DAEMON_NAME}"));
         is_as_the_daemon_wants();
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn permission(view: &DoctorView) -> CheckResult {
 
 pub(super) fn rate_limit(view: &DoctorView) -> CheckResult {
     let remedy = "find out who else calls the API (all tokens of the project share the limit: autoscaler, CSI driver, \
-                  Terraform), or wait: the limit allows one more call each second";
+                  Terraform), or wait a few minutes: the number of calls that are left grows each second";
     let Some((limit, remaining)) = view.cloud.checkup.rate_limit else {
         need(&view.cloud.servers, "api")?;
         let why = "the API did not say how many calls are left";
@@ -157,7 +157,8 @@ pub(super) fn attached(view: &DoctorView) -> CheckResult {
         )),
         Attached::No(there) => {
             let found = format!(
-                "this machine is not attached to {network}, but to {there}, so ccm run would fail on this machine"
+                "this machine is attached to {there}, but {HCLOUD_NETWORK} names {network}, so ccm run would fail on this \
+                 machine"
             );
             let remedy = format!(
                 "attach the machine to the Network, correct {HCLOUD_NETWORK}, or set \
@@ -189,8 +190,9 @@ pub(super) fn robot_login(view: &DoctorView) -> CheckResult {
         0 if servers.is_empty() => CheckOutcome::warn(found, remedy),
         0 => CheckOutcome::ok(found),
         unseen => {
+            let servers = if unseen == 1 { "server" } else { "servers" };
             let unseen = counted(unseen, "node");
-            CheckOutcome::warn(format!("{found}, but not to the servers of {unseen}"), remedy)
+            CheckOutcome::warn(format!("{found}, but not to the {servers} of {unseen}"), remedy)
         }
     }])
 }

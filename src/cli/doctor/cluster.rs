@@ -215,7 +215,7 @@ pub(super) fn daemon(view: &DoctorView) -> CheckResult {
     let outcomes = own(view)?.into_iter().filter_map(|workload| {
         let (ready, wanted) = workload.pods.filter(|(ready, wanted)| ready < wanted)?;
         let found = format!(
-            "only {ready} of {wanted} pods are ready: the other pods do not start, or exit again and again"
+            "{ready} of {wanted} pods are ready; a pod that is not ready does not start, or exits again and again"
         );
         let logs =
             shell_command("kubectl -n", &[namespace, &"logs", &workload.name, &"--previous"]);

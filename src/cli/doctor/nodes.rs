@@ -53,8 +53,8 @@ pub(super) fn project(view: &DoctorView) -> CheckResult {
         ),
         (_, 0) => CheckOutcome::fail(
             format!(
-                "none of {count} has its server in the token's project: the token belongs to another project, or ccm \
-                 is connected to another cluster"
+                "the token's project has no server of this cluster ({count} checked): the token belongs to another \
+                 project, or ccm is connected to another cluster"
             ),
             "use a token of the project that has the servers, or the right --context. If both are right, and the \
              servers were created again with the same names, delete the Node objects, so that each kubelet registers \
@@ -100,8 +100,8 @@ pub(super) fn provider_ids(view: &DoctorView) -> CheckResult {
                 .to_owned()
         } else if plan.would_match {
             format!(
-                "to make this node a target of load balancers, set {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match (nodes \
-                 whose server ccm then finds: {would_match}). Or, to let ccm manage this node completely, {}",
+                "to make this node a target of load balancers, set {HCLOUD_LOAD_BALANCERS_FOREIGN_NODES}=match (all \
+                 nodes whose server ccm can find become targets: {would_match}). Or, to let ccm manage this node completely, {}",
                 join_anew(&plan.node)
             )
         } else {
@@ -181,9 +181,9 @@ pub(super) fn zone_labels(view: &DoctorView) -> CheckResult {
         return Ok(vec![CheckOutcome::ok(ok)]);
     }
     let message = format!(
-        "ccm node relabel would change the zone label of {}, because a new node would get another label. The \
-         command would leave {others} unchanged, whose label is right, or was set by a person. The daemon never changes the zone \
-         label of an initialised node",
+        "the zone label of {} is not the label that a new node on the same server would get. ccm node relabel would \
+         change the label. The command would leave {others} unchanged, because the label is right, or was set by a \
+         person. The daemon never changes the zone label of an initialised node",
         counted(to_change, "node")
     );
     let fix = "ccm node relabel --dry-run shows the change, and ccm node relabel makes it";

@@ -111,7 +111,8 @@ fn to_change(plan: &RoutePlan) -> impl Iterator<Item = CheckOutcome> + '_ {
                 format!(
                     "{state}. ccm does not delete the route, because the Network may belong to another cluster"
                 ),
-                "the daemon deletes the route as soon as ccm can create at least one route to a node of this cluster",
+                "the daemon deletes the route as soon as ccm can make a route to a node of this cluster, because such a \
+                 route proves that the Network belongs to this cluster",
             ),
             _ => return None,
         };

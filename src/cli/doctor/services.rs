@@ -119,7 +119,7 @@ fn left_over_ports(external: &[Balancer], plans: &[ServicePlan]) -> Vec<CheckOut
             let why = why_left_over(balancer, port, plans)?;
             let number = port.port;
             let what = format!(
-                "no label of the load balancer says which Service uses port {number}, and {why}. Either the port is \
+                "no label of the load balancer says which Service uses port {number}. {why}. Either the port is \
                  left over from a Service, or the owner of the load balancer uses it"
             );
             let words: [&dyn Display; 2] = [&number, &balancer.id];
@@ -150,11 +150,11 @@ fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -
             let of = plan.service.full_name();
             let is_left = uses(plan) != (own.port == port.port);
             return is_left.then(|| {
-                format!(
-                    "the port sends traffic to node port {to} of Service {of}, but this Service does not use port {} \
-                     of the load balancer",
-                    port.port
-                )
+                let but = match uses(plan) {
+                    true => format!("asks for port {} of the load balancer instead", own.port),
+                    false => "does not use the load balancer".to_owned(),
+                };
+                format!("The port sends traffic to node port {to} of Service {of}, but this Service {but}")
             });
         }
     }
@@ -164,7 +164,7 @@ fn why_left_over(balancer: &Balancer, port: &PortOwner, plans: &[ServicePlan]) -
     };
     let targets = &balancer.targets;
     let is_dead = plans.iter().any(uses) && !targets.is_empty() && targets.iter().all(fails);
-    is_dead.then(|| format!("no target answers at node port {to}, to which the port sends traffic"))
+    is_dead.then(|| format!("No target answers at node port {to}, to which the port sends traffic"))
 }
 
 fn on(service: &KubeService, outcome: CheckOutcome) -> CheckOutcome {
@@ -182,7 +182,8 @@ fn unplanned(view: &DoctorView, check: &'static str) -> CheckResult {
         let found =
             format!("the Service has no address{}", history(view, service).unwrap_or_default());
         let remedy =
-            format!("fix what the check {check:?} reports; the daemon then sets the address");
+            format!("first fix the problem that the check {check:?} reports, which may also be the cause of this \
+                     problem. The daemon then tries again");
         on(service, CheckOutcome::warn(found, remedy))
     });
     let outcomes: Vec<CheckOutcome> = outcomes.collect();
@@ -300,7 +301,7 @@ fn lacks(plan: &ServicePlan) -> Option<(String, String)> {
         ),
         (Want::Ensure, _) if has_writes => {
             let due = counted(plan.changes.len(), "change");
-            return Some((format!("ccm has not made {due} for the Service yet"), left_to_do()));
+            return Some((format!("ccm must still make {due} for the Service"), left_to_do()));
         }
         _ => return None,
     };
@@ -402,12 +403,13 @@ pub(super) fn orphans(view: &DoctorView) -> CheckResult {
         }
     });
     let kept = Vec::from_iter(kept);
-    let mut ok = "each load balancer of this cluster has its Service".to_owned();
-    if !kept.is_empty() {
-        ok += &format!(
-            ". ccm keeps these objects, because deleted Services asked for this: {}",
-            some_of(&kept)
-        );
-    }
+    let ok = match kept.as_slice() {
+        [] => "each load balancer of this cluster has its Service".to_owned(),
+        kept => format!(
+            "ccm keeps these objects, because deleted Services asked for this: {}. Each other load balancer of this \
+             cluster has its Service",
+            some_of(kept)
+        ),
+    };
     or_ok(outcomes, ok)
 }

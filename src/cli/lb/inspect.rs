@@ -193,7 +193,8 @@ fn replacement(plan: &ServicePlan) -> String {
             (other, other.target_counts(Some(&plan.object.uid)));
         let price = other.consumption.monthly_price.unwrap_or_default();
         format!(
-            "load balancer {name:?} ({id}), {kind} in {location}, {addresses}, {counts}, {price:.2} a month"
+            "load balancer {name:?} ({id}), {kind} in {location}, {addresses}, {counts}, {price:.2} a month \
+             (not in the status of the Service)"
         )
     });
     let other =
@@ -299,7 +300,7 @@ fn both_sides(plan: &ServicePlan, known: Sides) -> String {
             "its load balancer is to be removed"
         }
         Want::Remove => "its ports are to be removed",
-        Want::Release => "ccm stops managing its load balancer",
+        Want::Release => "the management of its load balancer is to end",
         Want::Nothing => not_managed.as_deref().unwrap_or("nothing"),
     };
     let status = service.status.load_balancer.ingress.iter().map(|ingress| {

@@ -50,7 +50,7 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         let kept = (!is_left_out).then(|| services.controller.kept(&context.apis));
         if let Some(Err(error)) = &kept {
             Printer::failure(format_args!(
-                "the load balancers and certificates that deleted Services asked to keep can't be read: {error}"
+                "the kept load balancers and certificates of deleted Services can't be read: {error}"
             ));
         }
         list.kept = kept.map(Result::ok);

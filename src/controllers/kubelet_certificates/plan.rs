@@ -134,8 +134,8 @@ pub fn plan(candidate: &PendingRequest, index: &MatchIndex) -> RequestPlan {
             format!("it asks for {name}, and {why}. The node's server is {server} ({id})")
         }
         _ if *approved >= APPROVALS_OF_NODE => format!(
-            "{approved} requests of this node were approved within an hour, and ccm approves at most \
-             {APPROVALS_OF_NODE} an hour for a node"
+            "{approved} requests of this node were approved within the last hour, by others or by ccm. If there are \
+             {APPROVALS_OF_NODE} or more, ccm approves no further request"
         ),
         (_, Ok(server), None) => {
             let server = format!("{} ({})", server.name, server.id);

@@ -166,11 +166,11 @@ fn rules(node: &KubeNode, server: InstanceId, after: Duration, off: &OffServers)
         None => (None, String::new()),
     };
     let (off_for, last_taint) = (reads.map(|reads| time(reads.first)), off.last_taint.map(time));
-    let shown = off_for.map(|time| shown_duration(time.as_secs())).unwrap_or_default();
+    let shown = off_for.map(|time| format!("off for {} so far", shown_duration(time.as_secs())));
     let states = [
         (Some(server.cloud().is_some() && node.taint(SHUTDOWN).is_some()), String::new()),
         (Some(status == "Unknown"), format!("it is {status}{}", since.unwrap_or_default())),
-        (off_for.map(|time| time >= after), shown),
+        (off_for.map(|time| time >= after), shown.unwrap_or_default()),
         idle,
         (Some(2 * off.ready >= off.nodes), format!("{} of {} are", off.ready, off.nodes)),
         (reads.map(|_| last_taint.is_none_or(|time| time >= A_MINUTE)), String::new()),

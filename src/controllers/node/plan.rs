@@ -539,7 +539,7 @@ impl NodePlan {
                 let want = Some(format!("{value}{}", taint.effect));
                 let source = Source::server_because(
                     "labels",
-                    "set when ccm initialises the node, and never later",
+                    "ccm sets this taint only when it initialises the node",
                 );
                 other_fields.push(Field::new(name, None, want, source));
                 taints.push(taint.clone());
@@ -647,7 +647,7 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
     }
     fields.extend(left.into_iter().map(|address| {
         let name = format!("address {}", address.kind.name());
-        let source = Source::Rule("with ccm's settings, the server has no such address");
+        let source = Source::Rule("with ccm's settings, this is not a server address of this type");
         Field::new(name, Some(address.address.clone()), None, source)
     }));
     fields

@@ -121,8 +121,8 @@ fn with_version_of(plan: &NodePlan, node: &KubeNode) -> Result<NodePlan, &'stati
 const READ: [(PlacedKind, &str, bool, &str, &str); 3] = [
     (PlacedKind::VOLUMES, "persistentvolume", true,
         "The node affinity or zone label of the volume",
-        "After the change, no pod on a relabelled node could use the volume, so ccm changes no zone label while such \
-         a volume exists. To relabel other nodes, name only those nodes in the command"),
+        "After the change, no pod on a relabelled node could use the volume, so this command relabels no \
+         node. To relabel only the nodes without such a volume, name these nodes in the command"),
     (PlacedKind::DAEMON_SETS, "daemonset", false,
         "The node selector or node affinity of the DaemonSet",
         "After the change, its pods on relabelled nodes are deleted at once. To keep them, change the DaemonSet first"),

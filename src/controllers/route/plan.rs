@@ -373,11 +373,11 @@ impl<'a> Planner<'a> {
                 continue;
             };
             let what = if self.may_become_clear {
-                ". ccm waits until it has added a route for another node, which proves that this cluster uses the \
-                 Network. Then ccm replaces the route of this node"
+                ". First ccm adds a route for another node, which proves that this cluster uses the Network. Then ccm \
+                 replaces that old route by a route to this node"
             } else {
-                " and may belong to another cluster. Is the kubeconfig that of another cluster? If not, delete that \
-                 route by hand. Until then the route stays, and packets to this node's pods go to that server"
+                " of this cluster, so the kubeconfig or the Network may be the wrong one. If both are right, delete \
+                 that route by hand. Until you delete it, packets to this node's pods go to that server"
             };
             let server = &server.name;
             let why = format!(

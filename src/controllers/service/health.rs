@@ -235,8 +235,7 @@ impl Look<'_> {
             _ => "no target is healthy on all ports of the Service",
         };
         let (seen, inspect) = (self.seen(), inspect(service));
-        let message =
-            format!("{what}: {counts}, {seen}; {inspect} shows the cause for each target");
+        let message = format!("{what}: {counts}, {seen}; {inspect} shows the cause");
         Finding::warning(Reason::NoHealthyTarget, message)
     }
 

@@ -158,7 +158,8 @@ pub(super) fn waiting(service: &KubeService) -> Finding {
     let namespace = &service.metadata.namespace;
     let message = format!(
         "this change waits, because changes of Services in namespace {namespace} have used up their share of the \
-         project's API calls (900 calls; used calls come back, 900 an hour). Does a program change these Services all the time?"
+         project's API calls (900 calls; the share is refilled by 900 calls an hour). Does a program change these \
+         Services all the time?"
     );
     let sync = shell_command("ccm lb sync", &[&service.full_name()]);
     let fix = format!("if so, stop that program; {sync} makes the change without waiting");

@@ -479,8 +479,8 @@ impl ServiceSync<'_> {
             for change in &mut changes {
                 if let Some(rest) = change.without_parts() {
                     log::warn!(
-                        "{name}: the API refused a port or a target of the new load balancer, so ccm adds ports and \
-                         targets later. Next change: {}",
+                        "{name}: the API did not create the load balancer, because it refused a port or a target. ccm \
+                         creates the load balancer first, and then adds ports and targets. Next change: {}",
                         rest.description()
                     );
                     *change = rest;

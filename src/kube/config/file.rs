@@ -26,7 +26,9 @@ struct File {
 
 /// An item of a list in a kubeconfig. Its fields are under a key that says what the item is, e.g. `cluster`.
 #[derive(Deserialize)]
-#[serde(expecting = "an entry with the field name, and with cluster, context or user")]
+#[serde(
+    expecting = "a YAML mapping with the fields name and cluster (in contexts: name and context; in users: name and user)"
+)]
 struct Named {
     name: String,
     #[serde(alias = "cluster", alias = "context", alias = "user")]

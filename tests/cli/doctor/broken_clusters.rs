@@ -39,6 +39,15 @@ pub fn not_ready(world: &World, name: &str) {
 }
 
 /// Makes a Service older, so that it does not count as new.
+/// Makes the Service young however long a test takes: it is created in ten minutes.
+pub fn make_young(world: &World, name: &str) {
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(10);
+    world.edit(name, |service| {
+        let soon = soon.strftime("%Y-%m-%dT%H:%M:%SZ");
+        service["metadata"]["creationTimestamp"] = soon.to_string().into();
+    });
+}
+
 pub fn make_older(world: &World, name: &str) {
     world.edit(name, |service| {
         service["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -352,7 +361,7 @@ fn a_table_shows_one_api_although_the_other_fails() {
         (Half::Kubernetes, node, &["\nidentity     ?           server ", "203.0.113.1\n", "matched by               ?\n"]),
         (Half::Kubernetes, &["node", "list"], &["worker-1  ?       1", "  running  203.0.113.1,10.0.0.2  ?\n"]),
         (Half::Kubernetes, route, &["10.244.1.0/24  10.0.0.2  ?     ?      worker-1  ?\n"]),
-        (Half::Kubernetes, &["node", "inspect", "nix"], &["there is no node \"nix\" that ccm knows from the cloud (Kubernetes does not answer)"]),
+        (Half::Kubernetes, &["node", "inspect", "nix"], &["there is no node \"nix\" in the cloud (ccm can't search Kubernetes, because Kubernetes does not answer)"]),
     ];
     for (half, words, parts) in cases {
         world.sandbox.stop(half);

@@ -23,7 +23,7 @@ fn a_wrong_token_is_reported_with_the_fix() {
             let token = world.sandbox.projects().foreign_token.clone();
             world.set("HCLOUD_TOKEN", &token);
             world.set("HCLOUD_NETWORK", "");
-        }, "project: fail", &["none of 2 nodes has its server", "the token belongs to another project"], "right --context"),
+        }, "project: fail", &["the token's project has no server of this cluster (2 nodes checked)", "the token belongs to another project"], "right --context"),
     ]);
 }
 
@@ -174,7 +174,7 @@ fn a_wrong_network_is_reported_with_the_fix() {
     each(&[
         ("no such Network", |world| world.set("HCLOUD_NETWORK", "4711"), "network: fail",
             &["there is no Network 4711; this project has sandbox"], "ID or the name"),
-        ("a shell on a machine outside", detach, "attached: warn", &["not attached to sandbox", "but to no Network"],
+        ("a shell on a machine outside", detach, "attached: warn", &["this machine is attached to no Network, but HCLOUD_NETWORK names sandbox"],
             "attach the machine"),
         ("a pod on a machine outside", |world| {
             detach(world);

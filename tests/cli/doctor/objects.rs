@@ -2,6 +2,7 @@
 
 use crate::common::cluster::{service, with_spec};
 use crate::common::{Cluster, UNINITIALIZED, ccm, contains, on};
+use crate::doctor::broken_clusters::make_young;
 use crate::doctor::world::{World, checks, each, find, rules};
 use sandbox::credentials::Validity;
 use sandbox::exchange::Request;
@@ -172,17 +173,18 @@ fn broken_services_are_reported_with_the_fix() {
             let id = world.balancer_id("new");
             let change = |one: &mut Value| one["targets"] = json!([]);
             world.edit_balancer(id, change);
-        }, "services: warn", &["service/default/new: ccm has not made 2 changes for the Service yet"], "ccm lb sync"),
+        }, "services: warn", &["service/default/new: ccm must still make 2 changes for the Service"], "ccm lb sync"),
         ("a load balancer that somebody deleted", |world| {
             let id = world.balancer_id("web");
             world.sandbox.cloud().delete_load_balancer(id);
         }, "services: warn", &["service/default/web: the Service's load balancer does not exist, although the Service's status has an address"],
             "another address"),
         ("a load balancer that somebody changed", |world| {
+            make_young(world, "web");
             let id = world.balancer_id("web");
             let change = |one: &mut Value| one["targets"] = json!([]);
             world.edit_balancer(id, change);
-        }, "services: warn", &["service/default/web: ccm has not made 2 changes for the Service yet"], "ccm lb sync"),
+        }, "services: warn", &["service/default/web: ccm must still make 2 changes for the Service"], "ccm lb sync"),
         ("a load balancer that does not go", |world| { world.delete("web"); }, "services: warn",
             &["service/default/web: the Service was deleted or changed its type, but ccm has not removed its ports or load balancer yet"], "ccm lb sync"),
         ("an orphan", orphaned, "orphans: warn",

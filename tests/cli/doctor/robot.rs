@@ -62,7 +62,7 @@ const BROKEN: &[Broken] = &[
         world.sandbox.robot().set_login("admin", "p", Sees::Server(number));
         world.set("ROBOT_USER", "admin");
         world.set("ROBOT_PASSWORD", "p");
-    }, "robot: warn", &["access to 1 dedicated server, but not to the servers of 1 node"], "the Admin login of one server"),
+    }, "robot: warn", &["access to 1 dedicated server, but not to the server of 1 node"], "the Admin login of one server"),
     ("a name that differs", |world| {
         let number = metal(world, "metal-1");
         world.sandbox.robot().edit(number, |server| server.name = "other".into());
@@ -187,7 +187,7 @@ fn the_token_of_another_project_is_seen_beside_dedicated_servers() {
     let foreign = world.sandbox.projects().foreign_token.clone();
     world.set("HCLOUD_TOKEN", &foreign);
     world.set("HCLOUD_NETWORK", "");
-    world.check("project").says("fail", &["none of 2 nodes has its server"]);
+    world.check("project").says("fail", &["has no server of this cluster (2 nodes checked)"]);
 }
 
 /// A login that the daemon was refused a minute ago is not repeated, because the Lease remembers it.

@@ -22,7 +22,7 @@ const CASES: &[Case] = &[
     (|w| w.set("private-ipv4=10.0.0.5"), &["private-ipv4", "Set HCLOUD_NETWORK"]),
     (|w| w.set("disable-public-network=true"), &["disable-public-network", "use-private-ip"]),
     (|w| w.set_one("node-selector", "a in b"), &["node-selector", "\"a in b\""]),
-    (|w| w.set("health-check-protocol=https health-check-http-validate-certificate=false"), &["contradicts"]),
+    (|w| w.set("health-check-protocol=https health-check-http-validate-certificate=false"), &["asks for a health check without TLS"]),
     (|w| w.set("protocol=https http-certificates=one http-redirect-http=true"), &["port 80"]),
     (|w| { w.service.ports = vec![port("a", 443), port("b", 8443)];
         w.set("protocol=https http-certificates=one http-redirect-http=true"); }, &["443, 8443", "http-redirect-http.PORT"]),

@@ -439,7 +439,7 @@ fn a_service_that_can_t_have_its_port_keeps_its_own_load_balancer() {
     let says = |finding: &Finding| {
         let parts = [
             "port 80 can't be used, because Service default/a already uses this port",
-            "stays on load balancer \"kubernetes-default-b\"",
+            "stays on its old load balancer \"kubernetes-default-b\"",
         ];
         parts.iter().all(|part| finding.message.contains(part))
     };

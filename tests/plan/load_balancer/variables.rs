@@ -44,7 +44,7 @@ const CASES: &[(&str, &str, &str, &str)] = &[
     ("DISABLE_PRIVATE_INGRESS", "t", "off", "use true or false"),
     ("USE_PRIVATE_IP", "T", "off", "use true or false"),
     ("PRIVATE_SUBNET_IP_RANGE", "10.0.1.0/24", "10.0.1.0", "use an IP range"),
-    ("PRIVATE_IPV4_RANGES", "10.0.1.0/24, 10.0.2.9/29", "10.0.1.0/24,10.0.2.0", "use IP ranges"),
+    ("PRIVATE_IPV4_RANGES", "10.0.1.0/24, 10.0.2.9/29", "10.0.1.0/24,10.0.2.0", "use IPv4 ranges"),
     ("DISABLE_IPV6", "TRUE", "off", "use true or false"),
     ("USES_PROXYPROTOCOL", "True", "off", "use true or false"),
     ("HEALTH_CHECK", "kube-proxy", "kubelet", "use kube-proxy"),

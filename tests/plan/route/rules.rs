@@ -273,7 +273,7 @@ fn a_cluster_without_a_right_route_takes_none_from_a_server_that_is_there() {
             let why = &node(&plan, name).obstacle.as_ref().unwrap().message;
             let leads = format!("the route {} via 10.0.0.50 leads to server \"server-50\"", routes[0].split(' ').next().unwrap());
             assert!(why.contains(&leads), "{why}");
-            let what = if expected.is_empty() { "Is the kubeconfig that of another cluster?" } else { "ccm replaces this route after" };
+            let what = if expected.is_empty() { "the kubeconfig or the Network may be the wrong one" } else { "Then ccm replaces that old route" };
             assert!(why.contains(what), "{why}");
         }
     }

@@ -199,7 +199,7 @@ fn wrong_lists_and_contexts_are_explained() {
     #[rustfmt::skip]
     let cases = [
         ("contexts", Value::Null, ": current-context: there is no context \"here\"; the kubeconfig has no contexts"),
-        ("contexts", json!(["here"]), ": contexts[0]: must be an entry with the field name, and with cluster, context or user"),
+        ("contexts", json!(["here"]), ": contexts[0]: must be a YAML mapping with the fields name and cluster (in contexts: name and context; in users: name and user)"),
         ("contexts", json!([{"context": {}}]), ": contexts[0]: name: not set"),
         ("contexts", json!([{"name": 1}]), ": current-context: there is no context \"here\"; the kubeconfig has \"1\""),
         ("contexts", json!([{"name": "here"}]), ", context \"here\": cluster: there is no cluster \"\"; the kubeconfig has \"there\""),
@@ -271,7 +271,7 @@ fn wrong_users_with_a_token_are_explained() {
     let key = &world.identity.key_pem;
     #[rustfmt::skip]
     let cases = vec![
-        ("token", json!("wrong"), "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not accept this user's token or certificate: is it expired, or for another cluster?"),
+        ("token", json!("wrong"), "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server requires valid credentials: is the token or certificate missing, expired, or for another cluster?"),
         ("token", json!(12345), "must be text; put it in quotes"),
         ("token", json!([world.token]), "must be text; put it in quotes"),
         ("token", json!(twice), "holds characters that no token has, e.g. white space; copy it again"),
@@ -296,7 +296,7 @@ fn wrong_users_with_a_token_are_explained() {
     ];
     check(&world, &world.config(), "/users/0/user", cases);
     let mut config = world.config();
-    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not accept this user's token or certificate: is it expired, or for another cluster? (kubeconfig \"DIR/bad\", context \"here\")";
+    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server requires valid credentials: is the token or certificate missing, expired, or for another cluster? (kubeconfig \"DIR/bad\", context \"here\")";
     #[rustfmt::skip] // A case is a line or two.
     let basic = [
         (json!({"password": world.token}),
@@ -350,7 +350,7 @@ fn wrong_users_with_a_certificate_are_explained() {
         says(&world, &config, &message);
     }
     let stranger = Authority::new("stranger").unwrap().client(&subject, Validity::Now).unwrap();
-    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not accept this user's token or certificate: is it expired, or for another cluster? (kubeconfig \"DIR/bad\", context \"here\")";
+    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server requires valid credentials: is the token or certificate missing, expired, or for another cluster? (kubeconfig \"DIR/bad\", context \"here\")";
     let identities = [client(Validity::Expired), client(Validity::NotYet), stranger];
     for identity in identities {
         says(&world, &world.certified(&identity), unauthorized);

@@ -360,6 +360,6 @@ fn plugins_that_fail_are_explained() {
     );
     assert_eq!(mismatch(&world, &config, &[], &message), None);
     world.plugin("plugin", V1, json!({"token": "nobody-knows-this-one"}));
-    let message = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not accept this user's token or certificate: is it expired, or for another cluster? (kubeconfig \"DIR/bad\", context \"here\")";
+    let message = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server requires valid credentials: is the token or certificate missing, expired, or for another cluster? (kubeconfig \"DIR/bad\", context \"here\")";
     assert_eq!(mismatch(&world, &config, &[], message), None);
 }

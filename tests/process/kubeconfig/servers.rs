@@ -134,7 +134,9 @@ fn a_server_without_tls_is_reported() {
     let mut config = world.config();
     config["clusters"][0]["cluster"]["server"] = url.as_str().into();
     let why = "the server does not speak TLS (is http:// right instead of https://?)";
-    let message = format!("GET {url}/api/v1/nodes: TLS: {why}; {COMPARE}");
+    let fix = "check the field server and the user's client certificate in the kubeconfig";
+    let origin = "(kubeconfig \"DIR/bad\", context \"here\")";
+    let message = format!("GET {url}/api/v1/nodes: TLS: {why}; {fix} {origin}");
     says(&world, &config, &message);
 }
 

@@ -22,7 +22,7 @@ fn an_error_names_the_proxy_as_its_cause() {
         ("http", http, With(503), None, "", true, "it could not connect to api.test:80 (HTTP status 503); can the proxy reach this host?"),
         ("http", http, ByConnecting, None, "", true, "it could not connect to api.test:80 (HTTP status 502); can the proxy reach this host?"),
         ("http", http, NotAtAll, None, &right, true, ""),
-        ("http", http, Never, None, &right, true, "no answer in time; does a proxy for this scheme run at this address?"),
+        ("http", http, Never, None, &right, true, "no answer in time; are the scheme and the address of this proxy right?"),
         ("http", http, Nonsense, None, "", false, "the server at this address does not speak HTTP; is it a SOCKS proxy (socks5://)?"),
         ("https", http, Nonsense, None, &right, true, "TLS: the server does not speak TLS (is http:// right instead of https://?)"),
         ("http", socks, ByConnecting, None, &right, true, ""),
@@ -31,7 +31,7 @@ fn an_error_names_the_proxy_as_its_cause() {
         ("socks5", socks, With(2), None, "", false, "it refuses connections to api.test port 80; the proxy's rules must allow these connections, or NO_PROXY must name this host"),
         ("socks5", socks, With(5), None, "", true, "it could not connect to api.test port 80 (connection refused); can the proxy reach this host?"),
         ("socks5", socks, ByConnecting, login, &right, true, "it could not connect to api.test port 80 (host unreachable); can the proxy reach this host?"),
-        ("socks5", socks, Never, None, "", true, "no answer in time; does a proxy for this scheme run at this address?"),
+        ("socks5", socks, Never, None, "", true, "no answer in time; are the scheme and the address of this proxy right?"),
         ("socks5", socks, Nonsense, None, "", false, "the server at this address does not speak SOCKS 5; is it an HTTP proxy (http://)?"),
     ];
     for (scheme, speaks, answers, login, shown, is_sent, why) in cases {

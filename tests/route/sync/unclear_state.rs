@@ -157,7 +157,7 @@ fn another_cluster_in_the_same_network_takes_no_routes_over() {
     // The sync runs twice, because the first run must not change what the second one may do.
     for _ in 1..=2 {
         let ran = common::ccm(&env, &["route", "sync", CIDR]).with_code(1);
-        ran.prints("Is the kubeconfig that of another cluster?");
+        ran.prints("the kubeconfig or the Network may be the wrong one");
         // A free destination takes nothing from anybody.
         let free = format!("10.244.4.0/24 {}", world.ip("theirs-4"));
         let with_free = before.iter().cloned().chain([free]);
@@ -182,7 +182,7 @@ fn one_left_over_route_is_replaced_when_the_others_exist() {
     assert!(has("worker-1", "missing → add"), "{listed:?}");
     assert!(has("worker-2", "missing !"), "{listed:?}");
     assert!(has(" - ", "stale"), "{listed:?}");
-    listed.warns("ccm replaces this route after");
+    listed.warns("Then ccm replaces that old route");
     world.sync(&[]).with_code(0);
     assert_eq!(world.routes(), world.wanted());
     assert!(world.all_are_reached());

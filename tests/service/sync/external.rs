@@ -296,7 +296,7 @@ fn a_move_that_is_blocked_leaves_no_port_that_the_service_has_given_up() {
 fn doctor_names(world: &World, id: u64, number: u16, why: &str) {
     let command = format!("hcloud load-balancer delete-service --listen-port {number} {id}");
     let port = format!(
-        "load-balancer/edge-lb: no label of the load balancer says which Service uses port {number},"
+        "load-balancer/edge-lb: no label of the load balancer says which Service uses port {number}."
     );
     wait_until(&format!("port {number} in doctor"), || {
         let words = one_line(&doctor(world));
@@ -351,9 +351,9 @@ fn a_port_that_lost_its_label_before_the_service_changed_is_named_and_stays() {
         let closed = Health::unhealthy("layer4_no_connection");
         cloud.set_health(id, Machine::Server(server), Some(8080), Some(closed));
     }
-    doctor_names(&world, id, 8080, "no target answers at node port");
+    doctor_names(&world, id, 8080, "No target answers at node port");
     let doctor = doctor(&world);
-    for port in ["port 6443", "uses port 80,"] {
+    for port in ["port 6443", "uses port 80."] {
         assert!(!doctor.contains(port), "{doctor}");
     }
 }

@@ -191,8 +191,6 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
     let ran = json(&[]);
     let ran = ran.with_code(0);
     assert_eq!(ran.json().get("kept"), Some(&Value::Null), "{ran:?}");
-    ran.warns(
-        "the load balancers and certificates that deleted Services asked to keep can't be read: ",
-    );
+    ran.warns("the kept load balancers and certificates of deleted Services can't be read: ");
     ran.warns("not today");
 }

@@ -176,7 +176,7 @@ fn a_service_that_is_too_large_is_left_as_it_is() {
     let uid = world.create("web", &[("algorithm-type", "least_connections")], &[80]);
     let before = world.up("web");
     world.annotate("web", "http-certificates", Some(&"1,".repeat(40_000)));
-    let says = ["there are more than", "annotations for load balancers"];
+    let says = ["this object has more than", "annotations for load balancers"];
     world.wait_for_event("web", "SyncLoadBalancerFailed", &says);
     world.ticks(3);
     assert_eq!(world.of_uid(&uid).unwrap(), before, "{}", daemon.log());

@@ -76,7 +76,7 @@ fn an_outage_is_one_event_when_it_begins_and_one_when_it_ends() {
     let says = [
         "0 of 2 targets healthy",
         "checked less than a minute ago",
-        "ccm lb inspect default/web shows the cause for each target",
+        "ccm lb inspect default/web shows the cause",
     ];
     world.wait_for_event("web", BEGINS, &says);
     compares(&world, 3);

@@ -59,7 +59,7 @@ fn a_mistyped_selector_changes_no_load_balancer_and_its_correction_syncs_all() {
         for (name, before) in names.iter().zip(&addresses) {
             assert!(!world.has_finalizer(name), "{name}");
             assert_eq!(world.addresses(name), *before);
-            let says = ["ends, because its", "stay unchanged"];
+            let says = ["ends, because the Service's", "stay unchanged"];
             world.wait_for_event(name, "LoadBalancerReleased", &says);
         }
         // The load balancers stay, however long it lasts and whatever changes.

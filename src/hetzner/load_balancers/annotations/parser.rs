@@ -136,10 +136,12 @@ impl<'a> AnnotationParser<'a> {
             if own.is_some_and(|own| first.is_none() || own != value) {
                 let why = match first.filter(|first| first.namespace == service.namespace) {
                     Some(one) => format!(
-                        "{} sets {} for the load balancer. Remove the annotation from this Service, or change it on \
-                         the other Service",
+                        "{} sets {} for the load balancer that both Services share. Remove the annotation from Service \
+                         {}, or change it on Service {}",
                         first_to_decide(one),
-                        text::quoted(value)
+                        text::quoted(value),
+                        service.full_name(),
+                        one.full_name()
                     ),
                     None => why_not.to_owned(),
                 };
@@ -425,11 +427,11 @@ fn unknown(key: &str, name: &str) -> String {
 
 /// Returns the beginning of a message about a conflict between two Services. It names the Service that wins and says
 /// why, e.g. `Service web/shop, which is older,`. A Service that was read from a manifest file has no age, so the text
-/// is then `which comes first`.
+/// is then `which comes first in the manifests`.
 pub(crate) fn first_to_decide(service: &Service) -> String {
     let why = match service.created {
         Some(_) => "is older",
-        None => "comes first",
+        None => "comes first in the manifests",
     };
     format!("Service {}, which {why},", service.full_name())
 }
