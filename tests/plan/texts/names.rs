@@ -40,9 +40,9 @@ const OTHER_COMMANDS: &[&str] = &["completions", "explain", "help", "version"];
 
 /// Words behind `ccm` in a sentence. Others are verbs that end with s, and are near no command.
 const IN_SENTENCES: &[&str] = &[
-    "alone", "already", "can", "could", "did", "first", "from", "in", "itself", "may", "manage",
-    "must", "neither", "never", "on", "or", "read", "removed", "runs", "still", "stopped", "then",
-    "to", "uploaded", "was", "with", "within", "would",
+    "alone", "already", "can", "choose", "could", "did", "first", "from", "in", "itself", "may",
+    "manage", "must", "neither", "never", "on", "or", "read", "removed", "runs", "still",
+    "stopped", "then", "to", "uploaded", "was", "with", "within", "would",
 ];
 
 /// Words behind `annotation` in a sentence. Others are verbs that end with s, and are near no annotation.
