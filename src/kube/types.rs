@@ -329,7 +329,7 @@ pub(super) fn not_empty<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Er
     let text = String::deserialize(d)?;
     if text.is_empty() {
         Err(serde::de::Error::custom(
-            "a name, namespace, UID or resourceVersion in metadata is empty",
+            "metadata has an empty name, namespace, uid or resourceVersion",
         ))
     } else {
         Ok(text)

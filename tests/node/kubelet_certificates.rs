@@ -291,7 +291,7 @@ fn commands_show_and_do_what_the_daemon_would_do() {
     }
     pass(&sandbox, 16 * MINUTE);
     let doctor = common::one_line(&sandbox.ccm(&["doctor", ON]).stdout);
-    let late = format!("waited for 16m, and certificate request {bad} stays pending");
+    let late = format!("certificate for 16m, and certificate request {bad} stays pending");
     common::contains(&doctor, &late);
     common::contains(&doctor, &format!("{good} is approved, but its certificate was not issued"));
     let status = common::one_line(&sandbox.ccm(&["status", ON]).stdout);

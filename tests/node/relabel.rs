@@ -232,7 +232,7 @@ fn values_of_persons_foreign_nodes_and_new_nodes_stay_and_the_plan_says_so() {
     for part in [
         "! node/worker-1  warning: label failure-domain.beta.kubernetes.io/zone has the value \"rack-7\", which a person or another program has set",
         "so ccm leaves the label unchanged",
-        "! node/worker-2  warning: the node has no label failure-domain.beta.kubernetes.io/zone",
+        "! node/worker-2  warning: ccm changes the zone labels only on a node that has label failure-domain.beta.kubernetes.io/zone",
         "! node/foreign  warning: another cloud-controller-manager has set provider ID \"k3s://worker-3\"",
         "! node/worker-3  warning: the node's provider ID",
     ] {
@@ -551,8 +551,8 @@ fn inspect_and_doctor_show_what_relabel_would_change() {
     assert_eq!(status, "warn");
     contains(
         &message,
-        "the zone label of 2 nodes is not the label that a new node on the same server would get. ccm node relabel would \
-         change the label. The command would leave 1 node unchanged",
+        "the zone label of 2 nodes is not the label that a new node on the same server would get. The zone label of 1 \
+         node is right, or was set by a person",
     );
     contains(&remedy, "ccm node relabel");
     hcloud(&env, RELABEL).with_code(0);

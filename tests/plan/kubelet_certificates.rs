@@ -152,7 +152,7 @@ fn a_node_gets_ten_approvals_and_no_request_of_another_form() {
     let plan = |asked, approved| outcome(&plan_of(asked, approved, &nodes, servers[..].into()));
     assert_eq!(plan(asked(&["n"]), APPROVALS_OF_NODE - 1).0, "approves");
     let (found, why) = plan(asked(&["n"]), APPROVALS_OF_NODE);
-    assert_eq!((found, why.contains("at most 10")), ("pending", true), "{why}");
+    assert_eq!((found, why.contains("10 or more")), ("pending", true), "{why}");
     let (found, why) = plan(Err("it has a wrong form".into()), 0);
     assert_eq!((found, why.contains("a wrong form")), ("pending", true), "{why}");
 }

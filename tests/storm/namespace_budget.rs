@@ -242,7 +242,7 @@ fn a_service_whose_change_waits_for_calls_is_served_and_gets_the_change_later() 
     let told = world.sandbox.event_messages("new", REASON);
     assert_eq!(told.len(), 1, "{told:?}");
     contains(&told[0], "namespace noisy");
-    contains(&told[0], "900 an hour");
+    contains(&told[0], "900 calls an hour");
     // Five calls become available in 20 s.
     let took = world.until(minute * 15, "what waited", |world| {
         let mut there = (0..30).filter(|n| noisy(*n) != deleted);

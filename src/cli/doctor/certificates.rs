@@ -68,7 +68,7 @@ pub(super) fn certificates(view: &DoctorView) -> CheckResult {
         let (name, age) = (&row.name, shown_duration(first.age_s()));
         let found = why(&row.uid).map_or_else(
             || format!("certificate request {name} has waited for {age}, because ccm has not decided yet"),
-            |why| format!("the kubelet has waited for {age}, and {}", why.message),
+            |why| format!("the kubelet has waited for its serving certificate for {age}, and {}", why.message),
         );
         on(row, found, "if you trust the request, approve it: kubectl certificate approve NAME")
     });

@@ -181,9 +181,9 @@ pub(super) fn zone_labels(view: &DoctorView) -> CheckResult {
         return Ok(vec![CheckOutcome::ok(ok)]);
     }
     let message = format!(
-        "the zone label of {} is not the label that a new node on the same server would get. ccm node relabel would \
-         change the label. The command would leave {others} unchanged, because the label is right, or was set by a \
-         person. The daemon never changes the zone label of an initialised node",
+        "the zone label of {} is not the label that a new node on the same server would get. The zone label of {others} \
+         is right, or was set by a person, so ccm node relabel leaves it unchanged. The daemon never changes the zone \
+         label of an initialised node",
         counted(to_change, "node")
     );
     let fix = "ccm node relabel --dry-run shows the change, and ccm node relabel makes it";

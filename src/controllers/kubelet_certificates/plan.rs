@@ -122,7 +122,9 @@ pub fn plan(candidate: &PendingRequest, index: &MatchIndex) -> RequestPlan {
     let unproven = plan.names.iter().find_map(|(name, why)| Some((name, (*why)?)));
     let why = match (asked, server, unproven) {
         (Err(why), ..) => {
-            format!("it differs from the requests that this node's kubelet makes: {why}")
+            format!(
+                "it does not have the form of a kubelet's request for a serving certificate: {why}"
+            )
         }
         (_, Err((true, why)), _) => {
             plan.waits = Some(why);

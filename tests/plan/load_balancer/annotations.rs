@@ -125,7 +125,7 @@ const CASES: &[Case] = &[
     Case { name: "ipv6-disabled", of: statuses, first: ("true", "IPv4 VIP"), second: ("false", VIP), removed: (VIP, VIP),
         bad: BOOLEAN, writes: "", ..BASE },
     Case { name: "hostname", of: statuses, first: ("a.example", "a.example"), second: ("b.example", "b.example"), removed: (VIP, VIP),
-        bad: ("Foo_Bar.example", "use a host name, and no IP address"), writes: "", ..BASE },
+        bad: ("Foo_Bar.example", "use a host name (no IP address)"), writes: "", ..BASE },
     Case { name: "ipv4-rdns", of: |w| w.balancer().public_net.ipv4.dns_ptr.clone().unwrap(), first: ("a.example", "a.example"),
         second: ("b.example", "b.example"), removed: ("b.example", "b.example"), writes: "change_dns_ptr", ..BASE },
     Case { name: "ipv6-rdns", of: |w| w.balancer().public_net.ipv6.dns_ptr.clone().unwrap(), first: ("a.example", "a.example"),

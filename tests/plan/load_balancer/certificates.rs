@@ -328,7 +328,10 @@ fn each_port_may_have_its_own_certificate() {
     // All of one name, and one for other domains.
     world.set("http-managed-certificate-domains.admin=admin.example.com");
     let message = world.obstacle();
-    let parts = ["ports 443 and 8443", "http-managed-certificate-name.8443"];
+    let parts = [
+        "port 8443 asks for another managed certificate than port 443",
+        "http-managed-certificate-name.8443",
+    ];
     assert_says(&message, &parts);
     world.set("http-managed-certificate-name.8443=admin");
     world.set("http-managed-certificate-acme-staging.admin=true");

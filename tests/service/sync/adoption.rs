@@ -436,7 +436,7 @@ fn a_load_balancer_that_a_deleted_service_left_is_adopted_only_in_the_same_names
         assert_eq!(adopted, is_adopted.then(|| json!(id)), "{of}: {ran:?}");
         if !is_adopted {
             assert_eq!(world.cloud().load_balancer(id), before, "{of}");
-            let says = ["team-a.web", &command(id)];
+            let says = ["team-a/web", &command(id)];
             world.wait_for_event("web", "LoadBalancerNotAdopted", &says);
         }
     });

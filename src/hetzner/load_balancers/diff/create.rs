@@ -157,7 +157,7 @@ pub(crate) fn wanted_place(
         let is_ours = |node: &&OfferedNode| ours && matches!(node.provider_id, ProviderId::Ours(_));
         let nodes = context.nodes.iter().filter(is_ours);
         let most = most_common(nodes.filter_map(|node| node.labels.get(label.stable_key())));
-        Some(Sourced::new(most?, Source::Rule("where most of the nodes are")))
+        Some(Sourced::new(most?, Source::Rule("the location of most nodes")))
     };
     let targets = || {
         let nodes = context.nodes.iter().filter(|node| desired.targets.has(&node.name));
