@@ -66,11 +66,19 @@ macro_rules! reasons {
             /// it.
             pub const BY_SUBJECT: &[(&str, &[Reason])] = &[$(($about, &[$(Reason::$name),*])),*];
 
-            /// Returns the name of the reason of a finding (a message for the operator), the text about its meaning and
-            /// its fix, and its properties.
-            fn row(self) -> (&'static str, &'static str, &'static [ReasonTrait]) {
+            /// Returns the name of the reason of a finding (a message for the operator) and its properties.
+            fn row(self) -> (&'static str, &'static [ReasonTrait]) {
                 match self {
-                    $($(Reason::$name => (stringify!($name), concat!($($meaning),+), &[$($of),+]),)*)*
+                    $($(Reason::$name => (stringify!($name), &[$($of),+]),)*)*
+                }
+            }
+
+            /// Returns the meaning of the reason (a word in events and in the log for a kind of success or problem),
+            /// and what a user can do about it, as whole sentences in Markdown. The program itself prints the help
+            /// page, which has the same texts. So the compiler leaves these texts out of the program.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $($(Reason::$name => concat!($($meaning),+).trim_ascii_start(),)*)*
                 }
             }
         }
@@ -317,12 +325,6 @@ impl Reason {
         self.row().0
     }
 
-    /// Returns the meaning of the reason (a word in events and in the log for a kind of success or problem), and what a
-    /// user can do about it, as whole sentences in Markdown.
-    pub fn meaning(self) -> &'static str {
-        self.row().1.trim_start()
-    }
-
     /// Returns the severity of the events about findings of this reason. `None` when such findings are only logged.
     pub fn event(self) -> Option<Severity> {
         match (self.is(NormalEvent), self.is(WarningEvent)) {
@@ -354,7 +356,7 @@ impl Reason {
     }
 
     fn is(self, one: ReasonTrait) -> bool {
-        self.row().2.contains(&one)
+        self.row().1.contains(&one)
     }
 }
 

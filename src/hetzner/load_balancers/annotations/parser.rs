@@ -313,7 +313,7 @@ impl<'a> AnnotationParser<'a> {
         let Some(annotation) = TABLE.iter().find(is_it) else {
             return self.warning(Reason::UnknownAnnotation, unknown(key, name));
         };
-        if !annotation.is_read() {
+        if !annotation.is_read {
             return;
         }
         let port = suffix.map(|suffix| self.port(annotation, key, suffix));
@@ -415,7 +415,7 @@ fn shown(port: &ServicePort) -> String {
 }
 
 fn unknown(key: &str, name: &str) -> String {
-    let names = TABLE.iter().filter(|row| row.is_read()).map(|row| row.name);
+    let names = TABLE.iter().filter(|row| row.is_read).map(|row| row.name);
     // A fork of hcloud-cloud-controller-manager has the annotations external-dns-hostname and
     // external-dns-hostname-ipv4-only. This program has the annotation `hostname` for both. The names are too different
     // for the search for a similar name, so the message suggests `hostname` by this rule.

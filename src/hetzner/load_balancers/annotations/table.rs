@@ -15,7 +15,7 @@ pub fn kind_of(key: &str) -> AnnotationKind {
     };
     let name = name.split('.').next().unwrap_or_default();
     match TABLE.iter().find(|row| row.name.eq_ignore_ascii_case(name)) {
-        Some(row) if row.is_read() => AnnotationKind::Known,
+        Some(row) if row.is_read => AnnotationKind::Known,
         Some(_) => AnnotationKind::Foreign,
         None => AnnotationKind::Unknown,
     }
@@ -41,9 +41,8 @@ pub struct Annotation {
     /// The highest length of a value, in bytes. A longer value is refused, because each message and API request that
     /// repeats the value would become too long.
     pub longest: usize,
-    /// The explanation of the annotation in whole sentences, for `ccm help annotations`. The text is empty when this
-    /// program does not read the annotation.
-    pub meaning: &'static str,
+    /// Whether this program reads the annotation. It then has an explanation.
+    pub is_read: bool,
 }
 
 /// The object to which an annotation applies.
@@ -69,7 +68,7 @@ const PROTOCOLS: &str = "`tcp`, `http` or `https`";
 const LONG: usize = 16 << 10;
 
 const fn of(scope: AnnotationScope, name: &'static str, form: &'static str) -> Annotation {
-    Annotation { name, form, variable: None, scope, longest: 1024, meaning: "" }
+    Annotation { name, form, variable: None, scope, longest: 1024, is_read: false }
 }
 
 /// Defines one static [`Annotation`] for each row. The doc comment above a row becomes the explanation of the
@@ -79,10 +78,14 @@ macro_rules! table {
         $(
             $(#[doc = $meaning])*
             pub static $id: Annotation =
-                Annotation { meaning: concat!($($meaning),*).trim_ascii_start(), ..$row };
+                Annotation { is_read: !concat!($($meaning),*).is_empty(), ..$row };
         )*
         /// All annotations, in the order in which `ccm help annotations` lists them.
         pub static TABLE: &[&Annotation] = &[$(&$id),*];
+        /// The explanation of each annotation in [`TABLE`], in the same order, as whole sentences in Markdown. The
+        /// program itself prints the help page, which has the same texts. So the compiler leaves these texts out of the
+        /// program.
+        pub const MEANINGS: &[&str] = &[$(concat!($($meaning),*).trim_ascii_start()),*];
     };
 }
 
@@ -318,10 +321,6 @@ impl Annotation {
         self
     }
 
-    pub fn is_read(&self) -> bool {
-        !self.meaning.is_empty()
-    }
-
     /// Whether the annotation says in which location or network zone a new load balancer is created. An empty value of
     /// such an annotation, on a Service or its Namespace, turns off the default from the settings.
     pub(crate) fn is_place(&self) -> bool {
@@ -360,7 +359,8 @@ pub fn markdown() -> String {
          number of a port after a dot, e.g. `protocol.https`, it applies only to that port, and takes precedence.\n\n\
          | annotation | value | environment default | meaning |\n|---|---|---|---|\n"
     );
-    for row in TABLE.iter().filter(|row| row.is_read()) {
+    let rows = TABLE.iter().zip(MEANINGS).filter(|(row, _)| row.is_read);
+    for (row, meaning) in rows {
         let dot = if row.scope == Port { "[.PORT]" } else { "" };
         let variable = row.variable.map(|name| format!("`{name}`"));
         text.push_str(&format!(
@@ -368,7 +368,7 @@ pub fn markdown() -> String {
             row.name,
             row.form,
             variable.unwrap_or_default(),
-            row.meaning
+            meaning
         ));
     }
     text
