@@ -198,6 +198,9 @@ fn nothing_is_read_without_the_setting() {
 #[test]
 fn without_the_setting_doctor_says_that_no_controller_approves() {
     let sandbox = common::builder().nodes(7).heartbeats(false).simulated();
+    if common::needs_simulation(&sandbox, "requests that wait for minutes") {
+        return;
+    }
     let _daemon = sandbox.daemon(&[]);
     wait_until("the nodes", || common::all_initialised(&sandbox));
     let doctor = || common::one_line(&sandbox.ccm(&["doctor"]).stdout);
