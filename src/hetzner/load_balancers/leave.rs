@@ -161,7 +161,8 @@ pub(super) fn leave_unwanted_ports(
     with_leaves(plan, leaves)
 }
 
-/// The reason why an external load balancer on which a Service can have no port is left, but not deleted.
+/// The text that says why a Service leaves an external load balancer on which it can have no port, and why ccm does not
+/// delete this load balancer.
 pub(super) const NO_PORT_THERE: &str = "it is external. The Service leaves this load balancer, because none of its ports can be used there";
 
 /// Adds `leaves` to a plan, the changes by which the Service leaves other load balancers. They are made after all other

@@ -51,7 +51,7 @@ const NO_TIME: &str =
 /// The advice when the message about a replacement that waits names what a person must correct.
 const CORRECT: &str = "correct this";
 
-/// The advice when a replacement waits for something that should come by itself.
+/// The advice for a replacement that waits for something that usually happens without an action of a person.
 const FIND_OUT: &str = "if this lasts, find out what prevents it";
 
 /// What a replacement adds to the plan of its Service.

@@ -39,7 +39,8 @@ pub fn not_ready(world: &World, name: &str) {
 }
 
 /// Makes a Service older, so that it does not count as new.
-/// Makes the Service young however long a test takes: it is created in ten minutes.
+/// Sets the creation time of the Service to ten minutes from now, so that the Service counts as young however long a
+/// test takes.
 pub fn make_young(world: &World, name: &str) {
     let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(10);
     world.edit(name, |service| {

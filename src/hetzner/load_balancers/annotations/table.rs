@@ -41,7 +41,7 @@ pub struct Annotation {
     /// The highest length of a value, in bytes. A longer value is refused, because each message and API request that
     /// repeats the value would become too long.
     pub longest: usize,
-    /// Whether this program reads the annotation. It then has an explanation.
+    /// Whether this program reads the annotation. Each annotation that is read has an explanation in [`MEANINGS`].
     pub is_read: bool,
 }
 
