@@ -11,7 +11,7 @@ use super::finding::Finding;
 use super::interned::Interned;
 use super::service::{Cluster, Ingress, NamespaceAnnotations, OfferedNode, Service, ServiceName};
 use super::source::{Source, Sourced};
-use crate::text::named;
+use crate::text::{named, slashed};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -996,7 +996,7 @@ impl ShownCertificate {
     /// or from its owner, who uploaded it.
     pub fn origin(&self) -> String {
         match &self.secret {
-            Some(secret) => format!("from Secret {}", secret.replacen('.', "/", 1)),
+            Some(secret) => format!("from Secret {}", slashed(secret)),
             None if self.is_managed => "managed by the cloud".to_owned(),
             None => "uploaded by its owner".to_owned(),
         }
@@ -1007,7 +1007,7 @@ impl Orphan {
     /// Returns the Service for which the load balancer was created, or the group of Services that share it, as text for
     /// display, e.g. `Service default/web, which does not exist`.
     pub fn made_for(&self) -> String {
-        let name = self.service.replacen('.', "/", 1);
+        let name = slashed(&self.service);
         match (self.balancer.use_of, self.service_exists) {
             (BalancerUse::Shared, false) => {
                 format!("the Services that share it under the name {name}, none of which exists")

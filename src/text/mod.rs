@@ -14,7 +14,7 @@ pub use shell::{is_plain, shell_command};
 pub use shown::{
     all_nearest, cut, did_you_mean, first_of, fnv1a, lines, nearest, one_line, one_of,
 };
-pub use shown::{quoted, reported_once, some_of};
+pub use shown::{quoted, reported_once, slashed, some_of};
 pub use values::{base_url, boolean, count, host_and_port, ip_range, is_label, is_subdomain};
 pub use values::{is_label_key, is_label_value};
 pub use values::{is_this_machine, leaves_unencrypted};

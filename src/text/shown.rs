@@ -94,6 +94,11 @@ pub fn cut(text: &str, characters: usize) -> Cow<'_, str> {
     Cow::Owned(text.chars().take(characters.saturating_sub(1)).chain(['…']).collect())
 }
 
+/// Returns the value `namespace.name` of a label as `namespace/name`, for messages.
+pub fn slashed(label: &str) -> String {
+    label.replacen('.', "/", 1)
+}
+
 /// Joins messages to one text. Of messages about the same problem, only the first is shown, with the number of the
 /// others. Two messages are about the same problem when they differ only in numbers, or in parts that `stable` removes.
 /// When there are many different problems, only the first few are shown, and the rest is counted.

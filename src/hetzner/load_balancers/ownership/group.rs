@@ -36,7 +36,7 @@ use crate::hetzner::load_balancers::model::balancer::TargetId;
 use crate::hetzner::load_balancers::model::listener::Listener;
 use crate::provider::order;
 use crate::provider::{BalancerUse, Cluster, PortOwner, Reason, Service};
-use crate::text;
+use crate::text::{self, slashed};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The port on which the load balancer itself answers when it redirects HTTP to HTTPS.
@@ -835,7 +835,7 @@ pub(crate) fn use_of(balancer: Labelled) -> BalancerUse {
 
 /// Returns the name of the group of Services that share the load balancer, as `NAMESPACE/NAME`, according to its label.
 pub(crate) fn name(balancer: Labelled) -> Option<String> {
-    Some(balancer.ownership.group.as_ref()?.replacen('.', "/", 1))
+    balancer.ownership.group.as_deref().map(slashed)
 }
 
 /// Returns the owner of each port, when the load balancer is shared or external (made by somebody else). For the load

@@ -105,6 +105,7 @@ use super::replacement::{Overlap, Pair};
 use crate::hetzner::load_balancers::annotations as a;
 use crate::hetzner::load_balancers::model::balancer::ApiTarget;
 use crate::provider::{Cluster, Service};
+use crate::text::slashed;
 use jiff::{SignedDuration, Timestamp};
 
 #[cfg(test)]
@@ -334,11 +335,6 @@ fn is_nobodys<'a>(
         (None, Some(why)) => refused(why),
         (None, None) => Ok(()),
     }
-}
-
-/// Returns the value `namespace.name` of a label as `namespace/name`, for messages.
-fn slashed(service: &str) -> String {
-    service.replacen('.', "/", 1)
 }
 
 /// Returns the reason why a load balancer stays when its Service leaves it. Only the labels of the Service are then
