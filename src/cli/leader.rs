@@ -5,7 +5,7 @@ use super::output::{Exit, Printer};
 use super::wire;
 use crate::cache::Apis;
 use crate::daemon::Stop;
-use crate::daemon::lease::{self, Acquired, LeaderElection, WaitPolicy};
+use crate::daemon::lease::{self, Acquired, LeaderElection, RenewalPauses, WaitPolicy};
 use crate::http;
 use crate::kube::{LeaseKey, LeaseSpec};
 use crate::metrics::LEADER;
@@ -38,9 +38,33 @@ pub(super) fn lease(
         lease_duration: wire::for_lease(duration),
         renew_deadline: wire::for_lease(settings.renew_deadline.value),
         retry_period: wire::for_lease(settings.retry_period.value),
+        renewal: renewal_pauses(settings),
         write_timeout: wire::for_lease(http::WRITE_TIMEOUT),
     };
     Ok(Some(Arc::new(LeaderElection::new(client, settings, stop))))
+}
+
+/// How often a leader renews its Lease when the user has not set `--leader-elect-retry-period`. A renewal is a write, and
+/// a daemon at rest makes hardly any other calls so often.
+const RENEWED_EVERY: Duration = Duration::from_secs(4);
+/// How often such a leader tries again after a renewal has failed.
+const RENEWED_AGAIN_EVERY: Duration = Duration::from_secs(1);
+
+/// Returns the pauses between two renewals of the Lease. They are the retry period, if the user has set it. Otherwise
+/// they are longer, if the leader can still renew its Lease three times before its time to start a write is over, and
+/// before it gives up the leadership.
+fn renewal_pauses(settings: &Settings) -> RenewalPauses {
+    let third_try = RENEWED_EVERY + 2 * RENEWED_AGAIN_EVERY;
+    let may_write_for = settings.lease_duration.value.saturating_sub(http::WRITE_TIMEOUT);
+    let at_most = may_write_for.min(settings.renew_deadline.value);
+    if settings.retry_period.source.is_default() && third_try < at_most {
+        RenewalPauses {
+            after_success: wire::for_lease(RENEWED_EVERY),
+            after_failure: wire::for_lease(RENEWED_AGAIN_EVERY),
+        }
+    } else {
+        RenewalPauses::equal(wire::for_lease(settings.retry_period.value))
+    }
 }
 
 /// Waits until this process is the leader, and then runs `work`. When leader election is turned off, `work` is run at

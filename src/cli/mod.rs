@@ -199,17 +199,10 @@ fn help_on(words: &[OsString]) -> Exit {
     }
 }
 
-/// Limits the memory of the process, forbids core dumps, and sets the panic hook. This function is called first in
+/// Forbids core dumps, and sets the panic hook. This function is called first in
 /// every run, before any other thread is started.
 #[allow(unsafe_code)]
 fn prepare() {
-    // Limits glibc to a single memory arena. By default each thread gets an arena, which keeps the memory that the
-    // thread once used. The threads of the daemon parse large lists one after the other, so this would waste megabytes.
-    // Safety: mallopt has no preconditions.
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 1);
-    }
     // Forbids core dumps of this process. It also keeps processes without CAP_SYS_PTRACE from reading the memory and
     // the environment of this process, which contain tokens and private keys. RLIMIT_CORE would not be enough, because
     // it is not applied when the kernel pipes core dumps to a program. The files `stat` and `status` of `/proc/self`,

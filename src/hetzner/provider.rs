@@ -107,6 +107,7 @@ impl Hetzner {
                 timing: connection.timing,
                 retry,
                 body_limit_bytes: BODY_LIMIT_BYTES,
+                unread: &[],
                 log_bodies: connection.debug,
                 gate: Arc::clone(&settings.gate),
                 watch,

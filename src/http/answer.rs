@@ -3,6 +3,7 @@
 use super::error::{Head, HttpError, HttpErrorKind, describe_io};
 use super::request::{HttpSettings, Parse, Reading};
 use super::secret::{Secret, redact};
+use super::unread::WithoutArrays;
 use crate::text::cut;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
@@ -82,7 +83,8 @@ impl SentRequest<'_> {
             .into_with_config()
             .limit(limit.unwrap_or(settings.body_limit_bytes))
             .reader();
-        let mut body = CountedBody { body, length: 0 };
+        let body = CountedBody { body, length: 0 };
+        let mut body = WithoutArrays::new(body, settings.unread);
         let mut start = Vec::new();
         let most = is_known.map_or(BEGINNING_BYTES, |_| KNOWN_BYTES);
         let begun = body.by_ref().take(most).read_to_end(&mut start);
@@ -105,7 +107,7 @@ impl SentRequest<'_> {
             _ => Err(HttpErrorKind::Status(start)),
         };
         match parsed {
-            Ok(value) => Ok(Reply { head, value, length: body.length }),
+            Ok(value) => Ok(Reply { head, value, length: body.inner().length }),
             Err(kind) => Err(HttpError { call: line.to_owned(), kind, head: Some(Box::new(head)) }),
         }
     }

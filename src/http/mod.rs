@@ -20,6 +20,7 @@ mod secret;
 mod tls;
 mod transport;
 mod tunnel;
+mod unread;
 
 pub use answer::Reply;
 pub use auth::{Credentials, Issuer, Login, SecretCheck, SecretSource};

@@ -41,6 +41,9 @@ pub struct HttpSettings {
     pub retry: Retry,
     /// The longest body of an answer. A longer body is an error.
     pub body_limit_bytes: u64,
+    /// The fields whose arrays nobody reads, each with its quotes and colon, e.g. `"images":`. They are removed from an
+    /// answer before it is parsed.
+    pub unread: &'static [&'static str],
     /// Whether the log also shows the beginning of each body. Otherwise the log has only one line for each call.
     pub log_bodies: bool,
     /// The [`Gate`], which is asked before every write whether the write is allowed.

@@ -46,6 +46,10 @@ const PODS_AT_MOST: u32 = 200_000;
 /// page.
 const LIST_TRIES: u32 = 3;
 
+/// The arrays in answers that are never read: who has set which field, and the images on a node. They are three quarters
+/// of a list of nodes.
+const UNREAD: [&str; 2] = ["\"managedFields\":", "\"images\":"];
+
 const NODES: &str = "/api/v1/nodes";
 pub(super) const JSON: &str = "application/json";
 pub(super) const SERVICE_LIST: &str = "ServiceList";
@@ -190,6 +194,7 @@ impl KubeClient {
             timing,
             retry: http::Retry::All,
             body_limit_bytes: BODY_LIMIT_BYTES,
+            unread: &UNREAD,
             log_bodies: false,
             gate,
             watch: count,

@@ -5,9 +5,10 @@
 
 use super::labels::Labels;
 use super::types::{ListMeta, PageForm};
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::{DeserializeOwned, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use std::fmt;
 
 /// Which data about a node the API server puts into each row of a table of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +92,37 @@ impl RowForm for NodeTableRow {
 
 #[derive(Deserialize)]
 struct SentRow {
-    cells: Vec<Value>,
+    cells: FirstCells,
     object: Option<RowObject>,
+}
+
+/// The texts of the first two cells of a row. `None` when one of them is missing or is not a text. The other cells are
+/// skipped without being stored, because most rows of most tables have not changed.
+struct FirstCells(Option<(String, String)>);
+
+impl<'de> Deserialize<'de> for FirstCells {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<FirstCells, D::Error> {
+        d.deserialize_seq(CellVisitor)
+    }
+}
+
+struct CellVisitor;
+
+impl<'de> Visitor<'de> for CellVisitor {
+    type Value = FirstCells;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the cells of a row")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut cells: A) -> Result<FirstCells, A::Error> {
+        let first = [cells.next_element::<Value>()?, cells.next_element::<Value>()?];
+        while cells.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(FirstCells(match first {
+            [Some(Value::String(name)), Some(Value::String(status))] => Some((name, status)),
+            _ => None,
+        }))
+    }
 }
 
 #[derive(Deserialize)]
@@ -124,9 +154,7 @@ impl<R: RowForm> PageForm for TablePage<R> {
 
 impl From<SentRow> for NodeTableRow {
     fn from(row: SentRow) -> NodeTableRow {
-        let mut cells = row.cells.into_iter();
-        let (Some(Value::String(name)), Some(Value::String(status))) = (cells.next(), cells.next())
-        else {
+        let FirstCells(Some((name, status))) = row.cells else {
             return NodeTableRow(Err(
                 "a row of the table has no text in one of the first columns".to_owned()
             ));

@@ -696,7 +696,8 @@ settings! {
         default: Some("10s"),
     }
 
-    /// How often the leader renews its Lease, and the other daemons read it.
+    /// How often the leader renews its Lease, and the other daemons read it. Without this flag, the leader renews its
+    /// Lease every 4s, and after a failed renewal every second, if the other times of the Lease leave room for this.
     RETRY_PERIOD retry_period: Duration = parsed(interval) => {
         flags: &["leader-elect-retry-period"],
         kind: ValueKind::Duration,

@@ -90,6 +90,7 @@ pub fn http_settings(base: String, login: SecretSource, timeout: Duration) -> ht
         },
         retry: http::Retry::NotRateLimited,
         body_limit_bytes: 64 << 20,
+        unread: &[],
         log_bodies: false,
         gate: Arc::new(provider::OpenGate),
         watch: |_, _, _, _| {},

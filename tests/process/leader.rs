@@ -271,8 +271,28 @@ fn a_renewal_that_is_late_makes_a_write_wait() {
     sandbox.wait_for_node("late");
     let (all, afterwards) = (writes(&sandbox, "ccm", mark), writes(&sandbox, "ccm", mended));
     assert_eq!(all, afterwards, "{}", daemon.log());
+    daemon.logs("trying again every 1 s");
     daemon.logs("the API server answers again");
     daemon.logged("WARN", 1);
+}
+
+/// A retry period that is set means the pause between two renewals. Without it, the pause is twice as long.
+#[test]
+fn a_leader_renews_less_often_when_the_retry_period_is_not_set() {
+    let sandbox = socket_cluster(1);
+    let usual = sandbox.daemon(&["--leader-elect-resource-name=usual"]);
+    let set = ["--leader-elect-resource-name=set", "--leader-elect-retry-period=2s"];
+    let set = sandbox.daemon(&set);
+    usual.logs("leading as");
+    set.logs("leading as");
+    let mark = sandbox.mark();
+    let renewals = |lease: &str| {
+        let calls = sandbox.calls().calls_since(mark);
+        calls.iter().filter(|call| call.method == "PUT" && call.path.ends_with(lease)).count()
+    };
+    wait_until("renewals", || renewals("/set") >= 20);
+    let renewed = renewals("/usual");
+    assert!((5..=14).contains(&renewed), "{renewed} renewals");
 }
 
 #[test]

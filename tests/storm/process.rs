@@ -11,7 +11,7 @@ use ccm::controllers::route::{self, RouteController};
 use ccm::controllers::service::{self, ServiceController};
 use ccm::controllers::{Controller, Report, Selection};
 use ccm::daemon::Stop;
-use ccm::daemon::lease::{LeaderElection, LeaseSettings, Renewer, WaitPolicy};
+use ccm::daemon::lease::{LeaderElection, LeaseSettings, RenewalPauses, Renewer, WaitPolicy};
 use ccm::hetzner::load_balancers::{Defaults, Selector};
 use ccm::kube::{self, LeaseKey};
 use ccm::provider::{Gate, OpenGate, PermittedUse, Refused, Source, Sourced, clock};
@@ -178,7 +178,7 @@ impl Process {
         if let Ok(mut renewer) = candidate.renewer.try_borrow_mut()
             && candidate.is_trying.get()
         {
-            candidate.is_trying.set(renewer.renew());
+            candidate.is_trying.set(renewer.renew().is_some());
         }
     }
 
@@ -247,6 +247,7 @@ fn candidate(name: &str, sandbox_access: &SandboxAccess) -> Candidate {
         lease_duration: Duration::from_secs(15),
         renew_deadline: Duration::from_secs(10),
         retry_period: Duration::from_secs(2),
+        renewal: RenewalPauses::equal(Duration::from_secs(2)),
         write_timeout: timing.write_timeout,
     };
     let lease = Arc::new(LeaderElection::new(client, settings, stop));

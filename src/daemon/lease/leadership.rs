@@ -13,6 +13,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+/// How long a leader waits before it renews its Lease again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RenewalPauses {
+    /// The pause after a renewal that has succeeded.
+    pub after_success: Duration,
+    /// The pause after a renewal that has failed.
+    pub after_failure: Duration,
+}
+
+impl RenewalPauses {
+    /// Returns pauses that are always equally long.
+    pub fn equal(pause: Duration) -> RenewalPauses {
+        RenewalPauses { after_success: pause, after_failure: pause }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct LeaseSettings {
     pub key: LeaseKey,
@@ -31,8 +47,10 @@ pub struct LeaseSettings {
     /// How long this process tries to renew the Lease. When no renewal has succeeded for this time, the process gives
     /// up its leadership.
     pub renew_deadline: Duration,
-    /// The pause between two tries to acquire or renew the Lease.
+    /// The pause between two tries to acquire the Lease, as long as this process is not the leader.
     pub retry_period: Duration,
+    /// The pauses between two renewals of the Lease, as long as this process is the leader.
+    pub renewal: RenewalPauses,
     /// The timeout of a write to any API. A write is started only when at least this much time is left until the Lease
     /// expires.
     pub write_timeout: Duration,
@@ -326,6 +344,7 @@ mod tests {
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(3600),
             retry_period: Duration::from_secs(2),
+            renewal: RenewalPauses::equal(Duration::from_secs(2)),
             write_timeout: Duration::from_secs(8),
         };
         let mut lease = LeaderElection::new(KubeClient::of_nowhere(), settings, stop);

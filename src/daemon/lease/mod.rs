@@ -2,7 +2,7 @@
 //!
 //! The rules are those of client-go's leader election, so that two cloud-controller-managers do not work at the same
 //! time, and one can take over from the other. A thread tries to acquire the Lease. When this process holds the Lease,
-//! the thread renews it each time a retry period has passed. The main functions are, in the order of their calls,
+//! the thread renews it again and again (`RenewalPauses`). The main functions are, in the order of their calls,
 //! `acquire`, `begin`, `try_once` and `renewed`. The module `election` decides what is done with the Lease.
 //!
 //! ccm adds one rule to those of client-go: a write is started only when it is certain that it ends before the Lease
@@ -11,7 +11,7 @@
 mod election;
 mod leadership;
 
-pub use leadership::{Acquired, LeaderElection, LeaseSettings, identity};
+pub use leadership::{Acquired, LeaderElection, LeaseSettings, RenewalPauses, identity};
 
 use crate::kube::{self, retry_on_conflict};
 use crate::provider::{Moment, clock, lock};
@@ -53,8 +53,8 @@ impl LeaderElection {
     /// thread ends and renews no more. Writes that were started before can still be finished, because a write is
     /// started only when it is certain to end before the Lease expires.
     pub fn begin(self: &Arc<Self>, policy: WaitPolicy) {
-        let (mut renewer, pause) = (self.renewer(policy), self.settings.retry_period);
-        self.stop.repeat(true, move || renewer.renew().then_some(pause));
+        let mut renewer = self.renewer(policy);
+        self.stop.repeat(true, move || renewer.renew());
     }
 
     /// Creates the object that acquires the Lease and then renews it.
@@ -140,11 +140,21 @@ pub struct Renewer {
 }
 
 impl Renewer {
-    /// Tries once to acquire or renew the Lease. Returns `false` when this process must not try again, because it has
-    /// to end, has lost the Lease, or gives up waiting for the Lease.
-    pub fn renew(&mut self) -> bool {
+    /// Tries once to acquire or renew the Lease. Returns the pause before the next try. Returns `None` when this process
+    /// must not try again, because it has to end, has lost the Lease, or gives up waiting for the Lease.
+    pub fn renew(&mut self) -> Option<Duration> {
         let outcome = self.try_once();
-        !self.lease.stop.is_set() && self.continues(outcome)
+        (!self.lease.stop.is_set() && self.continues(outcome)).then(|| self.pause())
+    }
+
+    /// Returns the pause before the next try to acquire or renew the Lease.
+    fn pause(&self) -> Duration {
+        let settings = &self.lease.settings;
+        match (self.held.is_some(), self.is_failing) {
+            (false, _) => settings.retry_period,
+            (true, true) => settings.renewal.after_failure,
+            (true, false) => settings.renewal.after_success,
+        }
     }
 
     /// Tries once to acquire or renew the Lease, and returns the step that was taken. A process that holds the Lease
@@ -244,7 +254,7 @@ impl Renewer {
             return false;
         }
         if !std::mem::replace(&mut self.is_failing, true) {
-            let again_s = self.lease.settings.retry_period.as_secs_f64();
+            let again_s = self.pause().as_secs_f64();
             log::warn!("{key}: {error}; trying again every {again_s} s");
         }
         true

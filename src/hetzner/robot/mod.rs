@@ -334,6 +334,7 @@ mod tests {
                 },
                 retry: Retry::Never,
                 body_limit_bytes: 1 << 20,
+                unread: &[],
                 log_bodies: false,
                 gate: Arc::new(OpenGate),
                 watch,
