@@ -223,8 +223,13 @@ fn holds(pem: &[u8], text: &str) -> bool {
 /// `limit_bytes`.
 pub fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    let file = File::open(path);
-    match file.and_then(|file| file.take(limit_bytes + 1).read_to_end(&mut bytes)) {
+    let read = File::open(path).and_then(|file| {
+        // With enough room, the file is read in two calls.
+        let length = file.metadata().map_or(0, |found| found.len());
+        bytes.reserve_exact(length.min(limit_bytes) as usize + 1);
+        file.take(limit_bytes + 1).read_to_end(&mut bytes)
+    });
+    match read {
         Ok(_) if bytes.len() as u64 > limit_bytes => {
             Err(format!("the file is longer than {} MiB", limit_bytes >> 20))
         }

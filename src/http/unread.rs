@@ -1,6 +1,7 @@
 //! Removes parts of an answer that nobody reads, before the answer is compared and parsed. In a list of nodes, the arrays
 //! `managedFields` and `images` are most of the text, and parsing takes much more time than finding their ends.
 
+use memchr::{memchr, memchr2, memchr3};
 use std::io::{self, Read};
 
 /// A reader of a JSON text in which the arrays of some fields are empty. The rest of the text is unchanged.
@@ -50,7 +51,7 @@ impl<R> WithoutArrays<R> {
                 }
                 self.removed = None;
             }
-            let array = piece[from..].iter().position(|byte| *byte == b'[');
+            let array = memchr(b'[', &piece[from..]);
             let to = array.map_or(piece.len(), |array| from + array + 1);
             piece.copy_within(from..to, kept);
             kept += to - from;
@@ -82,24 +83,25 @@ impl<R> WithoutArrays<R> {
 impl Place {
     /// Returns the index of the bracket that ends the array. Returns `None` when the array does not end in this text.
     fn end_of_array(&mut self, text: &[u8]) -> Option<usize> {
-        for (index, byte) in text.iter().enumerate() {
-            if self.is_escaped {
-                self.is_escaped = false;
-            } else if self.is_in_string {
-                match byte {
-                    b'"' => self.is_in_string = false,
-                    b'\\' => self.is_escaped = true,
-                    _ => {}
-                }
-            } else {
-                match byte {
-                    b'"' => self.is_in_string = true,
-                    b'[' => self.depth += 1,
-                    b']' if self.depth == 1 => return Some(index),
-                    b']' => self.depth -= 1,
-                    _ => {}
-                }
+        let mut at = 0;
+        while at < text.len() {
+            if std::mem::take(&mut self.is_escaped) {
+                at += 1;
+                continue;
             }
+            let rest = &text[at..];
+            at += match self.is_in_string {
+                true => memchr2(b'"', b'\\', rest)?,
+                false => memchr3(b'"', b'[', b']', rest)?,
+            };
+            match text[at] {
+                b'\\' => self.is_escaped = true,
+                b'"' => self.is_in_string = !self.is_in_string,
+                b'[' => self.depth += 1,
+                _ if self.depth == 1 => return Some(at),
+                _ => self.depth -= 1,
+            }
+            at += 1;
         }
         None
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -55,6 +55,7 @@ pub(super) const JSON: &str = "application/json";
 pub(super) const SERVICE_LIST: &str = "ServiceList";
 /// The `kind` of a list that contains only the metadata of its objects.
 pub(super) const PARTIAL: &str = "PartialObjectMetadataList";
+const TABLE: &str = "Table";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 /// The name that this program uses for the table of certificate requests, to treat it differently from other lists. The
 /// API server's own name for the kind of every table is only `Table`.
@@ -269,7 +270,7 @@ impl KubeClient {
             Detail::Cells => "&includeObject=None",
             Detail::Metadata => "&includeObject=Metadata",
         };
-        self.list_new::<TablePage<NodeTableRow>>(NODES, form, "Table", ReadFrom::Cache, print)
+        self.list_new::<TablePage<NodeTableRow>>(NODES, form, TABLE, ReadFrom::Cache, print)
     }
 
     /// Returns a node as it is now. Returns `None` when the API server answers that the node does not exist. A 404 that
@@ -442,7 +443,7 @@ impl KubeClient {
         let answered = Cell::new(known);
         let is_same = || known.0.is_some() && answered.get() == known;
         let is_known = |body: &[u8]| {
-            answered.set(self.print(body));
+            answered.set(self.print(body, kind));
             is_same()
         };
         let accept = accepted(kind);
@@ -503,10 +504,23 @@ impl KubeClient {
 
     /// Returns a hash of the items in the body of a list. Only the text from the first `[` on is hashed, because the
     /// items begin there. The resource version of the list stands before the items. The version is not hashed, because
-    /// it changes even when no item changes.
-    fn print(&self, body: &[u8]) -> Print {
-        let begin = body.iter().position(|byte| *byte == b'[');
-        Print(begin.map(|begin| self.hasher.hash_one(&body[begin..])))
+    /// it changes even when no item changes. In a table, the resource versions of the rows are not hashed either. They
+    /// change whenever a kubelet reports, and no write is based on a table.
+    fn print(&self, body: &[u8], kind: &str) -> Print {
+        let Some(begin) = memchr::memchr(b'[', body) else {
+            return Print(None);
+        };
+        let mut hasher = self.hasher.build_hasher();
+        let mut rest = &body[begin..];
+        while kind == TABLE
+            && let Some(version) = begin_of_version(rest)
+        {
+            let (before, after) = rest.split_at(version);
+            hasher.write(before);
+            rest = &after[memchr::memchr(b'"', after).unwrap_or_default()..];
+        }
+        hasher.write(rest);
+        Print(Some(hasher.finish()))
     }
 
     /// Reads one page of a list. `token` is a function that gets the parsed answer. It returns the token of the next
@@ -535,12 +549,24 @@ impl KubeClient {
     }
 }
 
+/// Returns the index at which the next value of a field `resourceVersion` begins.
+fn begin_of_version(text: &[u8]) -> Option<usize> {
+    const FIELD: &[u8] = b"\"resourceVersion\":\"";
+    // The letter is rare, so few places are compared.
+    const BEFORE_THE_LETTER: usize = b"\"resource".len();
+    let mut letters = memchr::memchr_iter(b'V', text);
+    letters.find_map(|letter| {
+        let begin = letter.checked_sub(BEFORE_THE_LETTER)?;
+        text[begin..].starts_with(FIELD).then_some(begin + FIELD.len())
+    })
+}
+
 /// Returns the value of the header `Accept` for a list of this kind. The API server sends any list as
 /// `PartialObjectMetadataList` or as `Table` when the header requests this.
 fn accepted(kind: &str) -> String {
     match kind {
-        PARTIAL | "Table" => format!("{JSON};as={kind};v=v1;g=meta.k8s.io"),
-        SIGNING_TABLE => accepted("Table"),
+        PARTIAL | TABLE => format!("{JSON};as={kind};v=v1;g=meta.k8s.io"),
+        SIGNING_TABLE => accepted(TABLE),
         _ => JSON.to_owned(),
     }
 }
@@ -609,6 +635,24 @@ fn resource(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_is_the_same_when_only_its_resource_versions_differ() {
+        let client = KubeClient::of_nowhere();
+        let print = |kind, text: &str| client.print(text.as_bytes(), kind);
+        let rows = |version: &str, label: &str| {
+            format!(
+                r#"{{"metadata":{{"resourceVersion":"{version}"}},"rows":[{{"uid":"u","resourceVersion":"{version}","labels":{{"k":"{label}"}}}},{{"resourceVersion":"{version}"}}]}}"#
+            )
+        };
+        let (first, newer, labelled) = (rows("7", "V"), rows("1234", "V"), rows("7", "w"));
+        assert_eq!(print(TABLE, &first), print(TABLE, &newer));
+        assert_ne!(print(TABLE, &first), print(TABLE, &labelled));
+        assert_ne!(print(SERVICE_LIST, &first), print(SERVICE_LIST, &newer));
+        // The text is cut off in a version, or has no list.
+        assert_ne!(print(TABLE, r#"[{"resourceVersion":"1"#), print(TABLE, &first));
+        assert_eq!(print(TABLE, "{}"), Print(None));
+    }
 
     #[test]
     fn the_host_of_a_url_has_no_path_and_no_password() {

@@ -181,10 +181,11 @@ pub fn under_its_role(sandbox: &Sandbox) {
     sandbox.add_user("ccm", &[], rules).unwrap();
 }
 
-/// Returns the RBAC rules of `manifests/components/kubelet-certificates`.
-pub fn certificate_rules() -> Vec<sandbox::kubernetes::PolicyRule> {
-    let role = include_str!("../../manifests/components/kubelet-certificates/role.yaml");
-    serde_json::from_value(documents(role)[0]["rules"].clone()).unwrap()
+/// Returns the RBAC rules of a component in `manifests/components`.
+pub fn component_rules(component: &str) -> Vec<sandbox::kubernetes::PolicyRule> {
+    let role = format!("{}/manifests/components/{component}/role.yaml", env!("CARGO_MANIFEST_DIR"));
+    let role = std::fs::read_to_string(role).unwrap();
+    serde_json::from_value(documents(&role)[0]["rules"].clone()).unwrap()
 }
 
 /// Returns the environment variables `env` with the changes in `changes`, each of which is a name and a new value. With

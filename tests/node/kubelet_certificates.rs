@@ -13,7 +13,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Gives ccm the rights of `manifests/components/kubelet-certificates`.
 fn grant(sandbox: &Sandbox) {
-    sandbox.cluster().grant("ccm", common::certificate_rules());
+    sandbox.cluster().grant("ccm", common::component_rules("kubelet-certificates"));
 }
 
 /// Starts a sandbox with this number of initialised nodes, in which ccm may approve certificates.

@@ -5,8 +5,7 @@ use crate::sync::external::{BY_NAME, allow};
 use crate::sync::world::{Cluster, NO_RESYNC, World, id, service, targets};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
-use sandbox::kubernetes::{Pod, PolicyRule};
-use serde::Deserialize;
+use sandbox::kubernetes::Pod;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -18,15 +17,9 @@ const ROOM: usize = 25;
 /// What the tests need that count seconds.
 const EXACT_TIME: &str = "time that passes only when a test lets it pass";
 
-/// Returns the right that `manifests/components/endpointslices` gives.
-fn right() -> Vec<PolicyRule> {
-    let rule = json!({ "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"] });
-    vec![PolicyRule::deserialize(rule).unwrap()]
-}
-
 fn world() -> World {
     let world = World::new(NODES);
-    world.cluster().grant("ccm", right());
+    world.cluster().grant("ccm", common::component_rules("endpointslices"));
     world
 }
 
@@ -184,7 +177,7 @@ fn without_the_right_targets_are_those_of_today_and_the_event_has_the_command() 
     pass(&world.sandbox, Duration::from_secs(500));
     assert_eq!(world.slice_reads(mark), 0);
     assert!(!world.has_targets(id, &[7, 8, 9]));
-    world.cluster().grant("ccm", right());
+    world.cluster().grant("ccm", common::component_rules("endpointslices"));
     wait_until("the targets", || world.has_targets(id, &[7, 8, 9]));
 }
 
@@ -208,7 +201,7 @@ fn a_read_that_fails_leaves_the_targets_as_they_are() {
 #[test]
 fn nothing_is_read_while_all_nodes_fit_or_no_service_asks() {
     let world = World::new(3);
-    world.cluster().grant("ccm", right());
+    world.cluster().grant("ccm", common::component_rules("endpointslices"));
     let _daemon = world.daemon(&[NO_RESYNC]);
     let mark = world.mark();
     world.create_local("web", &[PREFER], &[1]);

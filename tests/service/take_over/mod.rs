@@ -87,6 +87,28 @@ fn load_balancers_of_hcloud_cloud_controller_manager_are_taken_over_without_a_wr
     });
 }
 
+/// Settings about load balancers that hcloud-cloud-controller-manager does not have. No Service and no Namespace asks for
+/// anything that they allow, and each existing load balancer fits.
+#[test]
+fn a_cluster_is_taken_over_without_a_write_with_each_new_setting_of_load_balancers() {
+    let cases = [
+        ("HCLOUD_LOAD_BALANCERS_TYPE", "auto"),
+        ("HCLOUD_LOAD_BALANCERS_TYPE_MAX", "lb11"),
+        ("HCLOUD_LOAD_BALANCERS_LOCATION", "auto"),
+        ("HCLOUD_LOAD_BALANCERS_NAMESPACE_DEFAULTS", "true"),
+        ("HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY", "1m"),
+        ("HCLOUD_LOAD_BALANCERS_PREFER_NODES_WITH_PODS", "true"),
+    ];
+    common::run_in_parallel(cases.into(), |(variable, value)| {
+        let left = Left::new();
+        for component in ["namespace-defaults", "endpointslices"] {
+            left.cluster().grant("ccm", common::component_rules(component));
+        }
+        let env = common::with(left.env.clone(), &[(variable, value)]);
+        left.is_taken_over(&env, ITS_WORDS, &format!("{variable}={value}"));
+    });
+}
+
 /// Settings that hcloud-cloud-controller-manager does not have. The requests of kubelets are decided already, two of them
 /// by another program, and all nodes have provider IDs of this cloud.
 #[test]
@@ -105,7 +127,7 @@ fn a_cluster_is_taken_over_without_a_write_with_each_value_of_each_new_setting()
         let case = format!("{variable}={value} {flag}");
         let words: Vec<&str> =
             ITS_WORDS.iter().copied().chain([flag]).filter(|word| !word.is_empty()).collect();
-        left.cluster().grant("ccm", common::certificate_rules());
+        left.cluster().grant("ccm", common::component_rules("kubelet-certificates"));
         for (node, decision) in [("worker-1", "Approved"), ("worker-2", "Denied")] {
             let name = CertificateAsk::of(node, &[node]).create(left.cluster());
             left.cluster().edit("certificatesigningrequests", None, &name, |request| {
