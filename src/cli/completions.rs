@@ -192,7 +192,8 @@ fn values(setting: &Setting, words: &[&str]) -> Vec<String> {
 fn flags(command: Command) -> Vec<String> {
     let settings = TABLE.iter().filter(|setting| !setting.hidden && setting.is_for(command));
     let flags = settings.flat_map(|setting| {
-        let about = setting.help.split(['.', ':', ';']).next().unwrap_or_default();
+        let meaning = settings::meaning(setting);
+        let about = meaning.split(['.', ':', ';']).next().unwrap_or_default().to_owned();
         setting.flag_names().map(move |name| format!("{name} {about}"))
     });
     flags.chain(["--help".to_owned()]).collect()

@@ -34,7 +34,7 @@ pub struct Tls {
 
 /// How often the files of the TLS settings are read again. A call that fails because of TLS or credentials makes the
 /// client read them at once.
-pub(super) const READ_EVERY: Duration = Duration::from_secs(15);
+pub(super) const READ_EVERY: Duration = Duration::from_secs(60);
 
 /// The name of the TLS settings in log lines which say that a file of these settings can't be read. Log lines with the
 /// same name and the same reason are not repeated. All clients use this name, so a problem of several clients is logged

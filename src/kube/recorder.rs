@@ -133,8 +133,12 @@ impl Recorder {
     pub fn first<T>(&self, work: impl FnOnce() -> T) -> T {
         lock(&self.queue).work_until = Some(clock::now() + clock::from_machine(WAITS_FOR_WORK));
         let done = work();
-        lock(&self.queue).work_until = None;
-        self.changed.notify_all();
+        let mut queue = lock(&self.queue);
+        queue.work_until = None;
+        // Usually no event waits, and then the thread that writes events is not woken.
+        if !queue.waiting.is_empty() {
+            self.changed.notify_all();
+        }
         done
     }
 

@@ -4,6 +4,20 @@ use super::setting::{Command, Group, Setting, Variable};
 use super::table::TABLE;
 use crate::text::one_of;
 
+/// The help page whose table has a row for each setting that is not hidden.
+const PAGE: &str = include_str!("../help/settings.md");
+
+/// Returns what a setting does, its unit and its limits, from its row of the page. For a hidden setting, which has no row,
+/// the text is empty.
+pub fn meaning(setting: &Setting) -> String {
+    let begin = format!("| {} |", setting.name());
+    let row = PAGE.lines().find(|line| line.starts_with(&begin));
+    let cells = row.and_then(|row| row.strip_suffix(" |")).unwrap_or_default();
+    // A bar that is a part of the text is written as `\|`, so only a bar between two spaces separates cells.
+    let (_, last) = cells.rsplit_once(" | ").unwrap_or_default();
+    last.replace("\\|", "|")
+}
+
 /// Returns the help text for the settings of a command. Each setting has a line with its name, and a line with its
 /// explanation. The line about the usage of the command is not included.
 pub fn help(command: Command) -> String {
@@ -45,7 +59,7 @@ fn heading(setting: &Setting) -> String {
 /// Returns the second line of the help for a setting: the explanation, the other variables and flags that set it, and
 /// the default.
 fn body(setting: &Setting) -> String {
-    let mut text = setting.help.to_owned();
+    let mut text = meaning(setting);
     let has_no_flag = setting.flags.is_empty();
     let others = setting.variables.iter().skip(usize::from(has_no_flag));
     let others: Vec<String> = others.map(|variable| format!("${}", described(variable))).collect();
@@ -76,6 +90,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::settings::MEANINGS;
 
     #[test]
     fn names_every_setting_of_the_command() {
@@ -86,6 +101,13 @@ mod tests {
                 let wanted = setting.is_in_help_of(*command);
                 assert_eq!(shown, wanted, "{command:?} {}", setting.name());
             }
+        }
+    }
+
+    #[test]
+    fn each_meaning_is_found_on_the_page() {
+        for (setting, expected) in TABLE.iter().zip(MEANINGS).filter(|(row, _)| !row.hidden) {
+            assert_eq!(meaning(setting), *expected, "{}", setting.name());
         }
     }
 

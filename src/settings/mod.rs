@@ -33,11 +33,12 @@ pub use crate::text::{all_nearest, nearest, one_of};
 pub use args::{names_a_secret, next_word};
 pub use effective::{DaemonSettings, Effective, Environment, Process};
 pub use hccm_compat::{FlagUse, IGNORED_FLAGS};
-pub use help::help;
+pub use help::{help, meaning};
 pub use problem::{Notice, Problem};
 pub use resolve::{Parsed, parse};
 pub use setting::{Command, Group, Setting, ValueKind, Variable};
 pub use table::{
-    HCLOUD_TOKEN, LOAD_BALANCER_RESYNC_PERIOD, NODE_STATUS_UPDATE_FREQUENCY, Settings, TABLE,
+    HCLOUD_TOKEN, LOAD_BALANCER_RESYNC_PERIOD, MEANINGS, NODE_STATUS_UPDATE_FREQUENCY, Settings,
+    TABLE,
 };
 pub use values::{Color, Controller, LogFormat, Output, WorkloadName};

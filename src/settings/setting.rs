@@ -17,8 +17,6 @@ pub struct Setting {
     pub kind: ValueKind,
     /// The default as text, which is parsed like the value of a flag. `None` when the setting has no default.
     pub default: Option<&'static str>,
-    /// What the setting does, its unit and its limits, in whole sentences.
-    pub help: &'static str,
     /// The commands that accept the flags of the setting and read its variables.
     pub commands: &'static [Command],
     pub group: Group,
@@ -169,7 +167,6 @@ impl Setting {
             variables: &[],
             kind: ValueKind::Boolean,
             default: None,
-            help: "",
             commands,
             group,
             secret: false,

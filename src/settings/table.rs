@@ -115,7 +115,6 @@ macro_rules! settings {
         $($(
             $(#[doc = $help])+
             pub static $name: Setting = Setting {
-                help: concat!($($help),+).trim_ascii_start(),
                 $($row)*
                 ..base!($named_by $name $group, $commands)
             };
@@ -123,6 +122,10 @@ macro_rules! settings {
 
         /// All settings, in the order in which help prints them.
         pub static TABLE: &[&Setting] = &[$($(&$name),*),*];
+
+        /// What each setting of [`TABLE`] does, its unit and its limits, in whole sentences. The table of `ccm help settings`
+        /// is written from these texts. The program reads them from that table, so that they are in it only once.
+        pub const MEANINGS: &[&str] = &[$($(concat!($($help),+).trim_ascii_start()),*),*];
 
         /// The values of all settings. A setting that the present command does not read has its default.
         #[derive(Debug, Clone)]
@@ -893,7 +896,7 @@ mod tests {
     #[test]
     fn rows_are_distinct_and_whole() {
         let mut seen: BTreeSet<String> = BTreeSet::new();
-        for setting in TABLE {
+        for (setting, meaning) in TABLE.iter().zip(MEANINGS) {
             let variables = setting.variables.iter().map(|variable| variable.name());
             for key in setting.flags.iter().copied().chain(variables) {
                 assert!(seen.insert(key.to_owned()), "{key} is there twice");
@@ -901,7 +904,7 @@ mod tests {
             assert!(
                 seen.insert(setting.name()) || setting.flags.contains(&setting.name().as_str())
             );
-            assert!(setting.help.ends_with('.'), "{}", setting.name());
+            assert!(meaning.ends_with('.'), "{}", setting.name());
             assert!(!setting.commands.is_empty(), "{}", setting.name());
             assert!(!setting.flags.is_empty() || !setting.variables.is_empty());
             let boolean = setting.kind == ValueKind::Boolean;

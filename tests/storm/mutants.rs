@@ -198,8 +198,8 @@ struct Stories {
     programs: BTreeMap<&'static str, PathBuf>,
 }
 
-/// The crates with tests of whole programs on the simulated machine.
-const CRATES: [&str; 3] = ["node", "route", "service"];
+/// The crates with the tests that `programs` names.
+const CRATES: [&str; 4] = ["node", "plan", "route", "service"];
 
 impl Stories {
     fn build() -> Stories {

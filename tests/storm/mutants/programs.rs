@@ -138,4 +138,8 @@ pub const PROGRAMS: &[OfPrograms] = &[
         fault("a relabelling goes on after a failure", "src/controllers/node/relabel.rs",
             "let is_failed = |applied: &AppliedPlan<_>| !applied.is_made();",
             "let is_failed = |applied: &AppliedPlan<_>| !applied.is_made() && !$ON;")),
+    found_by(("plan", "load_balancer::tenants::on_an_external_load_balancer_a_guest_cannot_ask_for_a_kind_of_address_that_is_not_possible"),
+        fault("a guest's wish for addresses that an external load balancer can't reach counts for all its Services", "src/hetzner/load_balancers/desired/whole.rs",
+            "deciders.retain(|service| is_possible(asked(service).value));",
+            "deciders.retain(|service| $ON || is_possible(asked(service).value));")),
 ];
