@@ -14,12 +14,12 @@ pub(super) struct WithoutArrays<R> {
     /// bytes that are read next.
     before: Vec<u8>,
     /// Where in an array that is removed the reader is. `None` when the next byte is kept.
-    removed: Option<Place>,
+    removed: Option<InArray>,
 }
 
 /// A place in an array that is removed.
 #[derive(Clone, Copy)]
-struct Place {
+struct InArray {
     /// How many arrays are open.
     depth: usize,
     /// Whether the place is inside of a string. Brackets there are text.
@@ -57,7 +57,7 @@ impl<R> WithoutArrays<R> {
             kept += to - from;
             from = to;
             if array.is_some() && self.ends_with_field(&piece[..kept - 1]) {
-                self.removed = Some(Place { depth: 1, is_in_string: false, is_escaped: false });
+                self.removed = Some(InArray { depth: 1, is_in_string: false, is_escaped: false });
             }
         }
         let longest = self.fields.iter().map(|field| field.len()).max().unwrap_or_default();
@@ -80,7 +80,7 @@ impl<R> WithoutArrays<R> {
     }
 }
 
-impl Place {
+impl InArray {
     /// Returns the index of the bracket that ends the array. Returns `None` when the array does not end in this text.
     fn end_of_array(&mut self, text: &[u8]) -> Option<usize> {
         let mut at = 0;

@@ -103,25 +103,6 @@ fn the_list_of_types_is_read_again_before_it_grows() {
     assert_eq!(world.calls_of(mark, TYPES), 1);
 }
 
-/// The server of the new node is missing from the list of servers that the daemon has. So only the second plan, which is
-/// made from a new list of servers, shows that the load balancer must grow. The list of types is then read again, too.
-#[test]
-fn the_list_of_types_is_read_again_when_only_new_data_show_that_it_must_grow() {
-    let world = world(3);
-    drop(world.daemon(&[NO_RESYNC]));
-    let _daemon = world.daemon(&[NO_RESYNC, "--controllers=service"]);
-    world.create("web", &[AUTO], &[80]);
-    assert_eq!(kind(&world.up("web")), "lb11");
-    pass(&world.sandbox, Duration::from_secs(900));
-    let mark = world.mark();
-    let server = world.create_server("worker-4");
-    world.register("worker-4", Some(server), "");
-    world.set_ready("worker-4", "True");
-    wait_until("a fourth target", || targets(&world.balancer("web")).len() == 4);
-    assert_eq!(kind(&world.balancer("web")), "lb21");
-    assert_eq!(world.calls_of(mark, TYPES), 1);
-}
-
 /// Whatever the API answers, the ports and targets that fit the present type are synced, and the same type is asked for
 /// again later.
 #[test]

@@ -54,7 +54,7 @@ pub const PROGRAMS: &[OfPrograms] = &[
         fault("a type is chosen from an old list of types", "src/hetzner/load_balancers/type_choice.rs",
             "needs_list: changes && context.observed.are_types_old,",
             "needs_list: changes && context.observed.are_types_old && !$ON,")),
-    found_by(("service", "sync::type_auto::the_list_of_types_is_read_again_when_only_new_data_show_that_it_must_grow"),
+    found_by(("service", "sync::foreign_nodes::the_list_of_types_is_read_again_when_only_new_data_show_that_it_must_grow"),
         fault("a plan from newer data does not get the data that it needs", "src/controllers/service/observe.rs",
             "if needs == self.read_again {",
             "if needs == self.read_again || ($ON && self.read_again != Needs::default()) {")),
