@@ -68,8 +68,9 @@ struct State {
     /// The moment when all nodes were last requested, as complete objects or as a table with one row for each node.
     /// `None` when no nodes are cached.
     polled: Option<Instant>,
-    /// The moment when the last table of nodes with metadata was requested. Each row of such a table contains the
-    /// metadata of its node. `None` when no such table was read for the cached nodes.
+    /// The moment at which the metadata of all nodes was last known to be as cached: the last table of nodes with metadata
+    /// was requested then, or another table showed that no node had changed since. `None` when no table with metadata was
+    /// read for the cached nodes.
     shown: Option<Instant>,
     /// The moment when the complete objects of all nodes were last requested by one list. `None` when no nodes are
     /// cached.
@@ -83,7 +84,8 @@ struct State {
     odd: Option<Instant>,
     /// The API server's table of nodes has one row for each node. A table whose rows all agree with the cached nodes
     /// shows no change, and its hash is stored here. A new table with the same hash shows no change either, so it is
-    /// not parsed. The first hash is for tables without metadata, and the second for tables with metadata.
+    /// not parsed. The first hash is for tables without metadata, and the second for tables with metadata. When both have
+    /// the same version, no node has changed between them.
     agreed: [Print; 2],
     /// Whether a node counts as changed, and is read again, when it was cordoned or uncordoned.
     watches_cordons: bool,
@@ -148,7 +150,7 @@ impl NodeCache {
         } else if wants_metadata || !is_younger(state.polled, poll.table_max_age) {
             if is_younger(state.odd, poll.whole_max_age) {
                 state.list(&self.kube, ReadFrom::Cache)?;
-            } else {
+            } else if !wants_metadata || !state.is_unchanged(&self.kube)? {
                 state.read_table(&self.kube, detail)?;
             }
         }
@@ -280,6 +282,23 @@ impl State {
         self.agreed = Default::default();
     }
 
+    /// Returns whether no node has changed since the last table with metadata was read. Reads the table without metadata
+    /// for this, but only if no node had changed until its last read either. Otherwise the answer is probably no.
+    fn is_unchanged(&mut self, kube: &KubeClient) -> Result<bool, CacheError> {
+        let is_same = |state: &State| {
+            let [cells, metadata] = state.agreed;
+            cells.has_version_of(metadata)
+        };
+        if !is_same(self) {
+            return Ok(false);
+        }
+        self.read_table(kube, Detail::Cells)?;
+        if is_same(self) {
+            self.shown = self.polled;
+        }
+        Ok(is_same(self))
+    }
+
     /// Reads the table with one row for each node, and then the complete objects of the nodes whose rows have changed.
     fn read_table(&mut self, kube: &KubeClient, detail: Detail) -> Result<(), CacheError> {
         let asked = clock::now();
@@ -302,9 +321,8 @@ impl State {
         };
         self.odd = None;
         let changed = rows.map_or_else(Vec::new, |rows| self.changed_rows(rows));
-        if changed.is_empty() {
-            self.agreed[detail as usize] = print;
-        } else {
+        self.agreed[detail as usize] = if changed.is_empty() { print } else { Print::default() };
+        if !changed.is_empty() {
             self.read(kube, &changed)?;
         }
         self.polled = Some(asked);

@@ -111,10 +111,22 @@ pub enum ReadFrom {
     Latest,
 }
 
-/// The fingerprint of a list, which is a hash of its items. An equal hash means that the list is unchanged. `None`
-/// means that no hash was computed, e.g. because the list had several pages.
+/// The fingerprint of a list. Its hashes are `None` when none was computed, e.g. because the list had several pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Print(Option<u64>);
+pub struct Print {
+    /// The hash of the items. An equal hash means that the items are unchanged.
+    items: Option<u64>,
+    /// The hash of the text before the items, which contains the resource version of the list. With an equal version, no
+    /// object of this resource has changed, not even in fields that the list does not show.
+    head: Option<u64>,
+}
+
+impl Print {
+    /// Whether both lists have the same resource version, so that no object has changed between them.
+    pub fn has_version_of(self, other: Print) -> bool {
+        self.head.is_some() && self.head == other.head
+    }
+}
 
 /// A client of one cluster. All threads share the client.
 pub struct KubeClient {
@@ -441,7 +453,7 @@ impl KubeClient {
         let (folder, query, kind) = (list.path, list.query, list.kind);
         let known = std::mem::take(print);
         let answered = Cell::new(known);
-        let is_same = || known.0.is_some() && answered.get() == known;
+        let is_same = || known.items.is_some() && answered.get().items == known.items;
         let is_known = |body: &[u8]| {
             answered.set(self.print(body, kind));
             is_same()
@@ -477,7 +489,7 @@ impl KubeClient {
             };
             let Some(end) = end else {
                 if is_same() {
-                    *print = known;
+                    *print = answered.get();
                     return Ok(None);
                 }
                 return Err(self.unreadable(&path, format!("answered null instead of a {kind}")));
@@ -502,14 +514,14 @@ impl KubeClient {
         Err(self.unreadable(folder, why))
     }
 
-    /// Returns a hash of the items in the body of a list. Only the text from the first `[` on is hashed, because the
-    /// items begin there. The resource version of the list stands before the items. The version is not hashed, because
-    /// it changes even when no item changes. In a table, the resource versions of the rows are not hashed either. They
-    /// change whenever a kubelet reports, and no write is based on a table.
+    /// Returns the fingerprint of the body of a list. The items begin at the first `[`, and the resource version of the
+    /// list stands before them. In a table, the resource versions of the rows are left out of the hash. They change
+    /// whenever a kubelet reports, and no write is based on a table.
     fn print(&self, body: &[u8], kind: &str) -> Print {
         let Some(begin) = memchr::memchr(b'[', body) else {
-            return Print(None);
+            return Print::default();
         };
+        let head = self.hasher.hash_one(&body[..begin]);
         let mut hasher = self.hasher.build_hasher();
         let mut rest = &body[begin..];
         while kind == TABLE
@@ -520,7 +532,7 @@ impl KubeClient {
             rest = &after[memchr::memchr(b'"', after).unwrap_or_default()..];
         }
         hasher.write(rest);
-        Print(Some(hasher.finish()))
+        Print { items: Some(hasher.finish()), head: Some(head) }
     }
 
     /// Reads one page of a list. `token` is a function that gets the parsed answer. It returns the token of the next
@@ -639,7 +651,7 @@ mod tests {
     #[test]
     fn a_table_is_the_same_when_only_its_resource_versions_differ() {
         let client = KubeClient::of_nowhere();
-        let print = |kind, text: &str| client.print(text.as_bytes(), kind);
+        let print = |kind, text: &str| client.print(text.as_bytes(), kind).items;
         let rows = |version: &str, label: &str| {
             format!(
                 r#"{{"metadata":{{"resourceVersion":"{version}"}},"rows":[{{"uid":"u","resourceVersion":"{version}","labels":{{"k":"{label}"}}}},{{"resourceVersion":"{version}"}}]}}"#
@@ -651,7 +663,20 @@ mod tests {
         assert_ne!(print(SERVICE_LIST, &first), print(SERVICE_LIST, &newer));
         // The text is cut off in a version, or has no list.
         assert_ne!(print(TABLE, r#"[{"resourceVersion":"1"#), print(TABLE, &first));
-        assert_eq!(print(TABLE, "{}"), Print(None));
+        assert_eq!(print(TABLE, "{}"), None);
+    }
+
+    #[test]
+    fn a_list_has_the_version_before_its_items() {
+        let client = KubeClient::of_nowhere();
+        let print = |version: &str, item: &str| {
+            let text =
+                format!(r#"{{"metadata":{{"resourceVersion":"{version}"}},"items":["{item}"]}}"#);
+            client.print(text.as_bytes(), TABLE)
+        };
+        assert!(print("7", "a").has_version_of(print("7", "b")));
+        assert!(!print("7", "a").has_version_of(print("8", "a")));
+        assert!(!Print::default().has_version_of(Print::default()));
     }
 
     #[test]

@@ -91,6 +91,50 @@ fn an_unchanged_list_is_the_same_list_and_each_change_makes_a_new_one() {
     assert_eq!(before.0.len(), 1);
 }
 
+/// The metadata of all nodes is most of what is read at rest. It is read again only after the list of nodes got another
+/// version.
+#[test]
+fn metadata_of_nodes_are_read_again_only_after_a_node_changed() {
+    let sandbox = simulated_cluster(3);
+    let place = SandboxAccess::new(&sandbox);
+    let apis = place.world(&place.token(), None);
+    let poll = |metadata_max_age| {
+        let max = Duration::MAX;
+        let poll = Poll { table_max_age: Duration::ZERO, whole_max_age: max, metadata_max_age };
+        apis.nodes.poll(poll).unwrap().value
+    };
+    let tables = |include: &str| {
+        sandbox.calls().count(|call| call.query("includeObject").as_deref() == Some(include))
+    };
+    let label = |value: &str| {
+        sandbox.edit_node("worker-2", |node| node["metadata"]["labels"]["team"] = json!(value));
+    };
+    let team = |nodes: &[Arc<ccm::kube::KubeNode>]| {
+        let label = nodes[1].metadata.labels.get("team");
+        label.map(str::to_owned)
+    };
+    let now = Some(Duration::ZERO);
+    poll(None);
+    poll(now);
+    assert_eq!(tables("Metadata"), 1);
+    // The poll between shows the version of the list for the first time.
+    poll(None);
+    for _ in 0..3 {
+        poll(now);
+    }
+    assert_eq!(tables("Metadata"), 1, "nothing has changed");
+    label("a");
+    assert_eq!(team(&poll(now)).as_deref(), Some("a"));
+    assert_eq!(tables("Metadata"), 2);
+    // Once more: the change comes after a poll that has seen none.
+    poll(now);
+    poll(None);
+    label("b");
+    let before = tables("None");
+    assert_eq!(team(&poll(now)).as_deref(), Some("b"));
+    assert_eq!(tables("None"), before + 1, "the small table has shown another version");
+}
+
 /// Three pages of servers are three calls, and 120 calls an hour may be used. So a refresh is made every 90 s instead
 /// of every 10 s.
 #[test]
