@@ -103,9 +103,8 @@ fn metadata_of_nodes_are_read_again_only_after_a_node_changed() {
         let poll = Poll { table_max_age: Duration::ZERO, whole_max_age: max, metadata_max_age };
         apis.nodes.poll(poll).unwrap().value
     };
-    let tables = |include: &str| {
-        sandbox.calls().count(|call| call.query("includeObject").as_deref() == Some(include))
-    };
+    let tables =
+        |include: &str| sandbox.calls().count(|call| call.query("includeObject") == Some(include));
     let label = |value: &str| {
         sandbox.edit_node("worker-2", |node| node["metadata"]["labels"]["team"] = json!(value));
     };
