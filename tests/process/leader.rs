@@ -280,9 +280,10 @@ fn a_renewal_that_is_late_makes_a_write_wait() {
 #[test]
 fn a_leader_renews_less_often_when_the_retry_period_is_not_set() {
     let sandbox = socket_cluster(1);
-    let usual = sandbox.daemon(&["--leader-elect-resource-name=usual"]);
+    let env = env_of(&sandbox, "leader");
+    let usual = Daemon::start(&env, &["--leader-elect-resource-name=usual"]);
     let set = ["--leader-elect-resource-name=set", "--leader-elect-retry-period=2s"];
-    let set = sandbox.daemon(&set);
+    let set = Daemon::start(&env, &set);
     usual.logs("leading as");
     set.logs("leading as");
     let mark = sandbox.mark();

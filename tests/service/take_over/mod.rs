@@ -93,7 +93,7 @@ fn load_balancers_of_hcloud_cloud_controller_manager_are_taken_over_without_a_wr
 fn a_cluster_is_taken_over_without_a_write_with_each_new_setting_of_load_balancers() {
     let cases = [
         ("HCLOUD_LOAD_BALANCERS_TYPE", "auto"),
-        ("HCLOUD_LOAD_BALANCERS_TYPE_MAX", "lb11"),
+        ("HCLOUD_LOAD_BALANCERS_TYPE_MAX", "lb31"),
         ("HCLOUD_LOAD_BALANCERS_LOCATION", "auto"),
         ("HCLOUD_LOAD_BALANCERS_NAMESPACE_DEFAULTS", "true"),
         ("HCLOUD_LOAD_BALANCERS_DEPARTING_DELAY", "1m"),

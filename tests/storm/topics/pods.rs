@@ -82,8 +82,8 @@ struct History {
     failures: u64,
     failure: Failure,
     random: Random,
-    /// The process that removed a target of each load balancer last, and when.
-    removals: BTreeMap<u64, (String, Instant)>,
+    /// When each process last tried to remove a target of each load balancer.
+    removals: BTreeMap<(u64, String), Instant>,
     exchanges: u64,
     urgent: u64,
 }
@@ -181,13 +181,16 @@ impl Pods {
             return None;
         }
         let history = &mut *self.history();
-        // A process does not know what another one has removed since the load balancer was listed.
+        // A process does not know what another one has removed since the load balancer was listed. This holds for its whole
+        // plan, also when it repeats a removal that was refused.
         let now = sandbox::time::now();
-        let removal = history.removals.insert(id, (history.running.clone(), now));
-        let is_alone = removal.is_none_or(|(process, at)| {
-            process == history.running || now.saturating_duration_since(at) > PAUSE_AT_MOST
+        let running = history.running.clone();
+        history.removals.insert((id, running.clone()), now);
+        let is_alone = history.removals.iter().all(|((balancer, process), at)| {
+            let is_over = now.saturating_duration_since(*at) > PAUSE_AT_MOST;
+            *balancer != id || *process == running || is_over
         });
-        let process = history.processes.entry(history.running.clone()).or_default();
+        let process = history.processes.entry(running).or_default();
         // The server is still a target, so an earlier removal was refused.
         process.exchanges.retain(|(balancer, of, _)| (*balancer, *of) != (id, server));
         match self.exchange(process, &view, server, is_alone) {
