@@ -90,9 +90,10 @@ impl InArray {
                 continue;
             }
             let rest = &text[at..];
-            at += match self.is_in_string {
-                true => memchr2(b'"', b'\\', rest)?,
-                false => memchr3(b'"', b'[', b']', rest)?,
+            at += if self.is_in_string {
+                memchr2(b'"', b'\\', rest)?
+            } else {
+                memchr3(b'"', b'[', b']', rest)?
             };
             match text[at] {
                 b'\\' => self.is_escaped = true,

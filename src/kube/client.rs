@@ -663,7 +663,7 @@ mod tests {
         assert_eq!(print(TABLE, &first), print(TABLE, &newer));
         assert_ne!(print(TABLE, &first), print(TABLE, &labelled));
         assert_ne!(print(SERVICE_LIST, &first), print(SERVICE_LIST, &newer));
-        // The text is cut off in a version, or has no list.
+        // The first text ends inside of a version, and the second one contains no list.
         assert_ne!(print(TABLE, r#"[{"resourceVersion":"1"#), print(TABLE, &first));
         assert_eq!(print(TABLE, "{}"), None);
     }

@@ -1,5 +1,5 @@
 //! Faults that no story and no unit test of the judge can find. Tests of whole programs on the simulated machine
-//! must find them.
+//! must find them, or tests of plans.
 
 use super::{Mutant, fault};
 
