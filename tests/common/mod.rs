@@ -29,7 +29,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -460,13 +460,41 @@ pub fn send(signal: &str, process: u32) {
     assert!(kill.unwrap().success());
 }
 
-/// Calls `run` with each test case, in eight parallel threads. Each case must have a sandbox of its own.
+/// How many cases of all tests of one test program run at the same time. Many cases start processes. With more of them on
+/// two processors, a daemon can't renew its Lease in time.
+const CASES_AT_ONCE: usize = 8;
+
+/// How many cases run now.
+static CASES: Mutex<usize> = Mutex::new(0);
+static CASE_ENDED: Condvar = Condvar::new();
+
+/// A place among the cases that may run at the same time. It is free again when this value is dropped.
+struct RunningCase;
+
+impl RunningCase {
+    fn begin() -> RunningCase {
+        let is_full = |cases: &mut usize| *cases >= CASES_AT_ONCE;
+        *CASE_ENDED.wait_while(CASES.lock().unwrap(), is_full).unwrap() += 1;
+        RunningCase
+    }
+}
+
+impl Drop for RunningCase {
+    fn drop(&mut self) {
+        *CASES.lock().unwrap() -= 1;
+        CASE_ENDED.notify_one();
+    }
+}
+
+/// Calls `run` with each test case, in parallel threads. `run` must not call this function. Each case must have a sandbox
+/// of its own.
 pub fn run_in_parallel<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     let cases = Mutex::new(cases.into_iter());
     std::thread::scope(|scope| {
-        for _ in 0..8 {
+        for _ in 0..CASES_AT_ONCE {
             scope.spawn(|| {
                 while let Some(case) = { cases.lock().unwrap().next() } {
+                    let _running = RunningCase::begin();
                     run(case);
                 }
             });

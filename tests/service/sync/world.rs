@@ -73,9 +73,11 @@ impl World {
         daemon
     }
 
-    /// Runs one pass of all controllers, nodes first.
+    /// Runs one pass of all controllers, nodes first. A pass is no leader for long, so it gets much time to renew its
+    /// Lease: the processors may be busy with other tests.
     pub fn once(&self, flags: &[&str]) -> Ran {
-        self.ccm(&[&["run", "--once"], flags].concat())
+        let lease = ["--leader-elect-lease-duration=120s", "--leader-elect-renew-deadline=100s"];
+        self.ccm(&[&["run", "--once"], &lease[..], flags].concat())
     }
 
     /// Runs passes until there is nothing left to do.
