@@ -20,6 +20,14 @@ impl World {
         world
     }
 
+    /// Whether a test that changes a Namespace must be skipped. The tests on a real API server share the Namespaces.
+    fn shares_namespaces(&self) -> bool {
+        common::needs_simulation(
+            &self.sandbox,
+            "annotations of a Namespace that one test alone sees",
+        )
+    }
+
     fn allow_namespaces(&self) {
         let role = include_str!("../../../manifests/components/namespace-defaults/role.yaml");
         let role = common::documents(role).remove(0);
@@ -59,6 +67,9 @@ impl World {
 fn the_order_is_service_then_namespace_then_setting() {
     for profile in PROFILES {
         let world = World::with_defaults(2);
+        if world.shares_namespaces() {
+            return;
+        }
         world.set_default("default", "type", Some("lb21"));
         world.set_default("default", "location", Some("nbg1"));
         world.create("own", &[("type", "lb31")], &[80]);
@@ -77,6 +88,9 @@ fn the_order_is_service_then_namespace_then_setting() {
 #[test]
 fn labels_are_joined_and_of_one_key_the_first_in_the_order_counts() {
     let mut world = World::with_defaults(1);
+    if world.shares_namespaces() {
+        return;
+    }
     world.set(&[("HCLOUD_LOAD_BALANCERS_LABELS", "a=setting,b=setting,c=setting")]);
     world.set_default("default", "labels", Some("a=namespace,b=namespace,d=namespace,hcloud/x=y"));
     world.create("web", &[("labels", "a=service")], &[80]);
@@ -89,6 +103,9 @@ fn labels_are_joined_and_of_one_key_the_first_in_the_order_counts() {
 #[test]
 fn a_change_has_effect_within_the_resync_period_and_a_list_is_read_once_in_it() {
     let world = World::with_defaults(1);
+    if world.shares_namespaces() {
+        return;
+    }
     world.create("web", &[], &[80]);
     let _daemon = world.daemon(&[OFTEN]);
     world.up("web");
@@ -109,6 +126,9 @@ fn a_change_has_effect_within_the_resync_period_and_a_list_is_read_once_in_it() 
 #[test]
 fn a_namespace_is_read_anew_before_a_creation() {
     let world = World::with_defaults(1);
+    if world.shares_namespaces() {
+        return;
+    }
     world.create("first", &[], &[80]);
     let _daemon = world.daemon(&[NO_RESYNC]);
     world.up("first");
@@ -146,6 +166,9 @@ fn an_unknown_default_changes_nothing_and_ports_and_targets_are_synced() {
     for profile in PROFILES {
         for cause in ["right", "outage", "wrong", "incomplete"] {
             let world = World::with_defaults(2);
+            if world.shares_namespaces() {
+                return;
+            }
             for (name, value) in MANY {
                 world.set_default("default", name, Some(value));
             }
@@ -205,6 +228,9 @@ fn an_unknown_default_changes_nothing_and_ports_and_targets_are_synced() {
 #[test]
 fn a_service_that_sets_the_field_itself_is_created_while_its_default_is_wrong() {
     let world = World::with_defaults(1);
+    if world.shares_namespaces() {
+        return;
+    }
     world.set_default("default", "algorithm-type", Some("fastest"));
     world.create("web", &[("algorithm-type", "round_robin")], &[80]);
     world.create("other", &[], &[80]);
@@ -220,6 +246,9 @@ fn a_service_that_sets_the_field_itself_is_created_while_its_default_is_wrong() 
 #[test]
 fn about_a_group_only_its_own_namespace_counts_after_all_services_that_decide() {
     let world = World::with_defaults(1);
+    if world.shares_namespaces() {
+        return;
+    }
     world.cluster().create(
         "namespaces",
         None,
@@ -257,6 +286,9 @@ fn about_a_group_only_its_own_namespace_counts_after_all_services_that_decide() 
 #[test]
 fn other_annotations_of_a_namespace_have_no_effect_and_the_log_says_so() {
     let world = World::with_defaults(1);
+    if world.shares_namespaces() {
+        return;
+    }
     world.set_default("default", "name", Some("mine"));
     world.set_default("default", "uses-proxyprotocol.80", Some("true"));
     world.create("web", &[], &[80]);
@@ -277,6 +309,9 @@ fn other_annotations_of_a_namespace_have_no_effect_and_the_log_says_so() {
 #[test]
 fn without_the_setting_no_namespace_is_read() {
     let world = World::new(1);
+    if world.shares_namespaces() {
+        return;
+    }
     world.allow_namespaces();
     world.set_default("default", "type", Some("lb31"));
     world.create("web", &[], &[80]);
