@@ -216,6 +216,11 @@ impl Needs {
             statuses: self.statuses || other.statuses,
         }
     }
+
+    /// Whether all data in `other` are also in `self`.
+    pub fn includes(self, other: Needs) -> bool {
+        self.and(other) == self
+    }
 }
 
 /// What an operator wants to be done about the replacement of a Service's load balancer by a new one.

@@ -150,10 +150,10 @@ impl ObservedServices {
         needs: Needs,
         since: Instant,
     ) -> Result<bool, CacheError> {
-        let needs = needs.and(self.read_again);
-        if needs == self.read_again {
+        if self.read_again.includes(needs) {
             return Ok(false);
         }
+        let needs = needs.and(self.read_again);
         self.read_again = needs;
         if needs.services {
             let all = all_services(apis, clock::since(since))?;

@@ -16,6 +16,7 @@ mod linear;
 mod named_certificates;
 mod names;
 mod namespaces;
+mod needs;
 mod order;
 mod pods;
 mod primary_ips;

@@ -272,26 +272,3 @@ fn commands_show_how_a_node_of_k3s_is_matched() {
     );
     ignored.prints("HCLOUD_LOAD_BALANCERS_FOREIGN_NODES=match");
 }
-
-/// The node that is gone makes the daemon read the servers again. Only the plan that is made from the new list counts the
-/// new nodes, and shows that the load balancer must grow. The list of types is then read again, too.
-#[test]
-fn the_list_of_types_is_read_again_when_only_new_data_show_that_it_must_grow() {
-    let world = k3s(&["one", "two", "three"], &[MATCH]);
-    world.sandbox.cloud().set_target_limit("lb11", 3);
-    world.sandbox.cloud().set_target_limit("lb21", 5);
-    let _daemon = Daemon::start(&world.env, &[NO_RESYNC, "--controllers=service"]);
-    world.create("web", &[("type", "auto")], &[80]);
-    world.up("web");
-    world.wait_for_targets("web", &["one", "three", "two"]);
-    pass(&world.sandbox, Duration::from_secs(900));
-    let mark = world.mark();
-    world.delete_node("three");
-    for name in ["four", "five"] {
-        world.create_server(name);
-        world.join_k3s(name, &[&world.public_ip(name)]);
-    }
-    world.wait_for_targets("web", &["five", "four", "one", "two"]);
-    assert_eq!(text(&world.balancer("web")["load_balancer_type"]["name"]), "lb21");
-    assert_eq!(world.calls_of(mark, "/v1/load_balancer_types"), 1);
-}
