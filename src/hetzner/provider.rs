@@ -385,6 +385,10 @@ impl LoadBalancers for Hetzner {
         load_balancers::asked_delay(annotations, &defaults, of_namespace)
     }
 
+    fn can_name_tls_secrets(&self, annotation: &str) -> bool {
+        load_balancers::can_name_secrets(annotation)
+    }
+
     fn tls_secrets(&self, service: &Service) -> BTreeSet<String> {
         load_balancers::secrets(service)
     }

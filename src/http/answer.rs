@@ -85,8 +85,10 @@ impl SentRequest<'_> {
             .reader();
         let body = CountedBody { body, length: 0 };
         let mut body = WithoutArrays::new(body, settings.unread);
-        let mut start = Vec::new();
         let most = is_known.map_or(BEGINNING_BYTES, |_| KNOWN_BYTES);
+        // Some space more, so that the memory does not double when the body is a little longer than the last time.
+        let space = reading.length.min(most as usize) / 8 * 9;
+        let mut start = Vec::with_capacity(space);
         let begun = body.by_ref().take(most).read_to_end(&mut start);
         if settings.log_bodies {
             log::debug!("{line}: answered {} {}", head.status, beginning(&start, secrets));

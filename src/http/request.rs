@@ -127,6 +127,8 @@ pub struct Reading<'a> {
     /// A function that says whether a body has the same content as an earlier answer. If so, the body is not parsed,
     /// and the parser gets the JSON value `null` instead. The function is not called for bodies of 256 KiB or more.
     pub is_known: Option<&'a IsKnown<'a>>,
+    /// How long the body probably is, in bytes. 0 means that nothing is known about its length.
+    pub length: usize,
     /// The longest body that is read. `None` means that the client's limit applies.
     pub body_limit_bytes: Option<u64>,
 }
@@ -134,7 +136,7 @@ pub struct Reading<'a> {
 impl Reading<'static> {
     /// The options for reading any JSON document. The document is always parsed, even if it equals an earlier answer.
     pub const JSON: Reading<'static> =
-        Reading { accept: "application/json", is_known: None, body_limit_bytes: None };
+        Reading { accept: "application/json", is_known: None, length: 0, body_limit_bytes: None };
 }
 
 /// A request without its credentials.

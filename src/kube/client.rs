@@ -119,6 +119,8 @@ pub struct Print {
     /// The hash of the text before the items, which contains the resource version of the list. With an equal version, no
     /// object of this resource has changed, not even in fields that the list does not show.
     head: Option<u64>,
+    /// The length of the answer, in bytes. The next answer probably has about the same length.
+    length: usize,
 }
 
 impl Print {
@@ -397,8 +399,8 @@ impl KubeClient {
         kind: &str,
         from: ReadFrom,
     ) -> Result<Vec<P::Item>, KubeError> {
-        let list = self.list_new::<P>(path, query, kind, from, &mut Print::default());
-        list.map(Option::unwrap_or_default)
+        let list = ListOf { path, query, kind, from };
+        self.read_items::<P>(list, None).map(Option::unwrap_or_default)
     }
 
     /// Reads a list from the API server, if the list has changed. `print` is the hash of the items of an earlier list.
@@ -412,7 +414,15 @@ impl KubeClient {
         from: ReadFrom,
         print: &mut Print,
     ) -> Result<Option<Vec<P::Item>>, KubeError> {
-        let list = ListOf { path, query, kind, from };
+        self.read_items::<P>(ListOf { path, query, kind, from }, Some(print))
+    }
+
+    fn read_items<P: PageForm>(
+        &self,
+        list: ListOf,
+        print: Option<&mut Print>,
+    ) -> Result<Option<Vec<P::Item>>, KubeError> {
+        let kind = list.kind;
         self.read_pages(list, print, Vec::new, |items, path, reading| {
             self.page(path, reading, PhantomData::<Option<P>>, |page| {
                 page.map(|page| page.add_to(items, kind))
@@ -422,7 +432,8 @@ impl KubeClient {
 
     /// Reads a list page by page. `begin` returns an empty list, and `read_page` reads one page and adds its items to
     /// the list. `print` is the hash of an earlier answer. When the new answer has the same hash, it is not parsed, and
-    /// both `read_page` and this function return `None`.
+    /// both `read_page` and this function return `None`. Without `print`, every answer is parsed while it arrives, which
+    /// takes less memory.
     ///
     /// A list from the API server's cache is first requested in one answer. When that answer is too long, the list is
     /// read in pages instead. When the `continue` token expires before the last page, the list is read again from its
@@ -430,13 +441,13 @@ impl KubeClient {
     pub(super) fn read_pages<T>(
         &self,
         list: ListOf,
-        print: &mut Print,
+        mut print: Option<&mut Print>,
         begin: impl Fn() -> T,
         mut read_page: impl FnMut(&mut T, &str, http::Reading) -> Result<Option<PageEnd>, KubeError>,
     ) -> Result<Option<T>, KubeError> {
         let mut tries = 1;
         loop {
-            match self.read_once(list, print, begin(), &mut read_page) {
+            match self.read_once(list, print.as_deref_mut(), begin(), &mut read_page) {
                 Err(error) if error.is_expired() && tries < LIST_TRIES => tries += 1,
                 outcome => return outcome,
             }
@@ -446,11 +457,14 @@ impl KubeClient {
     fn read_once<T>(
         &self,
         list: ListOf,
-        print: &mut Print,
+        print: Option<&mut Print>,
         mut so_far: T,
         read_page: &mut impl FnMut(&mut T, &str, http::Reading) -> Result<Option<PageEnd>, KubeError>,
     ) -> Result<Option<T>, KubeError> {
         let (folder, query, kind) = (list.path, list.query, list.kind);
+        let mut unused = Print::default();
+        let is_compared = print.is_some();
+        let print = print.unwrap_or(&mut unused);
         let known = std::mem::take(print);
         let answered = Cell::new(known);
         let is_same = || known.items.is_some() && answered.get().items == known.items;
@@ -473,7 +487,8 @@ impl KubeClient {
             let path = format!("{folder}?limit={}{query}{}", page.items, page.place);
             let reading = http::Reading {
                 accept: &accept,
-                is_known: is_first.then_some(&is_known as &http::IsKnown),
+                is_known: (is_first && is_compared).then_some(&is_known as &http::IsKnown),
+                length: known.length,
                 body_limit_bytes: Some(body_limit(kind)),
             };
             let end = match read_page(&mut so_far, &path, reading) {
@@ -534,7 +549,7 @@ impl KubeClient {
             rest = &after[memchr::memchr(b'"', after).unwrap_or_default()..];
         }
         hasher.write(rest);
-        Print { items: Some(hasher.finish()), head }
+        Print { items: Some(hasher.finish()), head, length: body.len() }
     }
 
     /// Reads one page of a list. `token` is a function that gets the parsed answer. It returns the token of the next

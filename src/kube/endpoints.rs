@@ -134,7 +134,7 @@ impl KubeClient {
             let found = BTreeMap::new();
             RefCell::new(CollectedEndpoints { places: &places, nodes, found, unplaced: 0 })
         };
-        let read = self.read_pages(list, print, begin, |collected, path, reading| {
+        let read = self.read_pages(list, Some(print), begin, |collected, path, reading| {
             self.page(path, reading, StreamedPage(collected), |token| token)
         })?;
         Ok(read.map(|collected| {

@@ -1,6 +1,6 @@
 //! Reads which Namespaces have annotations that are defaults for their Services.
 
-use super::client::{KubeClient, ListOf, PARTIAL, Print, ReadFrom};
+use super::client::{KubeClient, ListOf, PARTIAL, ReadFrom};
 use super::labels::{Annotations, ServiceScope};
 use super::streamed::{Collect, StreamedPage};
 use crate::provider::{NamespaceAnnotations, NamespaceDefaults};
@@ -100,7 +100,7 @@ impl KubeClient {
     pub fn namespace_defaults(&self) -> NamespaceDefaults {
         let list = ListOf { path: NAMESPACES, query: "", kind: PARTIAL, from: ReadFrom::Latest };
         let begin = || RefCell::new(CollectedNamespaces::new(&self.scope));
-        let read = self.read_pages(list, &mut Print::default(), begin, |found, path, reading| {
+        let read = self.read_pages(list, None, begin, |found, path, reading| {
             self.page(path, reading, StreamedPage(found), |token| token)
         });
         let why = match read.map(|read| read.map(RefCell::into_inner)) {

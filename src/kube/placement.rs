@@ -2,7 +2,7 @@
 //! the names and the rules (e.g. the node affinity) of these objects are read. Commands read them with the rights of
 //! the user who runs the command. The daemon never reads them.
 
-use super::client::{KubeClient, ListOf, Print, ReadFrom};
+use super::client::{KubeClient, ListOf, ReadFrom};
 use super::error::KubeError;
 use super::types::{ListPage, PageForm};
 use serde::Deserialize;
@@ -224,14 +224,9 @@ impl KubeClient {
             }
             Ok(token)
         };
-        let found = self.read_pages(
-            list,
-            &mut Print::default(),
-            Default::default,
-            |found, path, reading| {
-                self.page(path, reading, PhantomData::<Option<_>>, |page| Some(add(found, page?)))
-            },
-        );
+        let found = self.read_pages(list, None, Default::default, |found, path, reading| {
+            self.page(path, reading, PhantomData::<Option<_>>, |page| Some(add(found, page?)))
+        });
         Ok(found?.unwrap_or_default())
     }
 }

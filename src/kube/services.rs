@@ -420,7 +420,7 @@ impl KubeClient {
             })
         };
         let mut print = known.print;
-        let read = self.read_pages(list, &mut print, begin, |collected, path, reading| {
+        let read = self.read_pages(list, Some(&mut print), begin, |collected, path, reading| {
             self.page(path, reading, StreamedPage(collected), |token| token)
         })?;
         let Some(collected) = read else {

@@ -47,6 +47,10 @@ pub trait LoadBalancers: Actions {
         of_namespace: &NamespaceAnnotations,
     ) -> Option<Duration>;
 
+    /// Whether this annotation can name TLS Secrets. While no annotation of a Service can, [`Self::tls_secrets`] has
+    /// nothing to return.
+    fn can_name_tls_secrets(&self, annotation: &str) -> bool;
+
     /// Returns the names of the TLS Secrets whose certificates the ports of the Service must use. Makes no API call.
     fn tls_secrets(&self, service: &Service) -> BTreeSet<String>;
 

@@ -26,6 +26,7 @@ use crate::kube::{self, KubeNode, Taint};
 use crate::provider::{Finding, InstanceId, Reason, Write, clock};
 use crate::text::shell_command;
 use observe::read_for_taint;
+use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -227,7 +228,8 @@ impl LifecycleController {
                 self.pauses.is_waiting(&node.metadata.uid, now)
             }
         };
-        let claims = Claims::new(&*apis.provider, nodes);
+        // Most sync passes find no node for which the claims are needed.
+        let claims = LazyCell::new(|| Claims::new(&*apis.provider, nodes));
         let is_due = |node: &&Arc<KubeNode>| {
             concerns_us(node)
                 && selection.names(node.name())
@@ -278,9 +280,9 @@ impl LifecycleController {
         let Some(nodes) = apis.nodes.last() else {
             return;
         };
-        let nodes = nodes.value.iter();
-        let nodes: HashMap<&str, &Arc<KubeNode>> =
-            nodes.map(|node| (node.metadata.uid.as_str(), node)).collect();
+        let nodes: LazyCell<HashMap<&str, &Arc<KubeNode>>, _> = LazyCell::new(|| {
+            nodes.value.iter().map(|node| (node.metadata.uid.as_str(), node)).collect()
+        });
         let is =
             |uid: &str, such: fn(&KubeNode) -> bool| nodes.get(uid).is_some_and(|node| such(node));
         self.pauses.keep(|uid| is(uid, |node| !node.is_ready()));

@@ -36,6 +36,7 @@ use crate::metrics::NODES;
 use crate::provider::{Finding, InstanceId, Provider, ProviderId, Reason, Urgency, clock};
 use jiff::Timestamp;
 use plan::{NodeFacts, plan_node};
+use std::cell::LazyCell;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -147,8 +148,10 @@ impl NodeController {
             Ok(observed) => observed,
             Err(error) => return Report::outage(error, self.waiting(apis, begun)),
         };
-        let nodes = observed.nodes.value.iter();
-        let uids: HashSet<&str> = nodes.map(|node| node.metadata.uid.as_str()).collect();
+        // Most sync passes find no node for which the UIDs are needed.
+        let nodes = &observed.nodes.value;
+        let uids: LazyCell<HashSet<&str>, _> =
+            LazyCell::new(|| nodes.iter().map(|node| node.metadata.uid.as_str()).collect());
         self.schedule.backoff.keep(|uid| uids.contains(uid));
         if is_refresh {
             let mut reported = apis.recorder.reported();

@@ -336,7 +336,8 @@ pub(super) fn tls_secret_names<'a>(
     };
     for service in services {
         let metadata = &service.metadata;
-        if service.wants_load_balancer() && metadata.annotations.iter().next().is_some() {
+        let mut keys = metadata.annotations.iter().map(|(key, _)| key);
+        if service.wants_load_balancer() && keys.any(|key| balancers.can_name_tls_secrets(key)) {
             let secrets = balancers.tls_secrets(&service.for_cloud()).into_iter();
             names.extend(secrets.map(|name| (metadata.namespace.clone(), name)));
         }

@@ -79,7 +79,7 @@ pub use ownership::labels::{
 pub(super) use causes::cause;
 pub(super) use desired::asked_delay;
 pub(super) use desired::certificates::left;
-pub(super) use desired::uploads::{secrets, unused};
+pub(super) use desired::uploads::{can_name_secrets, secrets, unused};
 pub(super) use observe::{EarlierPolls, observe, usage};
 pub(super) use ownership::certificates::read as certificates_of;
 pub(super) use ownership::share::key as group;

@@ -389,11 +389,8 @@ pub(crate) fn values_of<'a>(
     service: &'a Service,
     annotation: &Annotation,
 ) -> impl Iterator<Item = &'a str> {
-    let is_it = |key: &str| {
-        let name = key.strip_prefix(PREFIX).and_then(|key| key.split('.').next());
-        name.is_some_and(|name| name.eq_ignore_ascii_case(annotation.name))
-    };
-    service.annotations.iter().filter(move |(key, _)| is_it(key)).map(|(_, value)| value.trim())
+    let set = service.annotations.iter().filter(|(key, _)| annotation.has_key_with_port(key));
+    set.map(|(_, value)| value.trim())
 }
 
 /// Returns the value of this annotation of a Service, without parsing all annotations of the Service. A value for a

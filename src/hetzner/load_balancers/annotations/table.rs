@@ -341,6 +341,12 @@ impl Annotation {
         name.is_some_and(|name| name.eq_ignore_ascii_case(self.name))
     }
 
+    /// Whether this is the key of the annotation, with or without a port after a dot.
+    pub(crate) fn has_key_with_port(&self, key: &str) -> bool {
+        let name = key.strip_prefix(PREFIX).and_then(|key| key.split('.').next());
+        name.is_some_and(|name| name.eq_ignore_ascii_case(self.name))
+    }
+
     /// Returns an example of a value. The example is the first text in backquotes in `form`.
     pub fn example(&self) -> Option<&'static str> {
         self.form.split('`').nth(1)

@@ -39,6 +39,11 @@ const CHAIN_CERTIFICATES: usize = 5;
 /// removed.
 const NAMES_AT_MOST: usize = 10;
 
+/// Whether the annotation with this key can name Secrets, for all ports or for a single port.
+pub(in crate::hetzner) fn can_name_secrets(key: &str) -> bool {
+    a::HTTP_TLS_SECRET.has_key_with_port(key)
+}
+
 /// Returns the names of the Secrets in the annotations of the Service's `https` ports.
 pub(in crate::hetzner) fn secrets(service: &Service) -> BTreeSet<String> {
     if !has(service, &a::HTTP_TLS_SECRET) {

@@ -110,18 +110,15 @@ pub struct BalancerPrivateNet {
 
 /// A target of a load balancer, as the API describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(try_from = "TargetFields")]
 pub enum ApiTarget {
     Server {
         server: Reference,
-        #[serde(default)]
         use_private_ip: bool,
-        #[serde(default)]
         health_status: Vec<HealthStatus>,
     },
     Ip {
         ip: IpRef,
-        #[serde(default)]
         health_status: Vec<HealthStatus>,
     },
     /// A label selector, which a person added as a target by hand. All servers that the selector matches are
@@ -130,12 +127,46 @@ pub enum ApiTarget {
         label_selector: SelectorRef,
         /// The servers that the selector matches now. Each of them counts towards the limit of targets that the load
         /// balancer's type has. `None` means that the API did not list the servers.
-        #[serde(default)]
         targets: Option<Vec<SelectedServer>>,
     },
     /// A target of a type that this version of the program does not support.
-    #[serde(other)]
     Unknown,
+}
+
+/// The fields of targets of all types. They are read in one step, because a list of load balancers can have thousands of
+/// targets. An enum with a tag would first be stored as fields of any form, and then be read from there.
+#[derive(Deserialize)]
+struct TargetFields {
+    #[serde(rename = "type")]
+    kind: Interned,
+    server: Option<Reference>,
+    use_private_ip: Option<bool>,
+    ip: Option<IpRef>,
+    health_status: Option<Vec<HealthStatus>>,
+    label_selector: Option<SelectorRef>,
+    targets: Option<Vec<SelectedServer>>,
+}
+
+impl TryFrom<TargetFields> for ApiTarget {
+    type Error = String;
+
+    fn try_from(fields: TargetFields) -> Result<ApiTarget, String> {
+        let health_status = fields.health_status.unwrap_or_default();
+        let without = |field: &str| format!("a target of type {field} has no field `{field}`");
+        Ok(match &*fields.kind {
+            "server" => ApiTarget::Server {
+                server: fields.server.ok_or_else(|| without("server"))?,
+                use_private_ip: fields.use_private_ip.unwrap_or_default(),
+                health_status,
+            },
+            "ip" => ApiTarget::Ip { ip: fields.ip.ok_or_else(|| without("ip"))?, health_status },
+            "label_selector" => ApiTarget::LabelSelector {
+                label_selector: fields.label_selector.ok_or_else(|| without("label_selector"))?,
+                targets: fields.targets,
+            },
+            _ => ApiTarget::Unknown,
+        })
+    }
 }
 
 impl ApiTarget {
@@ -411,4 +442,46 @@ where
     T: Default + Deserialize<'de>,
 {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn read(target: Value) -> Result<ApiTarget, String> {
+        serde_json::from_value(target).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_target_is_read_by_its_type() {
+        let server = |use_private_ip| ApiTarget::Server {
+            server: Reference { id: 7 },
+            use_private_ip,
+            health_status: Vec::new(),
+        };
+        let ip = ApiTarget::Ip {
+            ip: IpRef { ip: "192.0.2.1".parse().unwrap() },
+            health_status: Vec::new(),
+        };
+        let selector = ApiTarget::LabelSelector {
+            label_selector: SelectorRef { selector: "a=b".into() },
+            targets: None,
+        };
+        for (sent, expected) in [
+            (json!({"type": "server", "server": {"id": 7}, "use_private_ip": true}), server(true)),
+            (json!({"type": "server", "server": {"id": 7}, "ip": null}), server(false)),
+            // The API sends the fields in any order.
+            (json!({"ip": {"ip": "192.0.2.1"}, "health_status": [], "type": "ip"}), ip),
+            (json!({"type": "label_selector", "label_selector": {"selector": "a=b"}}), selector),
+            (json!({"type": "vswitch", "vswitch": {"id": 7}}), ApiTarget::Unknown),
+        ] {
+            assert_eq!(read(sent.clone()), Ok(expected), "{sent}");
+        }
+        for kind in ["server", "ip", "label_selector"] {
+            let error = read(json!({ "type": kind })).unwrap_err();
+            assert_eq!(error, format!("a target of type {kind} has no field `{kind}`"));
+        }
+    }
 }
