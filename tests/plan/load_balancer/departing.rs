@@ -90,11 +90,12 @@ pub fn world(nodes: &str, most: usize, prepare: fn(&mut World)) -> World {
 fn target(id: u64, health: &[(u16, &str)]) -> ApiTarget {
     let mut target = server_target(id, false);
     if let ApiTarget::Server { health_status, .. } = &mut target {
-        health_status.extend(health.iter().map(|(listen_port, status)| HealthStatus {
+        let of_port = |(listen_port, status): &(u16, &str)| HealthStatus {
             listen_port: *listen_port,
             status: (*status).into(),
             ..HealthStatus::default()
-        }));
+        };
+        *health_status = health.iter().map(of_port).collect();
     }
     target
 }

@@ -351,7 +351,7 @@ impl Project {
 }
 
 /// The results of health checks, which a test sets.
-struct Health(BTreeMap<(u64, Machine), Vec<HealthStatus>>);
+struct Health(BTreeMap<(u64, Machine), Arc<[HealthStatus]>>);
 
 impl Health {
     fn of(state: &mut ObservedBalancers) -> Health {
@@ -369,7 +369,7 @@ impl Health {
 /// The health of each target that is a single server or address, by load balancer and target.
 fn entries(
     state: &mut ObservedBalancers,
-) -> impl Iterator<Item = ((u64, Machine), &mut Vec<HealthStatus>)> {
+) -> impl Iterator<Item = ((u64, Machine), &mut Arc<[HealthStatus]>)> {
     let all = state.balancers.iter_mut().flat_map(|one| {
         let id = one.id;
         one.targets.iter_mut().map(move |target| (id, target))

@@ -76,12 +76,13 @@ fn the_health_of_targets_is_shown_by_node() {
             continue;
         };
         let is_well = server.id == 1;
-        *health_status = vec![HealthStatus {
+        let health = HealthStatus {
             listen_port: 80,
             status: if is_well { "healthy" } else { "unhealthy" }.into(),
             detail: (!is_well).then(|| "layer4_timeout".into()),
             http_status_code: None,
-        }];
+        };
+        *health_status = [health].into();
     }
     let balancer = world.plan().found.unwrap();
     assert_eq!(balancer.kind, "lb11");

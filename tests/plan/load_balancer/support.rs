@@ -368,12 +368,12 @@ pub fn changes(mut plan: LoadBalancerPlan) -> Vec<Box<dyn Change>> {
 
 /// The target that is this server.
 pub fn server_target(id: u64, use_private_ip: bool) -> ApiTarget {
-    ApiTarget::Server { server: Reference { id }, use_private_ip, health_status: Vec::new() }
+    ApiTarget::Server { server: Reference { id }, use_private_ip, health_status: Arc::default() }
 }
 
 /// The target that is this address.
 pub fn ip_target(ip: impl Into<IpAddr>) -> ApiTarget {
-    ApiTarget::Ip { ip: IpRef { ip: ip.into() }, health_status: Vec::new() }
+    ApiTarget::Ip { ip: IpRef { ip: ip.into() }, health_status: Arc::default() }
 }
 
 /// The target that is what this selector selects. `None` means that it is not known.

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 /// A load balancer of the project.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -29,6 +30,7 @@ pub struct LoadBalancer {
     #[serde(default)]
     pub private_net: Vec<BalancerPrivateNet>,
     pub services: Vec<Listener>,
+    #[serde(deserialize_with = "sharing_health")]
     pub targets: Vec<ApiTarget>,
     /// The outgoing traffic of the current month, in bytes. `None` when the API does not give it.
     pub outgoing_traffic: Option<u64>,
@@ -115,11 +117,11 @@ pub enum ApiTarget {
     Server {
         server: Reference,
         use_private_ip: bool,
-        health_status: Vec<HealthStatus>,
+        health_status: Arc<[HealthStatus]>,
     },
     Ip {
         ip: IpRef,
-        health_status: Vec<HealthStatus>,
+        health_status: Arc<[HealthStatus]>,
     },
     /// A label selector, which a person added as a target by hand. All servers that the selector matches are
     /// then targets.
@@ -151,7 +153,7 @@ impl TryFrom<TargetFields> for ApiTarget {
     type Error = String;
 
     fn try_from(fields: TargetFields) -> Result<ApiTarget, String> {
-        let health_status = fields.health_status.unwrap_or_default();
+        let health_status = fields.health_status.unwrap_or_default().into();
         let without = |field: &str| format!("a target of type {field} has no field `{field}`");
         Ok(match &*fields.kind {
             "server" => ApiTarget::Server {
@@ -429,6 +431,26 @@ impl LoadBalancer {
     }
 }
 
+/// Reads the targets of a load balancer. Targets with the same results of their health checks share these in memory,
+/// because the results of all targets are mostly the same.
+fn sharing_health<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ApiTarget>, D::Error> {
+    let mut targets = Vec::<ApiTarget>::deserialize(deserializer)?;
+    targets.shrink_to_fit();
+    let mut last: Arc<[HealthStatus]> = Arc::default();
+    for target in &mut targets {
+        if let ApiTarget::Server { health_status, .. } | ApiTarget::Ip { health_status, .. } =
+            target
+        {
+            if *health_status == last {
+                *health_status = Arc::clone(&last);
+            } else {
+                last = Arc::clone(health_status);
+            }
+        }
+    }
+    Ok(targets)
+}
+
 /// Reads an optional time. When the text is not a valid time, the result is `None`.
 fn or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
@@ -455,15 +477,43 @@ mod tests {
     }
 
     #[test]
+    fn targets_with_the_same_health_share_it_in_memory() {
+        #[derive(Deserialize)]
+        struct Targets {
+            #[serde(deserialize_with = "sharing_health")]
+            targets: Vec<ApiTarget>,
+        }
+        let target = |id: u64, status: &str| {
+            let health = [json!({"listen_port": 80, "status": status})];
+            json!({"type": "server", "server": {"id": id}, "health_status": health})
+        };
+        let targets = [(1, "healthy"), (2, "healthy"), (3, "unhealthy"), (4, "unhealthy")];
+        let sent = targets.map(|(id, status)| target(id, status));
+        let Targets { targets } = serde_json::from_value(json!({ "targets": sent })).unwrap();
+        let health: Vec<_> = targets
+            .iter()
+            .map(|target| match target {
+                ApiTarget::Server { health_status, .. } => health_status,
+                other => unreachable!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(health[1][0].status, "healthy");
+        assert_eq!(health[3][0].status, "unhealthy");
+        for (one, other, is_shared) in [(0, 1, true), (1, 2, false), (2, 3, true)] {
+            assert_eq!(Arc::ptr_eq(health[one], health[other]), is_shared, "{one} {other}");
+        }
+    }
+
+    #[test]
     fn a_target_is_read_by_its_type() {
         let server = |use_private_ip| ApiTarget::Server {
             server: Reference { id: 7 },
             use_private_ip,
-            health_status: Vec::new(),
+            health_status: Arc::default(),
         };
         let ip = ApiTarget::Ip {
             ip: IpRef { ip: "192.0.2.1".parse().unwrap() },
-            health_status: Vec::new(),
+            health_status: Arc::default(),
         };
         let selector = ApiTarget::LabelSelector {
             label_selector: SelectorRef { selector: "a=b".into() },

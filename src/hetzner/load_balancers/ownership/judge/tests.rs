@@ -14,6 +14,7 @@ use crate::hetzner::load_balancers::model::balancer::{LoadBalancer, SelectorRef}
 use crate::provider::{InstanceId, ServicePort};
 use serde_json::json;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 const UID: &str = "uid-web";
 /// `LIVES` is the UID of a Service that exists. `GONE` is the UID of a Service that was deleted.
@@ -57,7 +58,7 @@ fn balancer(labels: &[(&str, &str)], targets: &[u64]) -> LoadBalancer {
     let target = |id: &u64| ApiTarget::Server {
         server: Reference { id: *id },
         use_private_ip: false,
-        health_status: Vec::new(),
+        health_status: Arc::default(),
     };
     LoadBalancer {
         id: 7,
