@@ -460,6 +460,11 @@ pub fn send(signal: &str, process: u32) {
     assert!(kill.unwrap().success());
 }
 
+/// Flags for a single pass of all controllers. It gets much time to renew its Lease, because the processors may be busy
+/// with other tests. It releases the Lease at its end, so nobody waits for the Lease to expire.
+pub const LONG_LEASE: [&str; 2] =
+    ["--leader-elect-lease-duration=120s", "--leader-elect-renew-deadline=100s"];
+
 /// How many cases of all tests of one test program run at the same time. Many cases start processes. With more of them on
 /// two processors, a daemon can't renew its Lease in time.
 const CASES_AT_ONCE: usize = 8;

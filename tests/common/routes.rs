@@ -65,7 +65,7 @@ impl World {
     }
 
     pub fn once(&self, flags: &[&str]) -> Ran {
-        self.ccm(&[&["run", "--once"], flags].concat())
+        self.ccm(&[&["run", "--once"], &common::LONG_LEASE[..], flags].concat())
     }
 
     pub fn sync(&self, flags: &[&str]) -> Ran {

@@ -73,11 +73,9 @@ impl World {
         daemon
     }
 
-    /// Runs one pass of all controllers, nodes first. A pass is no leader for long, so it gets much time to renew its
-    /// Lease: the processors may be busy with other tests.
+    /// Runs one pass of all controllers, nodes first.
     pub fn once(&self, flags: &[&str]) -> Ran {
-        let lease = ["--leader-elect-lease-duration=120s", "--leader-elect-renew-deadline=100s"];
-        self.ccm(&[&["run", "--once"], &lease[..], flags].concat())
+        self.ccm(&[&["run", "--once"], &common::LONG_LEASE[..], flags].concat())
     }
 
     /// Runs passes until there is nothing left to do.

@@ -478,18 +478,13 @@ mod tests {
 
     #[test]
     fn targets_with_the_same_health_share_it_in_memory() {
-        #[derive(Deserialize)]
-        struct Targets {
-            #[serde(deserialize_with = "sharing_health")]
-            targets: Vec<ApiTarget>,
-        }
         let target = |id: u64, status: &str| {
             let health = [json!({"listen_port": 80, "status": status})];
             json!({"type": "server", "server": {"id": id}, "health_status": health})
         };
         let targets = [(1, "healthy"), (2, "healthy"), (3, "unhealthy"), (4, "unhealthy")];
         let sent = targets.map(|(id, status)| target(id, status));
-        let Targets { targets } = serde_json::from_value(json!({ "targets": sent })).unwrap();
+        let targets = sharing_health(json!(sent)).unwrap();
         let health: Vec<_> = targets
             .iter()
             .map(|target| match target {
