@@ -560,6 +560,9 @@ pub fn builder() -> Builder {
 /// made to lag, so these tests are skipped when the API server is real.
 pub const STALE_CACHE: &str = "a cache that lags";
 
+/// The argument of [`needs_simulation`] in tests in which hours pass, or in which something must happen at an exact time.
+pub const EXACT_TIME: &str = "time that passes only when a test lets it pass";
+
 /// Whether a test must be skipped because the sandbox uses a real API server, and only a simulated one can do `what`.
 /// If the result is true, this function also reports that the test is skipped.
 pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {

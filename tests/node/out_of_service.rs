@@ -46,10 +46,6 @@ fn reads_of_actions(sandbox: &Sandbox) -> usize {
     sandbox.calls_of(0, "/v1/servers/actions")
 }
 
-/// The argument of [`common::needs_simulation`] in tests that count calls, or seconds that a real API server would need
-/// for its answers.
-const EXACT_TIME: &str = "time that passes only when a test lets it pass";
-
 /// Fails when an event came too early or too late. `took` is the number of seconds on the clock of `ccm`. A real API
 /// server shares the processors with all tests and answers slowly, so only an event that came much too early counts.
 #[track_caller]
@@ -128,7 +124,7 @@ fn the_time_begins_anew_when_the_server_was_on() {
 /// limit.
 #[test]
 fn the_time_begins_anew_after_a_read_that_failed_or_was_put_off() {
-    if common::needs_simulation(&initialised(0), EXACT_TIME) {
+    if common::needs_simulation(&initialised(0), common::EXACT_TIME) {
         return;
     }
     let one = "/v1/servers/*";
@@ -300,7 +296,7 @@ fn a_server_that_may_be_switched_on_holds_the_taint() {
 #[test]
 fn the_taint_is_not_set_long_after_the_last_read_of_the_server() {
     let sandbox = initialised(3);
-    if common::needs_simulation(&sandbox, EXACT_TIME) {
+    if common::needs_simulation(&sandbox, common::EXACT_TIME) {
         return;
     }
     let _daemon = sandbox.daemon(&[AFTER]);
@@ -319,7 +315,7 @@ fn the_taint_is_not_set_long_after_the_last_read_of_the_server() {
 #[test]
 fn the_status_is_read_again_just_before_the_taint() {
     let sandbox = initialised(3);
-    if common::needs_simulation(&sandbox, EXACT_TIME) {
+    if common::needs_simulation(&sandbox, common::EXACT_TIME) {
         return;
     }
     let _daemon = sandbox.daemon(&[AFTER]);
@@ -437,7 +433,7 @@ fn a_daemon_without_the_setting_removes_the_taint_of_one_with_it() {
 /// While no taint is due, the setting costs nothing, and without the setting a node costs what it did.
 #[test]
 fn the_setting_costs_no_call_until_a_taint_is_due() {
-    if common::needs_simulation(&initialised(0), EXACT_TIME) {
+    if common::needs_simulation(&initialised(0), common::EXACT_TIME) {
         return;
     }
     let calls = |flags: &[&str]| {

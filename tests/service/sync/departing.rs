@@ -8,9 +8,6 @@ use serde_json::json;
 use std::time::Duration;
 
 const DELAY: (&str, &str) = ("departing-delay", "60s");
-/// What the tests need that count seconds.
-const EXACT_TIME: &str = "time that passes only when a test lets it pass";
-
 const AUTOSCALER: &str = "ToBeDeletedByClusterAutoscaler";
 const DRAIN: &str = "DrainInProgress";
 
@@ -67,7 +64,7 @@ impl World {
 #[test]
 fn a_drained_node_leaves_the_targets_after_the_delay_and_comes_back() {
     let (world, _daemon, id) = world(3, &[DELAY]);
-    if common::needs_simulation(&world.sandbox, EXACT_TIME) {
+    if common::needs_simulation(&world.sandbox, common::EXACT_TIME) {
         return;
     }
     let mark = world.mark();
@@ -162,7 +159,7 @@ fn at_most_half_of_the_targets_leave_and_the_finding_says_why_others_stay() {
 #[test]
 fn a_target_stays_while_no_other_target_is_healthy() {
     let (world, _daemon, id) = world(2, &[("departing-delay", "0s")]);
-    if common::needs_simulation(&world.sandbox, EXACT_TIME) {
+    if common::needs_simulation(&world.sandbox, common::EXACT_TIME) {
         return;
     }
     let other = world.server_id("worker-2");
@@ -183,7 +180,7 @@ fn a_target_stays_while_no_other_target_is_healthy() {
 #[test]
 fn a_node_that_begins_and_ceases_to_depart_is_removed_six_times_an_hour() {
     let (world, daemon, id) = world(2, &[("departing-delay", "0s")]);
-    if common::needs_simulation(&world.sandbox, EXACT_TIME) {
+    if common::needs_simulation(&world.sandbox, common::EXACT_TIME) {
         return;
     }
     let mark = world.mark();
@@ -204,7 +201,7 @@ fn a_node_that_begins_and_ceases_to_depart_is_removed_six_times_an_hour() {
 #[test]
 fn a_removal_is_put_off_while_few_calls_are_left() {
     let (world, daemon, id) = world(2, &[("departing-delay", "0s")]);
-    if common::needs_simulation(&world.sandbox, EXACT_TIME) {
+    if common::needs_simulation(&world.sandbox, common::EXACT_TIME) {
         return;
     }
     world.cloud().set_rate_limit(world.projects().own, 3600, 200);
@@ -218,7 +215,7 @@ fn a_removal_is_put_off_while_few_calls_are_left() {
 #[test]
 fn a_removal_that_waits_for_another_one_does_not_rest_on_the_health_of_an_earlier_look() {
     let (world, _daemon, id) = world(4, &[("departing-delay", "0s")]);
-    if common::needs_simulation(&world.sandbox, EXACT_TIME) {
+    if common::needs_simulation(&world.sandbox, common::EXACT_TIME) {
         return;
     }
     world.cloud().set_action_duration("remove_target", Some(Duration::from_secs(30)));

@@ -14,9 +14,6 @@ const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
 const NODES: usize = 40;
 /// How many targets an lb11 takes.
 const ROOM: usize = 25;
-/// What the tests need that count seconds.
-const EXACT_TIME: &str = "time that passes only when a test lets it pass";
-
 fn world() -> World {
     let world = World::new(NODES);
     world.cluster().grant("ccm", common::component_rules("endpointslices"));
@@ -98,7 +95,7 @@ fn a_new_load_balancer_gets_the_nodes_with_pods_and_a_rollout_moves_them() {
 fn no_target_with_a_pod_is_removed_and_the_rest_follows_in_its_pace() {
     let world = world();
     let (_daemon, id) = started(&world);
-    if common::needs_simulation(&world.sandbox, EXACT_TIME) {
+    if common::needs_simulation(&world.sandbox, common::EXACT_TIME) {
         return;
     }
     // Twelve more pods come on nodes that are no targets.
@@ -143,7 +140,7 @@ fn a_target_stays_while_its_last_pod_ends() {
 fn a_target_stays_for_a_minute_after_an_endpoint_that_named_no_node() {
     let world = world();
     let (_daemon, id) = started(&world);
-    if common::needs_simulation(&world.sandbox, EXACT_TIME) {
+    if common::needs_simulation(&world.sandbox, common::EXACT_TIME) {
         return;
     }
     let (all, outside): (Vec<usize>, Vec<usize>) =

@@ -1,6 +1,6 @@
 //! `ccm lb replace`: a new load balancer replaces the one of a Service, and both serve for a while.
 
-use crate::common::{Daemon, on, pass, wait_until};
+use crate::common::{self, Daemon, on, pass, wait_until};
 use crate::sync::adoption::ADOPT;
 use crate::sync::killed::{Scenario, killed_at_each_write};
 use crate::sync::shared::{EDGE, ports};
@@ -137,6 +137,9 @@ impl World {
 fn a_service_moves_to_another_location_while_both_load_balancers_serve() {
     for profile in PROFILES {
         let world = World::new(2);
+        if common::needs_simulation(&world.sandbox, common::EXACT_TIME) {
+            return;
+        }
         let (_daemon, old) = world.begun(profile, "--overlap=1h");
         let name = text(&world.both(old).0.unwrap()["name"]);
         assert_eq!(world.both(old).0.unwrap()["labels"][REPLACE], "1h");
@@ -175,6 +178,9 @@ const OURS: &str = PROFILES[0];
 #[test]
 fn a_service_moves_to_a_primary_ip_that_nothing_else_has() {
     let world = World::new(1);
+    if common::needs_simulation(&world.sandbox, common::EXACT_TIME) {
+        return;
+    }
     let _daemon = world.daemon(&[OFTEN]);
     world.create("web", &[], &[80]);
     let old = id(&world.up("web"));
@@ -243,6 +249,9 @@ fn what_the_command_refuses_is_explained_and_nothing_is_written() {
 #[test]
 fn while_the_new_one_is_not_healthy_nothing_moves_and_an_event_says_why() {
     let world = World::new(2);
+    if common::needs_simulation(&world.sandbox, common::EXACT_TIME) {
+        return;
+    }
     let (_daemon, old, new) = world.waiting("--overlap=10m");
     let mark = world.mark();
     pass(&world.sandbox, 9 * MINUTE);
@@ -395,6 +404,9 @@ fn a_person_who_deletes_one_of_the_two_decides() {
 #[test]
 fn an_adopted_load_balancer_is_released_at_the_end() {
     let world = World::new(1);
+    if common::needs_simulation(&world.sandbox, common::EXACT_TIME) {
+        return;
+    }
     let adopted =
         world.create_balancer("terraform", &json!({ "labels": { ADOPT: "default.web" } }));
     let _daemon = world.daemon(&[OFTEN]);
@@ -419,6 +431,9 @@ fn an_adopted_load_balancer_is_released_at_the_end() {
 #[test]
 fn a_group_moves_together() {
     let world = World::new(1);
+    if common::needs_simulation(&world.sandbox, common::EXACT_TIME) {
+        return;
+    }
     let _daemon = world.daemon(&[OFTEN]);
     for (name, port) in [("web", 80), ("b", 443)] {
         world.create(name, &[EDGE], &[port]);
