@@ -79,7 +79,7 @@ promtool: ## build promtool in target/tools, if it is not installed: tests then 
 storm: ## ten thousand new stories with faults, each by a seed; CCM_TEST_SEED=7 shows one in target/storm/7 (4 min, at first 8)
 	cargo test --locked --profile storm --test storm -- --ignored --exact --nocapture storm
 
-mutants: ## each deliberate fault in a guard is found by a story, a unit test or a test of the whole program (6 min, at first 10); CCM_MUTANT=7 for one
+mutants: ## each deliberate fault in a guard is found by a story, a unit test or a test of the whole program (more than an hour); CCM_MUTANT=7 for one
 	CARGO_TARGET_DIR=target/mutants/target cargo test --locked --profile storm --test storm -- --ignored --exact --nocapture mutants::mutants
 
 bench: build ## measure the static binary against its limits: calls, bytes, time, memory, size
