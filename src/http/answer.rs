@@ -86,7 +86,7 @@ impl SentRequest<'_> {
         let body = CountedBody { body, length: 0 };
         let mut body = WithoutArrays::new(body, settings.unread);
         let most = is_known.map_or(BEGINNING_BYTES, |_| KNOWN_BYTES);
-        // A vector that is full doubles its memory. So there is space for a body that is a little longer than the last one.
+        // A vector that is full doubles its memory, so there is space for a body that is a little longer than before.
         let space = reading.length.min(most as usize) / 8 * 9;
         let mut start = Vec::with_capacity(space);
         let begun = body.by_ref().take(most).read_to_end(&mut start);
